@@ -1,0 +1,149 @@
+"""The Arrow schema of every table, in one place.
+
+Tables are folders of immutable Parquet files (zstd). Each schema carries its name and version in its metadata; a
+reader refuses a version that it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+
+
+def _schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
+    return pa.schema(fields, metadata={"okralong.table": name, "okralong.schema_version": str(SCHEMA_VERSION)})
+
+
+_UTC: Final = pa.timestamp("us", tz="UTC")
+_SPAN: Final = pa.struct([("doc_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
+_TABLE_SPAN: Final = pa.struct([("table_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
+
+DOCUMENTS: Final = _schema(
+    "documents",
+    [
+        ("doc_id", pa.string()),
+        ("source_uri", pa.string()),
+        ("sha256", pa.string()),
+        ("title", pa.string()),
+        ("n_chars", pa.int64()),
+        ("n_tokens", pa.int64()),
+        ("text", pa.large_string()),
+        ("tables", pa.list_(_TABLE_SPAN)),
+        ("metadata", pa.map_(pa.string(), pa.string())),
+    ],
+)
+
+CHUNKS: Final = _schema(
+    "chunks",
+    [
+        ("chunk_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("ordinal", pa.int32()),
+        ("start_char", pa.int64()),
+        ("end_char", pa.int64()),
+        ("n_tokens", pa.int32()),
+        ("text", pa.string()),
+        ("table_id", pa.string()),
+    ],
+)
+
+
+def embeddings(dimension: int, precision: str = "float32") -> pa.Schema:
+    """Schema of one partition of ``embeddings``: unit vectors of ``dimension`` floats of 16 or 32 bits."""
+    value = pa.float16() if precision == "float16" else pa.float32()
+    return _schema(
+        "embeddings",
+        [("chunk_id", pa.string()), ("doc_id", pa.string()), ("vector", pa.list_(value, dimension))],
+    )
+
+
+ANSWERS: Final = _schema(
+    "answers",
+    [
+        ("query_id", pa.string()),
+        ("question", pa.string()),
+        ("doc_ids", pa.list_(pa.string())),
+        ("status", pa.string()),
+        ("answer", pa.string()),
+        ("cited", pa.bool_()),
+        ("citations", pa.list_(_SPAN)),
+        ("analysis", pa.string()),
+        ("plan", pa.string()),
+        ("context", pa.list_(_SPAN)),
+        ("context_tokens", pa.int64()),
+        ("strategy", pa.string()),
+        ("calls", pa.int32()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+        ("cost_usd", pa.float64()),
+        ("weighted_tokens", pa.int64()),
+        ("seconds", pa.map_(pa.string(), pa.float64())),
+        ("error", pa.string()),
+        ("finished_at", _UTC),
+    ],
+)
+"""``analysis`` and ``plan`` are JSON (see ``answering/codec.py``); ``seconds`` is wall time by stage; ``context`` the
+spans shown in the last prompt."""
+
+JOURNAL: Final = _schema(
+    "journal",
+    [
+        ("seq", pa.int64()),
+        ("query_id", pa.string()),
+        ("path", pa.string()),
+        ("sample", pa.int32()),
+        ("kind", pa.string()),
+        ("request_hash", pa.string()),
+        ("body", pa.large_string()),
+        ("written_at", _UTC),
+    ],
+)
+"""``kind`` is analysis, plan, retrieval, request or reply; ``body`` is JSON; ``seq`` orders the rows of a run."""
+
+LEDGER: Final = _schema(
+    "ledger",
+    [
+        ("call_id", pa.string()),
+        ("query_id", pa.string()),
+        ("path", pa.string()),
+        ("role", pa.string()),
+        ("model", pa.string()),
+        ("request_hash", pa.string()),
+        ("attempt", pa.int32()),
+        ("status", pa.string()),
+        ("http_status", pa.int32()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+        ("input_usd_per_million", pa.float64()),
+        ("cached_usd_per_million", pa.float64()),
+        ("output_usd_per_million", pa.float64()),
+        ("reserved_usd", pa.float64()),
+        ("cost_usd", pa.float64()),
+        ("queue_s", pa.float64()),
+        ("latency_s", pa.float64()),
+        ("provider_request_id", pa.string()),
+        ("started_at", _UTC),
+        ("error", pa.string()),
+        ("tags", pa.map_(pa.string(), pa.string())),
+    ],
+)
+"""One row an attempt; ``status`` is ok, failed, cached or unknown. ``cost_usd`` of an unknown attempt is its reserve."""
+
+FAILURES: Final = _schema(
+    "failures",
+    [
+        ("id", pa.string()),
+        ("stage", pa.string()),
+        ("error_type", pa.string()),
+        ("message", pa.string()),
+        ("at", _UTC),
+    ],
+)
+
+RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
+"""The tables of a run folder by folder name."""

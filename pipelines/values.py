@@ -1,0 +1,227 @@
+"""The values that travel through okralong: plain, frozen, without Ray and without files.
+
+Offsets are half-open character ranges ``[start_char, end_char)`` into the text of a document as it stands in the
+``documents`` table. Token counts are tokens of the generator's family (o200k_base) unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+QuestionType = Literal["extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"]
+"""The analyzer's five question types (paper section 3.2; the ACL version says "summarizing" for abstractive)."""
+
+Pattern = Literal["exact", "semantic", "same"]
+"""How the evidence is found: by exact match, by semantic match, or by both alike (paper section 3.2)."""
+
+Workflow = Literal["linear", "extend", "split", "step"]
+"""Paper section 3.4: linear; arithmetic adds context extension; multi-source splits; multi-bridge goes step by step."""
+
+Status = Literal["answered", "unanswerable", "over_budget", "failed"]
+"""How a question ended. ``unanswerable`` is the generator's own word for missing evidence."""
+
+Side = Literal["exact", "semantic"]
+"""The two retrievers: BM25 and dense vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpan:
+    """A table found in running text: the character range of its lines, title line and header included."""
+
+    table_id: str
+    start_char: int
+    end_char: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document version. ``doc_id`` is what scopes and citations name."""
+
+    doc_id: str
+    text: str
+    title: str = ""
+    source_uri: str = ""
+    sha256: str = ""
+    n_tokens: int = 0
+    tables: tuple[TableSpan, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document at one granularity (target size in tokens).
+
+    The chunks of a document at one granularity tile it: every character is in exactly one chunk.
+    ``chunk_id`` is stable: document hash, granularity, ordinal. ``table_id`` names the table that a boundary of this
+    chunk cuts, and is None where no boundary falls inside a table.
+    """
+
+    chunk_id: str
+    doc_id: str
+    granularity: int
+    ordinal: int
+    start_char: int
+    end_char: int
+    n_tokens: int
+    text: str
+    table_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk with the score that ranked it. Lists of hits are sorted by falling score, ties by chunk_id."""
+
+    chunk: Chunk
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What each retriever found on its own, already merged over the shards, not yet fused."""
+
+    exact: tuple[Hit, ...]
+    semantic: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of a document as shown to the generator, made of one or more chunks.
+
+    ``origin`` says how it came to be: "retrieved", "merged", "extended", "table" (a cut table made whole) or "full".
+    ``chunk_ids`` are the retrieved chunks that it holds, best first.
+    """
+
+    doc_id: str
+    start_char: int
+    end_char: int
+    text: str
+    n_tokens: int
+    score: float
+    chunk_ids: tuple[str, ...] = ()
+    origin: str = "retrieved"
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A source span that the reply named and that was found in the context shown. ``quote`` is the document's text."""
+
+    doc_id: str
+    start_char: int
+    end_char: int
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question and its scope. ``doc_ids`` holds document ids or globs; empty means the whole archive.
+
+    ``answers``, ``evidence`` and ``type`` are gold, used by evaluation only and never by a strategy.
+    """
+
+    query_id: str
+    question: str
+    doc_ids: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What the analyzer says of a question and its primary chunks (paper section 3.2).
+
+    ``evidence`` is True when the primary chunks already hold the evidence. Probabilities sum to 1 per field;
+    ``evidence_probability`` is that of True. ``analyzer`` names who spoke, e.g. "keyword-rules".
+    """
+
+    type: QuestionType
+    pattern: Pattern
+    evidence: bool
+    type_probabilities: Mapping[str, float]
+    pattern_probabilities: Mapping[str, float]
+    evidence_probability: float
+    analyzer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the organizer decided, with the reasons in words. Sizes in o200k tokens, counts in chunks.
+
+    ``granularity`` and ``count`` say how much is shown; ``candidates`` how many each retriever offers to the fusion;
+    ``threshold`` is relative to the best fused score; ``extension_tokens`` widens each passage on both sides;
+    ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` bound the split and step workflows;
+    ``escalate`` allows precise mode (full text after "unanswerable").
+    """
+
+    workflow: Workflow
+    granularity: int
+    count: int
+    candidates: int
+    exact_weight: float
+    semantic_weight: float
+    threshold: float
+    extension_tokens: int
+    recover_tables: bool
+    max_sub_questions: int
+    sub_question_count: int
+    max_steps: int
+    escalate: bool
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message. ``role`` is "system", "user" or "assistant"."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the endpoint counted them. ``cached_tokens`` are part of ``prompt_tokens``."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def weighted_tokens(self) -> int:
+        """Input + 4 x output tokens: the paper's cost measure (section 4.2)."""
+        return self.prompt_tokens + 4 * self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.completion_tokens + other.completion_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply of the generator. ``token_logprobs`` is empty unless asked for."""
+
+    text: str
+    model: str
+    usage: Usage
+    finish_reason: str
+    cost_usd: float
+    latency_s: float = 0.0
+    queue_s: float = 0.0
+    token_logprobs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a strategy returns. ``context`` are the passages of the last prompt, in the order shown."""
+
+    status: Status
+    answer: str
+    citations: tuple[Citation, ...] = ()
+    analysis: Analysis | None = None
+    plan: Plan | None = None
+    context: tuple[Passage, ...] = ()
+    error: str = ""
