@@ -1,0 +1,189 @@
+"""Folders of immutable Parquet files, a manifest written last, and a lock that says who holds it.
+
+Every path may be local or any URI that pyarrow knows (``s3://``, ``gs://``). A file appears under its final name only
+when it is whole: locally by rename after fsync, elsewhere because an object store shows an object when its upload ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from okralong.pipelines.errors import ArchiveError, LockedError
+from okralong.pipelines.tables import SCHEMA_VERSION
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder on some filesystem. ``path`` is the path inside ``filesystem``."""
+
+    filesystem: fs.FileSystem
+    path: str
+
+    @classmethod
+    def of(cls, location: str | Path) -> Folder:
+        """The folder at a local path or URI. It need not exist yet."""
+        text = str(location)
+        if "://" in text:
+            filesystem, path = fs.FileSystem.from_uri(text)
+            return cls(filesystem, path)
+        return cls(fs.LocalFileSystem(), str(Path(text).resolve()))
+
+    @property
+    def is_local(self) -> bool:
+        """True when plain file calls (rename, fsync, memory map) work on ``path``."""
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def at(self, *parts: str) -> Folder:
+        """The folder below this one."""
+        return Folder(self.filesystem, "/".join((self.path.rstrip("/"), *parts)))
+
+    def exists(self, name: str) -> bool:
+        """Whether a file or folder of that name is in here."""
+        info = self.filesystem.get_file_info(self.at(name).path)
+        return bool(info.type != fs.FileType.NotFound)
+
+    def names(self, suffix: str = "") -> list[str]:
+        """Names of the entries right in here that end in ``suffix``, sorted; empty when the folder is missing."""
+        selector = fs.FileSelector(self.path, allow_not_found=True)
+        return sorted(
+            info.base_name for info in self.filesystem.get_file_info(selector) if info.base_name.endswith(suffix)
+        )
+
+    def create(self) -> None:
+        """Make the folder and its parents."""
+        self.filesystem.create_dir(self.path, recursive=True)
+
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Write a whole file, durable and never seen half-written."""
+        self.create()
+        if not self.is_local:
+            with self.filesystem.open_output_stream(self.at(name).path) as out:
+                out.write(data)
+            return
+        final = Path(self.path) / name
+        partial = final.with_name(f".{name}.{uuid.uuid4().hex}.partial")
+        with partial.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        partial.rename(final)
+
+    def read_bytes(self, name: str) -> bytes:
+        """The content of a file in here. Raises FileNotFoundError."""
+        with self.filesystem.open_input_stream(self.at(name).path) as stream:
+            return bytes(stream.read())
+
+    def remove(self, name: str) -> None:
+        """Delete one file; a missing one is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_file(self.at(name).path)
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        """Write one Parquet file (zstd) with the table's own schema."""
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer, compression="zstd")
+        self.write_bytes(name, buffer.getvalue())
+
+    def read_tables(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
+        """All Parquet files in here (not below), in order of their names, as one table of ``schema``.
+
+        Raises ArchiveError when a file has another schema version. A missing folder gives an empty table.
+        """
+        wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns], schema.metadata)
+        parts = [self._read_part(name, schema, columns) for name in self.names(".parquet")]
+        return pa.concat_tables([part.cast(wanted) for part in parts]) if parts else wanted.empty_table()
+
+    def _read_part(self, name: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
+        with self.filesystem.open_input_file(self.at(name).path) as file:
+            parquet = pq.ParquetFile(file)
+            found = (parquet.schema_arrow.metadata or {}).get(b"okralong.schema_version", b"?").decode()
+            if found != str(SCHEMA_VERSION):
+                raise ArchiveError(
+                    f"{self.at(name).path} has schema version {found}, this okralong reads version {SCHEMA_VERSION}. "
+                    "Index the archive again, or use the okralong version that wrote it (see the manifest)."
+                )
+            return parquet.read(columns=list(columns) if columns is not None else schema.names)
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        """Write ``manifest.json``: the last act of a job, so that its presence means complete."""
+        self.write_bytes(MANIFEST, json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False).encode())
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """The manifest, or None while the folder is not complete."""
+        if not self.exists(MANIFEST):
+            return None
+        return dict(json.loads(self.read_bytes(MANIFEST)))
+
+    @contextlib.contextmanager
+    def locked(self, what: str) -> Iterator[None]:
+        """Hold the one writer's lock of this folder, as ``what`` (e.g. "okralong answer").
+
+        On a local folder the operating system's own lock is taken, which a killed process gives back. Raises
+        LockedError naming the holder.
+        """
+        self.create()
+        if not self.is_local:
+            yield from _object_lock(self, what)
+            return
+        import fcntl
+
+        path = Path(self.path) / ".lock"
+        with path.open("a+") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                handle.seek(0)
+                raise LockedError(_held(self.path, handle.read())) from error
+            handle.seek(0)
+            handle.truncate()
+            handle.write(_holder(what))
+            handle.flush()
+            try:
+                yield
+            finally:
+                handle.seek(0)
+                handle.truncate()
+
+
+def _object_lock(folder: Folder, what: str) -> Iterator[None]:
+    if folder.exists("lock.json"):
+        raise LockedError(_held(folder.path, folder.read_bytes("lock.json").decode()))
+    folder.write_bytes("lock.json", _holder(what).encode())
+    try:
+        yield
+    finally:
+        folder.remove("lock.json")
+
+
+def _holder(what: str) -> str:
+    return json.dumps(
+        {
+            "what": what,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": time.strftime("%FT%TZ", time.gmtime()),
+        }
+    )
+
+
+def _held(path: str, holder: str) -> str:
+    return (
+        f"{path} is being written by another process: {holder or 'unknown'}. Wait until it ends, or stop it; "
+        "a folder has one writer at a time."
+    )
