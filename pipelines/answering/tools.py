@@ -1,0 +1,95 @@
+"""What a strategy may do: the one seam between a method and the machinery that runs it.
+
+A strategy is an async function ``answer(question, tools) -> Answer``. It sees documents, retrievers, analyzer and
+generator only through ``Tools``; every call is named by a ``step``, and the step path (``split/2/retrieve``) is the
+key under which the journal keeps what came back, so that a run that was killed repeats nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.values import Analysis, Answer, Candidates, Document, Hit, Message, Plan, Question, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A piece of a question's work that runs beside its siblings, as a remote task of its own.
+
+    ``operator`` is a module-level async function called as ``operator(tools, **arguments)``, with tools whose steps
+    are put under ``path`` (e.g. "split/2"). Arguments and result travel between processes: plain values only.
+    """
+
+    path: str
+    operator: Callable[..., Awaitable[Any]]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Tools(Protocol):
+    """The tools of one question (its scope and its step path are inside)."""
+
+    @property
+    def policy(self) -> Policy:
+        """The constants that the run was started with."""
+        ...
+
+    @property
+    def window(self) -> int:
+        """Tokens that the generator's window holds, prompt and reply together, in the generator's own tokens."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens of ``text`` in the generator's own vocabulary."""
+        ...
+
+    def completion_limit(self, role: str) -> int:
+        """Most completion tokens that a call of ``role`` may take."""
+        ...
+
+    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+        """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller.
+
+        Raises QuestionError when the scope names no document.
+        """
+        ...
+
+    async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
+        """The analyzer's word on a question and its primary chunks."""
+        ...
+
+    async def record_plan(self, step: str, plan: Plan) -> Plan:
+        """Make a plan durable before anything is spent on it, and admit the question to the budget.
+
+        Returns the plan to follow: on a resumed run the one recorded first. Raises OverBudget.
+        """
+        ...
+
+    async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
+        """One call of the generator. ``role`` (generate, split, step, full_text) chooses the completion limit.
+
+        Raises OverBudget, EndpointError (stops the run) or ReplyError (this question fails).
+        """
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Unit vectors of the archive's dense model."""
+        ...
+
+    async def documents(self) -> list[tuple[str, int]]:
+        """``(doc_id, tokens)`` of every document in the scope, in order of doc_id; tokens are o200k_base."""
+        ...
+
+    async def full_text(self, doc_id: str) -> Document:
+        """A whole document of the scope, with its tables."""
+        ...
+
+    async def gather(self, branches: Sequence[Branch]) -> list[Any]:
+        """Run branches beside each other; results in the order of ``branches``. The first error is raised."""
+        ...
+
+
+Strategy = Callable[[Question, Tools], Awaitable[Answer]]
+"""What a method is. Third parties add theirs by the entry point group ``okralong.strategies``."""
