@@ -1,0 +1,182 @@
+"""Templates of the sections that grow with the length of a report. They tell of work, weather and people.
+
+They state no fact that a question asks for, and use no term of ``metrics.METRICS``; they do name the same goods,
+towns and people, which is what makes them good distractors.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CHRONICLE: Final = (
+    "On {day} {month} the first {product} of the new pattern [left the benches|passed its test|was shown to "
+    "{customers}] at {town}.",
+    "{manager} [reports|writes|notes] that the {town} works [lost {n} hours to fog|finished {n} days ahead of "
+    "plan|took on {n} hands for the season] in {month}.",
+    "In {month} a delegation of {customers} [came to {town}|spent {n} hours in the halls] and [asked mostly about"
+    " {material}|left with a {product} under each arm|praised the soup].",
+    "[A crate|A wagon|A consignment] of {m} {noun} parts went astray on the way from {town} to {town2} and "
+    "[turned up in {month}|was found by a retired postmaster|came home by bicycle].",
+    "On {day} {month} {person} opened the new [gate house|tool store|drawing office|weighbridge] at {town}, [in "
+    "rain|in bright sun|in a wind that took the ribbon].",
+    "The {segment} people held their [spring|summer|autumn] meeting at {town2}; {n} proposals were [read "
+    "aloud|pinned up|put to the vote] and {head} [promised an answer to each|wrote back within the week].",
+    "{month} brought [late frost|long evenings|three weeks of drizzle|a heat wave], and the {town} works [moved "
+    "its shifts to the early morning|kept its doors open until dusk|hung up its coats].",
+    "A letter from {peer} [asked for a licence on the {product}|enquired after {m} {noun} castings|proposed a "
+    "shared stand at the fair]; we [declined with thanks|agreed by return|are thinking it over].",
+    "The clock over the {town} gate, wrong since {month}, was [set right|taken down|given to the school].",
+    "{person} [addressed|visited|wrote to] the foremen at {town} about [waste of {material}|noise|overtime|the "
+    "price of {material}], and {n} of them [replied in writing|stayed for tea|proposed remedies].",
+    "A {noun} made at {town} [in the founder's day|{m} years ago] came back for repair in {month} and was [mended"
+    " without charge|found to need only oil|put in the showcase].",
+    "On {day} {month} the {town} fire company [practised on our roof|borrowed our ladder|gave a concert in the "
+    "loading bay].",
+)  # fmt: skip
+
+SEGMENT_DIARY: Final = (
+    "{customers} [remain|are still|have become] the most faithful buyers of the {product}, [and the most "
+    "exacting|though they pay late|and they tell each other].",
+    "{head} [believes|told the board|has written] that {segment} [should keep to fewer goods and finish them "
+    "better|needs its own drawing office|must learn to say no to small lots].",
+    "The {product} [needs|takes] {n} [hours at the bench|separate operations|fittings of {material}], [two fewer "
+    "than its predecessor|and a patient hand].",
+    "A trial with {customers} at {town2} [ran for {n} weeks|began in {month}|was cut short by snow] and [showed "
+    "that the {noun} wears well|led to a better handle|will be repeated].",
+    "Dealers ask for the {noun} in [blue|green|three sizes|a left-handed form]; {segment} [has said yes|has said "
+    "not yet|is making {m} on trial].",
+    "[Competition|Pressure] came from {peer}, whose {noun} is [lighter|cheaper|louder] but [harder to mend|made "
+    "of thinner {material}|sold without a spare].",
+    "{segment} [moved its stock of spares|gave its night desk|handed its packing] to {town2}, which [saves {n} "
+    "journeys a week|freed {m} square metres|pleased everyone but the drivers].",
+    "[Complaints|Queries] about the {product} are answered by the people who made it; in {month} there were {n}, "
+    "[most about the instructions|two of them in verse|all from one address].",
+    "The catalogue of {segment} now has {m} pages, [half as many as before|an index among them|two of them "
+    "pictures of the works cat].",
+    "{manager} has given {segment} a bench at {town} for [odd jobs|urgent repairs|trying things that ought not to"
+    " work].",
+    "What {customers} value, says {head}, is [that a {noun} can be opened with a coin|that someone picks up the "
+    "telephone|a promise kept to the day].",
+    "Of every {m} {noun} castings, {n} were [measured twice|polished by hand|kept as samples] through the "
+    "[first|second] half of the year.",
+)  # fmt: skip
+
+WORKS_NOTES: Final = (
+    "At {town} the [roof of hall {n}|heating|lift|yard drainage] was renewed [during the holidays|without a day's"
+    " stop|in {month}].",
+    "{manager} [walks the halls at {n} minutes past seven|has kept a diary of breakdowns since {month}|knows each"
+    " lathe by its sound], and [it shows|the others have begun to copy it].",
+    "The {product} line at {town} was [turned by ninety degrees|shortened by {n} metres|painted yellow], so that "
+    "{material} [no longer crosses the aisle|arrives where it is used].",
+    "{town} has {m} machines older than their operators, [all of them in use|two of them in love letters to the "
+    "editor|and one that nobody dares to switch off].",
+    "A party of {m} school children from {town2} saw the {town} works in {month} and [wrote {n} essays|asked why "
+    "everything is green|went home with brass filings].",
+    "The crane at {town}, rated for {n} tonnes, [was inspected|received a new cable|is to be replaced].",
+    "Neighbours in {town} [complained of|have grown fond of] the [noon whistle|hammering|smell of varnish]; "
+    "{manager} [met them in {month}|moved it to the far hall|sent flowers].",
+    "The [stores|paint shop|tool room] of {town} kept {m} days' worth of {material}, [too much|about right|a "
+    "little short of the rule].",
+    "A new [press|saw|furnace|test stand] from {peer} [arrived at {town} in {month}|took {n} weeks to set up|came"
+    " with a manual in four languages].",
+    "Night work at {town} [ended in {month}|is now voluntary|was limited to {n} benches].",
+    "The garden behind the {town} works gave {m} kilos of [plums|beans|potatoes], [shared by lot|made into "
+    "jam|eaten on the spot].",
+)  # fmt: skip
+
+RISK_NOTES: Final = (
+    "Should {material} [become scarce|double in price], the {product} would [cost about {n} percent more to "
+    "make|have to be redesigned|be made in smaller lots].",
+    "The board [discussed|took up] {month}'s failure of a supplier of {material} and [asked for a second "
+    "source|found the stock sufficient|thanked the buyers for their calm].",
+    "An exercise at {town} in {month} [assumed|pretended] that the {noun} drawings were lost; {manager}'s people "
+    "[rebuilt them in {n} days|found {m} copies].",
+    "If {customers} were to [buy abroad|delay their orders|pay by barter], {segment} would feel it within {n} weeks.",
+    "{peer} may [lower its prices|bring out a {noun} of its own|court our dealers]; we [watch this|cannot prevent"
+    " it|would rather be copied than ignored].",
+    "Insurance covers the halls at {town} but not [the wait for new machines|spoiled {material}|the patience of "
+    "{customers}].",
+    "The road between {town} and {town2} floods [every {n} years|whenever it likes]; goods then [go by the "
+    "hill|wait|travel by boat].",
+    "{person} keeps a list of {m} small dangers, [from loose carpets to loose talk|ranked by cost|read out each "
+    "{month}].",
+    "No law suit is known that could [cost more than {n} days of trade|stop the {product}]; one about [a right of"
+    " way at {town}|a borrowed trademark] goes on.",
+    "Rules for {material} are likely to [tighten|change again]; {segment} has [a substitute in trial|written to "
+    "the ministry|set aside {n} benches for tests].",
+)  # fmt: skip
+
+PEOPLE_NOTES: Final = (
+    "{manager} [celebrated {n} years in the post|received the long-service watch|taught a Saturday course] at "
+    "{town}, and [a cake in the shape of a {noun} was cut|speeches were kept short].",
+    "The works council at {town} [met {n} times|settled {n} questions], [most about shift rosters|chiefly about "
+    "parking and soup|among them the length of the tea break].",
+    "In {month} {m} people from {town} [changed places for a week|went] with colleagues at {town2}, [to see how "
+    "the other half files|and came back with ideas about {material}].",
+    "{person} [gave|read] a talk on [debt|the history of the {noun}|how to read a balance sheet] to {m} listeners"
+    " at {town2}.",
+    "The football side of {town} [lost to|beat|drew with] that of {peer} by [a goal|two goals|the toss of a coin]"
+    " in {month}.",
+    "A suggestion from the {product} bench, to [store {material} upright|number the drawers|warm the glue "
+    "overnight], [saved {n} minutes a piece|won the yearly prize|was so simple that nobody had dared].",
+    "Wages were raised in {month} by [agreement|a rule of two parts], and {n} grades became [fewer|clearer].",
+    "The orchestra of the {town} works [performed on the quay|toured the {town2} old people's homes|lost its "
+    "bassoon], with {person} [in the front row|turning pages].",
+    "Nursery places at {town} now number {m}, [each with a hook and a picture of a {noun}|after {n} were added].",
+    "{n} retired hands came back to {town} [to teach filing|for the {month} rush|because they missed the noise].",
+)  # fmt: skip
+
+RESEARCH_NOTES: Final = (
+    "The laboratory tested [{n} grades of {material}|{material} from {n} makers] for the {product} and [kept "
+    "one|kept two|rejected them all].",
+    "A {noun} was run for {m} days without [oil|rest|supervision] at {town}; it [stopped on day {n}|outlasted its"
+    " bench|is still running].",
+    "With {peer} we [share|shared until {month}] a test stand for {noun} parts at {town2}, [and the electricity "
+    "bill|and not a word about prices].",
+    "{head} set {segment} the task of [halving the parts|removing every glued joint|making the case from "
+    "{material}]; [{n} sketches exist|the first model squeaks|a verdict is due by {month}].",
+    "An attempt to make the {product} from recycled {material} [failed at the {n}th try|succeeded in {month}|gave"
+    " a handsome colour and a weak hinge].",
+    "The drawing office at {town} has [scanned {m} folders of old plans|found a forgotten {noun} of great "
+    "charm|replaced its lamp shades].",
+    "Students from {school} measured [heat|noise|draught] at {n} points of the {noun}, and [found us "
+    "out|confirmed the old rule of thumb|asked to stay].",
+    "Field trials with {customers} used {m} pieces of the {product}; {n} were [returned with notes|worn to the "
+    "rivets|quietly kept].",
+    "Nothing in the year was so useful as [the mistake of {month}|a broken {noun}|a complaint from {town2}], "
+    "which [taught us to test cold|led to a stronger joint|is framed above the bench].",
+    "A simpler {noun}, [without springs|with one screw|in {material} only], is [half ready|on {manager}'s desk|to"
+    " be tried at {town}].",
+)  # fmt: skip
+
+POLICY_NOTES: Final = (
+    "Goods such as the {product} are [valued at cost|written down after {n} months], [unless {customers} have "
+    "paid a deposit|unless {material} can be melted and used again].",
+    "Machines at {town} are written off over {n} years; [moulds for the {noun}|patterns and jigs] over "
+    "[five|six|eight].",
+    "Revenue of {segment} is counted when the {noun} [leaves the gate|has been signed for|has run for a day at "
+    "the buyer's].",
+    "Leases run for {n} years at {town2} and include [a store for {material}|a quay|a house for the porter].",
+    "A guarantee of {m} months is given on the {product}; [the reserve for it was reviewed in {month}|past years "
+    "serve as a guide].",
+    "Sums due from {customers} are [checked one by one|grouped by age]; those older than {m} weeks are "
+    "[doubted|written down by a half].",
+    "Contracts to buy {material} [until {month}|for {n} months ahead] are not shown in the balance sheet, since "
+    "[both sides may withdraw|nothing has been delivered].",
+    "Related parties: {person} [rents a boathouse to|sits without pay on the council of|lends paintings to] [the "
+    "company|a club at {town2}]; the sums are [small|below the limit set by law].",
+    "The choice of {n} years for halls at {town} is a judgement; [two years more or less would move "
+    "little|auditors discussed it in {month}].",
+    "Grants for [insulation|training|the quay] at {town} are [deducted from the cost of the thing|spread over {n}"
+    " years].",
+)  # fmt: skip
+
+SECTIONS: Final = {
+    "A chronicle of the year": CHRONICLE,
+    "From the divisions": SEGMENT_DIARY,
+    "Notes from the works": WORKS_NOTES,
+    "Risk in daily life": RISK_NOTES,
+    "Hands and heads": PEOPLE_NOTES,
+    "Trying things": RESEARCH_NOTES,
+    "How we count": POLICY_NOTES,
+}
