@@ -1,0 +1,1 @@
+"""The prompts, each with its contract and the parser of its reply beside it."""

@@ -1,0 +1,116 @@
+"""Citations: what the reply claims as its sources, checked against the passages that it was shown.
+
+A claim counts when its words stand in a passage of the prompt, character for character or but for spacing, quote
+marks, dashes and case. A bare passage number counts as the whole passage. Everything else is dropped without mercy,
+and a reply of which nothing is left is uncited: a wrong source is worse than none.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from okralong.pipelines.answering.prompts.evidence import Evidence
+from okralong.pipelines.answering.prompts.frame import HIDDEN, STAND_INS
+from okralong.pipelines.values import Citation, Passage
+
+_TELLING = 20
+"""Characters of a quotation from which it cannot be found by chance: it may then begin or end inside a word (a reply
+cut short), and stand in another passage than the one whose number the reply gave. Ours."""
+
+_DOUBLE = "\u201c\u201d\u201e\u00ab\u00bb\u201f\u2033"
+_SINGLE = "\u2018\u2019\u201a`\u00b4\u2032"
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+_ALIKE = (
+    {stand_in: char for char, stand_in in STAND_INS.items()}
+    | dict.fromkeys(_DOUBLE, '"')
+    | dict.fromkeys(_SINGLE, "'")
+    | dict.fromkeys(_DASHES, "-")
+)
+
+Span = tuple[int, int]
+
+
+def find_citations(evidence: Iterable[Evidence], passages: Sequence[Passage]) -> tuple[Citation, ...]:
+    """The claims that hold, in the order of the reply, each span once.
+
+    ``passages`` are those of the prompt in the order shown; claim number n speaks of ``passages[n - 1]``.
+    """
+    shown = [_Shown(passage) for passage in passages]
+    found = (citation for claim in evidence if (citation := _check(claim, shown)) is not None)
+    return tuple(dict.fromkeys(found))
+
+
+class _Shown:
+    """A passage, with its normalised text made only when a quotation needs it."""
+
+    def __init__(self, passage: Passage) -> None:
+        self.passage = passage
+        self._normalised: tuple[str, list[int]] | None = None
+
+    def cite(self, span: Span) -> Citation:
+        start, end = span
+        passage = self.passage
+        return Citation(passage.doc_id, passage.start_char + start, passage.start_char + end, passage.text[start:end])
+
+    def find(self, quote: str) -> Span | None:
+        exact = _find_words(self.passage.text, quote)
+        if exact is not None:
+            return exact
+        words = _normalise(quote)[0].strip(" '\".…")
+        if not any(char.isalnum() for char in words):
+            return None
+        if self._normalised is None:
+            self._normalised = _normalise(self.passage.text)
+        text, origin = self._normalised
+        span = _find_words(text, words)
+        return None if span is None else (origin[span[0]], origin[span[1] - 1] + 1)
+
+
+def _check(claim: Evidence, shown: Sequence[_Shown]) -> Citation | None:
+    named = shown[claim.passage - 1] if 1 <= claim.passage <= len(shown) else None
+    if not claim.quote:
+        return named.cite((0, len(named.passage.text))) if named is not None else None
+    places = [] if named is None else [named]
+    if claim.passage == 0 or len(claim.quote) >= _TELLING:
+        places += [place for place in shown if place is not named]
+    for place in places:
+        span = place.find(claim.quote)
+        if span is not None:
+            return place.cite(span)
+    return None
+
+
+def _find_words(text: str, words: str) -> Span | None:
+    """The first place of ``words`` in ``text`` that begins and ends between words; long ones may also end inside."""
+    if not any(char.isalnum() for char in words):
+        return None
+    start = text.find(words)
+    first = start
+    while start >= 0:
+        end = start + len(words)
+        if not _inside_word(text, start) and not _inside_word(text, end):
+            return start, end
+        start = text.find(words, start + 1)
+    return (first, first + len(words)) if first >= 0 and len(words) >= _TELLING else None
+
+
+def _inside_word(text: str, place: int) -> bool:
+    return 0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum()
+
+
+def _normalise(text: str) -> tuple[str, list[int]]:
+    """``text`` with spacing, quote marks, dashes and case made alike, and for each character where it came from."""
+    out: list[str] = []
+    origin: list[int] = []
+    for index, char in enumerate(text):
+        if char.isspace() or HIDDEN.match(char):
+            if out and out[-1] != " ":
+                out.append(" ")
+                origin.append(index)
+            continue
+        alike = _ALIKE.get(char) or unicodedata.normalize("NFKC", char).casefold()
+        for one in alike:
+            out.append(one)
+            origin.append(index)
+    return "".join(out), origin

@@ -1,0 +1,36 @@
+"""The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from okralong.pipelines.answering.citations import find_citations
+from okralong.pipelines.answering.operators.window import fit_passages
+from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, answer_prompt, parse_answer
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.values import Answer, Hit, Passage
+
+
+async def generate(
+    tools: Tools,
+    step: str,
+    question: str,
+    passages: Sequence[Passage],
+    hits: Sequence[Hit] = (),
+    *,
+    role: str = "generate",
+) -> Answer:
+    """Answer ``question`` from ``passages``, less what the window cannot hold (the last of ``hits`` goes first).
+
+    Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
+    the question alone is too long, and what ``Tools.complete`` raises.
+    """
+    shown = fit_passages(passages, hits, partial(answer_prompt, question), role, tools)
+    if not shown:
+        return Answer("unanswerable", UNANSWERABLE)
+    reply = await tools.complete(step, answer_prompt(question, shown), role=role)
+    parsed = parse_answer(reply.text)
+    if parsed.unanswerable:
+        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
+    return Answer("answered", parsed.answer, find_citations(parsed.evidence, shown), context=tuple(shown))

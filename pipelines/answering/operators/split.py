@@ -1,0 +1,39 @@
+"""The query splitter: one retrieval for each sub-question, beside each other, and one context from all (paper 3.3)."""
+
+from __future__ import annotations
+
+from okralong.pipelines.answering.operators.pool import pool
+from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
+from okralong.pipelines.answering.operators.window import prompt_fits
+from okralong.pipelines.answering.prompts.split import parse_split, split_prompt
+from okralong.pipelines.answering.tools import Branch, Tools
+from okralong.pipelines.errors import ReplyError
+from okralong.pipelines.values import Hit, Plan
+
+
+async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
+    """At most ``limit`` sub-questions; the question itself when the reply is of no use."""
+    messages = split_prompt(question, limit)
+    if not prompt_fits(messages, "split", tools):
+        return [question]
+    try:
+        reply = await tools.complete(step, messages, role="split")
+    except ReplyError:
+        return [question]
+    return parse_split(reply.text, question, limit)
+
+
+async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[Hit]:
+    """The chunks of all sub-questions in turns, so that each keeps its evidence. Steps: ``split/questions``, and
+    ``split/1/retrieve`` onward, one branch for each sub-question.
+    """
+    sub_questions = await split_question(tools, "split/questions", question, plan.max_sub_questions)
+    branches = [
+        Branch(
+            f"split/{number}",
+            assembled_retrieval,
+            {"step": "retrieve", "query": sub_question, "plan": plan, "count": plan.sub_question_count},
+        )
+        for number, sub_question in enumerate(sub_questions, start=1)
+    ]
+    return pool(await tools.gather(branches))

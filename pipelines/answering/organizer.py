@@ -1,0 +1,87 @@
+"""From what the analyzer said to what will be done: a pure function over the policy (paper section 3.4).
+
+Three decisions: the workflow follows the question's type, the size and number of chunks follow the type and whether
+the evidence is at hand, and the weights of the two retrievers follow how the evidence is found. Each decision leaves
+its reason in words, because a person who pays for a plan will ask why.
+"""
+
+from __future__ import annotations
+
+from okralong.pipelines.answering.policy import Policy, ScopePolicy
+from okralong.pipelines.values import Analysis, Pattern, Plan, Workflow
+
+_WORKFLOW_WORDS: dict[Workflow, str] = {
+    "linear": "one retrieval, one answer",
+    "extend": "one retrieval, each passage widened, one answer",
+    "split": "a retrieval for each sub-question, one answer",
+    "step": "reasoning and retrieval in turns",
+}
+
+
+def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Plan:
+    """The plan for a question that was analysed so.
+
+    Without an analysis (there was nothing to analyse) the plan is the most careful plain one: linear, factoid scope,
+    evidence taken as absent, both retrievers alike. ``precise`` allows the full text after "unanswerable".
+    """
+    workflow, workflow_reason = _workflow(analysis, policy)
+    scope, granularity, size_reason = _size(analysis, policy)
+    exact_weight, semantic_weight = fusion_weights("same" if analysis is None else analysis.pattern, policy)
+    pattern = "of unknown pattern" if analysis is None else f"found by {_pattern_words(analysis.pattern)}"
+    reasons = [
+        workflow_reason,
+        size_reason,
+        f"evidence {pattern} → exact : semantic {exact_weight:g} : {semantic_weight:g}",
+    ]
+    extension = policy.context.extension_tokens if workflow == "extend" else 0
+    if extension:
+        reasons.append(f"figures need their surroundings → each passage widened by up to {extension} tokens a side")
+    if precise:
+        reasons.append('precise mode → the full text is read if the reply is "unanswerable"')
+    return Plan(
+        workflow=workflow,
+        granularity=granularity,
+        count=scope.count,
+        candidates=policy.fusion.candidates,
+        exact_weight=exact_weight,
+        semantic_weight=semantic_weight,
+        threshold=policy.fusion.threshold,
+        extension_tokens=extension,
+        recover_tables=policy.context.recover_tables,
+        max_sub_questions=policy.split.max_sub_questions,
+        sub_question_count=policy.split.count,
+        max_steps=policy.step.max_steps,
+        escalate=precise,
+        reasons=tuple(reasons),
+    )
+
+
+def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
+    """``(exact, semantic)`` weights: the preferred side gets the larger one, "same" gives both alike."""
+    fusion = policy.fusion
+    if pattern == "exact":
+        return fusion.preferred_weight, fusion.other_weight
+    if pattern == "semantic":
+        return fusion.other_weight, fusion.preferred_weight
+    return fusion.same_weight, fusion.same_weight
+
+
+def _workflow(analysis: Analysis | None, policy: Policy) -> tuple[Workflow, str]:
+    if analysis is None:
+        return "linear", f"no analysis → linear: {_WORKFLOW_WORDS['linear']}"
+    workflow = policy.workflow[analysis.type]
+    return workflow, f"question is {analysis.type} → {workflow}: {_WORKFLOW_WORDS[workflow]}"
+
+
+def _size(analysis: Analysis | None, policy: Policy) -> tuple[ScopePolicy, int, str]:
+    contextual = analysis is not None and analysis.type in policy.contextual_types
+    scope = policy.contextual if contextual else policy.factoid
+    present = analysis is not None and analysis.evidence
+    granularity = scope.granularity_present if present else scope.granularity_absent
+    kind = "contextual" if contextual else "factoid"
+    where = "evidence in the primary chunks" if present else "evidence not in the primary chunks"
+    return scope, granularity, f"{where} → {scope.count} chunks of {granularity} tokens ({kind})"
+
+
+def _pattern_words(pattern: Pattern) -> str:
+    return "exact and semantic match alike" if pattern == "same" else f"{pattern} match"

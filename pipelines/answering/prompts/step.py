@@ -1,0 +1,73 @@
+"""The prompt of one step of reasoning, its contract and its parser (paper section 3.3).
+
+A step reads the passages gathered so far and replies with what they establish, what to look for next, and the answer
+if they already hold it. The reply is text of a model that has read documents: the next query goes to the retriever
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from okralong.pipelines.answering.prompts.answer import clean, says_unanswerable, strip_thought
+from okralong.pipelines.answering.prompts.evidence import Evidence, parse_evidence, take_references
+from okralong.pipelines.answering.prompts.frame import framed_prompt
+from okralong.pipelines.values import Message, Passage
+
+INSTRUCTIONS = """The question may need several look-ups, one after the other. Reply in this form:
+Evidence: [n] "exact words copied from passage n" that help
+Query: one question that looks up the next missing fact, or none
+Answer: the shortest complete answer if the passages hold it, or none"""
+
+_LABEL = re.compile(
+    r"^[ \t>#*_-]*(?P<label>evidence|(?:next[ \t_-]*)?(?:query|question)|(?:final[ \t]+)?answer)"
+    r"(?:[ \t]*\d+)?[ \t*_]*:[ \t*_]*",
+    re.MULTILINE | re.IGNORECASE,
+)
+_NO_ANSWER = re.compile(r"(?:none|n/?a|null|nil|not (?:yet )?(?:known|found|available))?", re.IGNORECASE)
+"""Ways to say that there is no answer yet. "No" is not among them: it answers a yes-or-no question."""
+_NO_QUERY = re.compile(rf"{_NO_ANSWER.pattern}|no(?:thing)?(?: (?:more|further).*)?", re.IGNORECASE)
+_LONGEST_QUERY = 400
+"""Characters of a next query that are kept; ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedStep:
+    """``answer`` and ``query`` are empty when the reply gave none. A reply without any label is all empty."""
+
+    answer: str = ""
+    query: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
+def step_prompt(question: str, passages: Sequence[Passage]) -> list[Message]:
+    """The messages of one step over the passages gathered so far."""
+    return framed_prompt(INSTRUCTIONS, question, passages)
+
+
+def parse_step(reply: str) -> ParsedStep:
+    """Read a reply; never raises. The first label of each kind counts.
+
+    "unanswerable" is no answer here: the next look-up may still find the evidence.
+    """
+    text = strip_thought(reply)
+    labels = list(_LABEL.finditer(text))
+    ends = [*(label.start() for label in labels[1:]), len(text)]
+    sections: dict[str, str] = {}
+    for label, end in zip(labels, ends, strict=True):
+        word = label["label"].casefold()
+        kind = "evidence" if word == "evidence" else "answer" if word.endswith("answer") else "query"
+        sections.setdefault(kind, text[label.end() : end].strip())
+    answer, references = take_references(clean(_unless(_NO_ANSWER, sections.get("answer", ""))))
+    if says_unanswerable(answer):
+        answer = ""
+    query = _unless(_NO_QUERY, sections.get("query", "").split("\n")[0])
+    claims = parse_evidence(_unless(_NO_QUERY, sections.get("evidence", "")))
+    return ParsedStep(answer, query[:_LONGEST_QUERY], claims or references)
+
+
+def _unless(nothing: re.Pattern[str], text: str) -> str:
+    """``text``, or the empty string where it only says that there is none."""
+    return "" if nothing.fullmatch(text.strip(" \t\n.*_\"'`()[]<>-")) else text.strip()

@@ -1,0 +1,25 @@
+"""The long-context baseline of paper section 4.2: the whole scope in one prompt, no retrieval unless it is too long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from okralong.pipelines.answering.operators.full_text import answer_from_full_text
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.strategies.plain import plain_plan
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.values import Answer, Question
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the fallback needs."""
+    return [policy.full_text.fallback_granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, then those of ``operators/full_text.py``."""
+    policy = tools.policy.full_text
+    reason = f"long context: the whole scope, or the {policy.fallback_count} best dense chunks as far as they fit"
+    plan = await tools.record_plan("plan", plain_plan(policy.fallback_granularity, policy.fallback_count, reason))
+    result = await answer_from_full_text(tools, question.question)
+    return replace(result, plan=plan)

@@ -1,0 +1,51 @@
+"""The method itself: retrieve a little, analyse, plan, and follow the plan (paper section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from okralong.pipelines.answering.operators.context import process_context
+from okralong.pipelines.answering.operators.full_text import answer_from_full_text
+from okralong.pipelines.answering.operators.generate import generate
+from okralong.pipelines.answering.operators.retrieve import assembled_retrieval, primary_retrieval
+from okralong.pipelines.answering.operators.split import split_retrieval
+from okralong.pipelines.answering.operators.step import reason_in_steps
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.values import Answer, Plan, Question
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk sizes that the archive must hold."""
+    return policy.granularities()
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Answer by the plan; "unanswerable" is an answer."""
+    return await orchestrate(question.question, tools, precise=False)
+
+
+async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
+    """Primary retrieval, analysis, plan, execution; ``precise`` reads the full text after "unanswerable".
+
+    Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow.
+    """
+    primary = await primary_retrieval(tools, "primary/retrieve", question)
+    analysis = await tools.analyze("analyze", question, primary) if primary else None
+    plan = await tools.record_plan("plan", organize(analysis, tools.policy, precise=precise))
+    found = await _execute(question, plan, tools)
+    if plan.escalate and found.status == "unanswerable":
+        found = await answer_from_full_text(tools, question)
+    return replace(found, analysis=analysis, plan=plan)
+
+
+async def _execute(question: str, plan: Plan, tools: Tools) -> Answer:
+    if plan.workflow == "step":
+        return await reason_in_steps(tools, question, plan)
+    if plan.workflow == "split":
+        hits = await split_retrieval(tools, question, plan)
+    else:
+        # Linear and extend are one way: the plan's extension_tokens make the difference.
+        hits = await assembled_retrieval(tools, "retrieve", question, plan)
+    return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)

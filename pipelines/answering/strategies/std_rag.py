@@ -1,0 +1,28 @@
+"""Standard RAG, the baseline of paper section 4.2: the top five chunks of 512 tokens by dense vectors, one answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from okralong.pipelines.answering.operators.generate import generate
+from okralong.pipelines.answering.operators.merge import passage_of
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.strategies.plain import plain_plan
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.values import Answer, Question
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.std_rag.granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``retrieve``, ``generate``. The chunks are shown as they are, best first."""
+    size, count = tools.policy.std_rag.granularity, tools.policy.std_rag.count
+    plan = plain_plan(size, count, f"standard RAG: the {count} best dense chunks of {size} tokens")
+    plan = await tools.record_plan("plan", plan)
+    found = await tools.retrieve("retrieve", question.question, granularity=plan.granularity, k=plan.count)
+    hits = found.semantic[: plan.count]
+    result = await generate(tools, "generate", question.question, [passage_of(hit) for hit in hits], hits)
+    return replace(result, plan=plan)
