@@ -1,0 +1,253 @@
+"""What one line of running text looks like to the table finder: a row of numbers, a label, a heading, prose.
+
+Text taken from reports and papers has lost its ruled lines; often each cell stands on a line of its own. What is left
+are the structural markers that the paper names (appendix B.3 and C.3: "spacing and line breaks"). The paper gives no
+rules and no numbers, so every constant of this module is ours, chosen on hand-marked tables of real reports.
+
+Every test looks at a bounded piece of a line, and none uses a regular expression, so that the time is linear in the
+text also where a file of many megabytes is a single line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import Final
+
+# All constants below are ours, not in the papers (see above).
+MAX_LINE_CHARS: Final = 400  # a longer line is a paragraph, unless it is drawn with pipes
+MAX_PIPED_LINE_CHARS: Final = 4000  # a pipe row with long cells; beyond that, a paragraph
+MIN_PIPES: Final = 2
+MIN_GAPS: Final = 2  # aligned columns: at least this many gaps of two spaces or a tab
+MAX_MEAN_ALIGNED_CELL_CHARS: Final = 25  # prose with two spaces after a full stop has longer "cells"
+MIN_STRONG_DIGITS: Final = 3  # 12 may be a page or an exponent; 1,234 or 12.5 or $3 is a figure of a table
+MAX_RANK_CHARS: Final = 3  # "12." numbers a row
+MIN_PROSE_WORDS: Final = 4  # "Acme Corp." ends with a full stop and is a label
+MIN_WIDTH_WORDS: Final = 6  # lines that tell how wide the prose of a document is set
+MIN_WIDTH_LINES: Final = 5
+DEFAULT_PROSE_WIDTH: Final = 80
+FULL_LINE_SHARE: Final = 0.7  # of the prose width: from here on a line without figures reads as prose
+MIN_INTRODUCTION_WORDS: Final = 4
+MIN_RUNNING_HEADS: Final = 3  # pages that begin with the same line
+MAX_HEADING_WORDS: Final = 8
+MAX_PAGE_DIGITS: Final = 4
+
+_DASHES: Final = frozenset({"-", "--", "---", "\N{EN DASH}", "\N{EM DASH}", "\N{MINUS SIGN}"})
+_AROUND_FIGURES: Final = "$€£¥()%*†+-\N{EN DASH}\N{EM DASH}\N{MINUS SIGN}"
+_MARKS: Final = frozenset({"$", "€", "£", "¥", "%", ")", ")%", "(", "US$"})
+_EMPTY_CELLS: Final = frozenset({"n/a", "na", "nm", "n.m."})
+_MONTHS: Final = frozenset(
+    "january february march april may june july august september october november december".split()  # noqa: SIM905
+)
+_INTRODUCING: Final = ("following", "as follows", "below", "summarize", "consist", "comprise")
+_INTRODUCING_TABLE: Final = ("following table", "table below")
+_BULLETS: Final = frozenset("•●▪■◦·*®™✓")
+
+
+class Kind(Enum):
+    """What a line is. FIGURES is figures only, ROW a label with figures or aligned cells, PAGE a page number."""
+
+    BLANK = "blank"
+    FIGURES = "figures"
+    ROW = "row"
+    LABEL = "label"
+    PROSE = "prose"
+    INTRODUCTION = "introduction"
+    CAPTION = "caption"
+    PAGE = "page"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line ``[start, end)`` without its line break; ``figures`` counts its number cells, ``strong`` the sure ones."""
+
+    start: int
+    end: int
+    text: str
+    kind: Kind
+    figures: int = 0
+    strong: int = 0
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the line carries cells of a table."""
+        return self.kind in (Kind.FIGURES, Kind.ROW)
+
+    @property
+    def is_year(self) -> bool:
+        """Whether the line holds nothing but years, as column heads do."""
+        words = self.text.split()
+        return bool(words) and all(is_year(word) for word in words)
+
+    @property
+    def is_period(self) -> bool:
+        """Whether the line heads columns with a period: "Three Months Ended", "June 25,", "As of"."""
+        words = self.text.lower().split()
+        if not 0 < len(words) <= MAX_HEADING_WORDS or self.kind is not Kind.LABEL:
+            return False
+        named = words[0] in _MONTHS and len(words) <= 3
+        return named or words[:2] == ["as", "of"] or "ended" in words[1:] or words[0] == "fiscal"
+
+    @property
+    def is_bullet(self) -> bool:
+        """Whether the line is a bullet of a list."""
+        return self.text[:1] in _BULLETS
+
+
+def is_year(word: str) -> bool:
+    """Whether a word is a year such as 2019 or 2019*."""
+    word = word.rstrip("*")
+    return len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")
+
+
+def is_figure(word: str) -> bool:
+    """Whether a word is a number cell: 1,234 or $(5.2)% or a dash for nothing or a rank such as 3. (ASCII digits)."""
+    if word in _DASHES or word.lower() in _EMPTY_CELLS:
+        return True
+    if len(word) <= MAX_RANK_CHARS and word.endswith("."):
+        word = word[:-1]
+    core = word.strip(_AROUND_FIGURES)
+    return bool(core) and core[-1].isdigit() and all(c in "0123456789.,/" for c in core)
+
+
+def is_strong(word: str) -> bool:
+    """Whether a number cell can hardly be anything else than a figure of a table."""
+    if not is_figure(word) or is_year(word) or word.endswith(".") or not any(c.isdigit() for c in word):
+        return False
+    return any(c in ",.%$€£¥(" for c in word) or sum(c.isdigit() for c in word) >= MIN_STRONG_DIGITS
+
+
+def read_lines(text: str) -> list[Line]:
+    """Split a text into classified lines, in linear time."""
+    spans: list[tuple[int, int, str]] = []
+    start = 0
+    for raw in text.split("\n"):
+        short = len(raw) <= MAX_PIPED_LINE_CHARS
+        spans.append((start, start + len(raw), raw.strip() if short else raw[:MAX_PIPED_LINE_CHARS]))
+        start += len(raw) + 1
+    width = _prose_width([shown for _, _, shown in spans])
+    lines = [_classify(start, end, shown, text, width) for start, end, shown in spans]
+    return _settle(lines, text)
+
+
+def _prose_width(shown: Sequence[str]) -> int:
+    """The median length of the wordy lines: two columns set 50 characters, a filing 100 to 200."""
+    lengths = sorted(
+        len(line) for line in shown if len(line) <= MAX_LINE_CHARS and line.count(" ") >= MIN_WIDTH_WORDS - 1
+    )
+    return lengths[len(lengths) // 2] if len(lengths) >= MIN_WIDTH_LINES else DEFAULT_PROSE_WIDTH
+
+
+def _classify(start: int, end: int, shown: str, text: str, width: int) -> Line:
+    if not shown:
+        return Line(start, end, shown, Kind.BLANK)
+    if end - start <= MAX_PIPED_LINE_CHARS and shown.count("|") >= MIN_PIPES:
+        cells = [cell.strip() for cell in shown.strip("|").split("|")]
+        return Line(start, end, shown, Kind.ROW, len(cells), len(cells))
+    if len(shown) > MAX_LINE_CHARS:
+        return Line(start, end, shown[:MAX_LINE_CHARS], Kind.PROSE)
+    words = [word for word in shown.split() if word.strip(".")]
+    cells = [word for word in words if word not in _MARKS]
+    figures = sum(map(is_figure, cells))
+    strong = sum(map(is_strong, cells))
+    if len(cells) == figures:
+        return Line(start, end, shown, Kind.FIGURES, figures, strong)
+    if _is_caption(words):
+        return Line(start, end, shown, Kind.CAPTION)
+    led = " . ." in shown or "...." in shown
+    full = len(shown) >= FULL_LINE_SHARE * width and not led
+    if _is_row(shown, cells, full=full):
+        return Line(start, end, shown, Kind.ROW, max(figures, 1), max(strong, 1))
+    lower = shown.lower()
+    if len(words) >= MIN_INTRODUCTION_WORDS and (
+        any(word in lower for word in _INTRODUCING_TABLE)
+        or (shown.endswith(":") and (full or any(word in lower for word in _INTRODUCING)))
+    ):
+        return Line(start, end, shown, Kind.INTRODUCTION)
+    if full or (shown.endswith((".", ";")) and not led and len(words) >= MIN_PROSE_WORDS):
+        return Line(start, end, shown, Kind.PROSE)
+    return Line(start, end, shown, Kind.LABEL)
+
+
+def _is_row(shown: str, cells: Sequence[str], *, full: bool) -> bool:
+    """A label and its figures on one line, or cells set apart by gaps."""
+    gapped = [cell for cell in shown.replace("\t", "  ").split("  ") if cell.strip()]
+    if len(gapped) > MIN_GAPS and sum(map(len, gapped)) <= MAX_MEAN_ALIGNED_CELL_CHARS * len(gapped):
+        return True
+    trailing = 0
+    for word in reversed(cells):
+        if not is_figure(word):
+            break
+        trailing += 1
+    strong_tail = any(is_strong(word) for word in cells[len(cells) - trailing :])
+    if trailing >= MIN_GAPS and strong_tail:
+        return True
+    if full or shown.endswith((".", ",", ";", ":")):
+        return False
+    return (trailing == 1 and strong_tail) or (is_strong(cells[0]) and not cells[0].endswith(","))
+
+
+def _is_caption(words: Sequence[str]) -> bool:
+    """ "Table 3: ..." or "TABLE IV. ..." at the start of a line."""
+    if len(words) < 2 or words[0].lower() not in ("table", "tab."):
+        return False
+    number = words[1].rstrip(":.").lower()
+    marked = words[1].endswith((":", "."))
+    return marked and bool(number) and (number.isdigit() or not number.strip("ivxlc"))
+
+
+def _settle(lines: Sequence[Line], text: str) -> list[Line]:
+    """What needs the neighbours: page numbers and running heads at page breaks, footers with pipes, footnote marks."""
+    settled = list(lines)
+    shown = [i for i, line in enumerate(lines) if line.kind is not Kind.BLANK]
+    heads = _running_heads([lines[i] for i in shown], text)
+    for place, i in enumerate(shown):
+        line = lines[i]
+        before = lines[shown[place - 1]] if place else None
+        after = lines[shown[place + 1]] if place + 1 < len(shown) else None
+        kind = line.kind
+        is_head = line.text in heads and not line.is_numeric and _page_breaks(text, before, line)
+        at_break = _page_breaks(text, line, after) or _heads_page(text, before)
+        if is_head or (at_break and _is_page_number(line.text)):
+            kind = Kind.PAGE
+        elif _is_footnote_mark(line.text) and after is not None and after.kind is Kind.PROSE:
+            kind = Kind.LABEL
+        elif _is_piped(line) and not _is_piped(before) and not _is_piped(after):
+            kind = Kind.PAGE
+        if kind is not line.kind:
+            settled[i] = Line(line.start, line.end, line.text, kind)
+    return settled
+
+
+def _running_heads(shown: Sequence[Line], text: str) -> frozenset[str]:
+    """The lines with which several pages begin; a form feed separates pages."""
+    counts: Counter[str] = Counter()
+    for before, line in pairwise(shown):
+        if line.text and _page_breaks(text, before, line):
+            counts[line.text] += 1
+    return frozenset(head for head, count in counts.items() if count >= MIN_RUNNING_HEADS)
+
+
+def _page_breaks(text: str, before: Line | None, after: Line | None) -> bool:
+    """Whether a form feed stands between two neighbouring lines, or is the first character of the later one."""
+    return before is not None and after is not None and text.find("\f", before.end, after.start + 1) >= 0
+
+
+def _heads_page(text: str, line: Line | None) -> bool:
+    return line is not None and text.startswith("\f", line.start)
+
+
+def _is_piped(line: Line | None) -> bool:
+    return line is not None and line.kind is Kind.ROW and line.text.count("|") >= MIN_PIPES
+
+
+def _is_page_number(shown: str) -> bool:
+    digits = shown.rpartition("-")[2].strip()
+    return len(shown) <= 2 * MAX_PAGE_DIGITS and digits.isdigit() and len(digits) <= MAX_PAGE_DIGITS
+
+
+def _is_footnote_mark(shown: str) -> bool:
+    return len(shown) == 3 and shown[0] == "(" and shown[1].isdigit() and shown[2] == ")"
