@@ -32,6 +32,16 @@ CHRONICLE: Final = (
     " without charge|found to need only oil|put in the showcase].",
     "On {day} {month} the {town} fire company [practised on our roof|borrowed our ladder|gave a concert in the "
     "loading bay].",
+    "[Nobody|Only {manager}] noticed at first that the {month} calendar of {town} had {n} Mondays; [the printer "
+    "has apologised|it was kept].",
+    "In {month} the {customers} of {town2} [sent a cheese|sent a bill by mistake|sent back an umbrella], [which "
+    "was shared out|and received a {noun} brush in return].",
+    "A film about the {product} was made at {town} over {n} days in {month}; [the lathe steals every "
+    "scene|{person} is seen twice, from behind|it has been shown at {town2}].",
+    "[Thieves|Jackdaws] took {m} brass caps from the yard at {town} in {month}; [{n} were found on a chimney|the "
+    "fence has been mended|the rest were never missed].",
+    "The yearly stocktaking at {town} found {m} more {noun} handles than the books allowed, [and one accordion|to"
+    " general delight|an error of {month}].",
 )  # fmt: skip
 
 SEGMENT_DIARY: Final = (
@@ -59,6 +69,16 @@ SEGMENT_DIARY: Final = (
     "telephone|a promise kept to the day].",
     "Of every {m} {noun} castings, {n} were [measured twice|polished by hand|kept as samples] through the "
     "[first|second] half of the year.",
+    "{segment} wrote to {m} old buyers of the {product}; {n} [wrote back|sent photographs|asked for the next size"
+    " up].",
+    "It was a [good|slow|curious] {month} for the {noun}: [half the lots went to {customers}|every second call "
+    "came from {town2}|nothing sold until the last week and then everything].",
+    "{head} [keeps a broken {noun} on the desk|answers one complaint each morning|has visited {m} buyers in "
+    "person], [as a reminder|and sleeps the better for it].",
+    "The instructions for the {product} now fit on [one page|a postcard]; [{n} warnings were found to be the same"
+    " warning|a poet at {town} was consulted].",
+    "Two of the {customers} who had gone to {peer} [came back|sent word that they might come back] in {month}, "
+    "[the {noun} there having rusted|without giving a reason|and were met with coffee].",
 )  # fmt: skip
 
 WORKS_NOTES: Final = (
@@ -82,6 +102,16 @@ WORKS_NOTES: Final = (
     "Night work at {town} [ended in {month}|is now voluntary|was limited to {n} benches].",
     "The garden behind the {town} works gave {m} kilos of [plums|beans|potatoes], [shared by lot|made into "
     "jam|eaten on the spot].",
+    "Since {month} {town} has [measured its draughts|weighed its sawdust|counted its keys]; {manager} [puts the "
+    "figures on the door|found {m} too many].",
+    "The bell at {town} that used to end the shift was [moved|muffled with {material}|lent to {town2}] and "
+    "[nobody goes home late|two people have been late ever since].",
+    "A swallow's nest above the {noun} bench at {town} [stopped the crane for {n} days|was left in peace until "
+    "{month}|has its own entry in the plant register].",
+    "{town} and {town2} [share a lorry|exchange foremen|compare tea] every {n} weeks, [which began as an "
+    "economy|and each claims to have gained].",
+    "Of the {m} windows at {town}, {n} were [puttied anew|opened for the first time in years|exchanged for double"
+    " glass] in {month}.",
 )  # fmt: skip
 
 RISK_NOTES: Final = (
@@ -104,6 +134,14 @@ RISK_NOTES: Final = (
     " way at {town}|a borrowed trademark] goes on.",
     "Rules for {material} are likely to [tighten|change again]; {segment} has [a substitute in trial|written to "
     "the ministry|set aside {n} benches for tests].",
+    "What would happen if {town} could not be reached for {n} days? {manager} [has tried it|has an answer in a "
+    "sealed envelope|keeps a boat].",
+    "A single [mould|gauge|spring winder] at {town} shapes every {noun}; [a twin is being made|its twin lies at "
+    "{town2}|it is wrapped in flannel at night].",
+    "{person} warned in {month} that [cheap money makes dear habits|a full store is also a debt|{customers} do "
+    "not stay for ever]; the minutes record [agreement|silence, then agreement].",
+    "We hold that the risk of [frost|mould|forged spare parts] for the {product} is [small|smaller than it "
+    "was|worth {n} tests a year].",
 )  # fmt: skip
 
 PEOPLE_NOTES: Final = (
@@ -124,6 +162,16 @@ PEOPLE_NOTES: Final = (
     "bassoon], with {person} [in the front row|turning pages].",
     "Nursery places at {town} now number {m}, [each with a hook and a picture of a {noun}|after {n} were added].",
     "{n} retired hands came back to {town} [to teach filing|for the {month} rush|because they missed the noise].",
+    "{month} saw the [wedding|retirement|return] of a well-loved {noun} fitter at {town}, with {m} guests and [no"
+    " speeches|three speeches|a brass band].",
+    "The works newspaper of {town} [printed {n} recipes|ran a serial about a lost {noun}|held a contest for the "
+    "worst pun on {material}] and [sold out|was read aloud at {town2}].",
+    "{person} and {n} others [cycled|walked|rowed] from {town} to {town2} in {month} [for the hospital fund|on a "
+    "wager|and took the bus home].",
+    "Of those who left {town} in the year, {n} [went to {peer}|went to sea|set up on their own], and [some have "
+    "asked to return|all were given a {noun}].",
+    "At {town} the [left-handed|short-sighted|tall] among the staff now have [benches of their own|a say in the "
+    "buying of tools], thanks to {manager}.",
 )  # fmt: skip
 
 RESEARCH_NOTES: Final = (
@@ -147,6 +195,14 @@ RESEARCH_NOTES: Final = (
     "which [taught us to test cold|led to a stronger joint|is framed above the bench].",
     "A simpler {noun}, [without springs|with one screw|in {material} only], is [half ready|on {manager}'s desk|to"
     " be tried at {town}].",
+    "The question whether a {noun} should [hum|click|be silent] was put to {m} {customers}; [they were "
+    "divided|silence won|{head} decided].",
+    "In {month} the first {noun} with [a glass back|a cork foot|no screws at all] was [dropped from a ladder|left"
+    " in the sea|lent to a school] and [lived|was mourned|taught us much].",
+    "{n} notebooks of the old master of {town} were [read|deciphered]; one holds [a recipe for {material} "
+    "varnish|a cure for a sticking {noun}|remarks about his foreman].",
+    "Trials of {material} from {town2} for the {product} [ended in {month}|go on], [and the smell has been "
+    "remarked upon|with {m} samples to go].",
 )  # fmt: skip
 
 POLICY_NOTES: Final = (
@@ -169,6 +225,14 @@ POLICY_NOTES: Final = (
     "little|auditors discussed it in {month}].",
     "Grants for [insulation|training|the quay] at {town} are [deducted from the cost of the thing|spread over {n}"
     " years].",
+    "Tools under {m} dollars are [charged at once|not listed], save at {town}, where [custom rules|{manager} "
+    "counts everything].",
+    "Goods of {segment} on their way between {town} and {town2} at the year's end were [counted at "
+    "{town2}|counted once, after some debate].",
+    "A claim against {peer} for {material} that arrived wet in {month} is [not in the books until paid|shown at "
+    "half its sum].",
+    "Hours spent on the next {noun} are [charged to the year|carried forward only once {head} has signed that it "
+    "will be sold].",
 )  # fmt: skip
 
 SECTIONS: Final = {

@@ -1,7 +1,8 @@
 """The invented companies behind the reports: who works there, what is made where, and every yearly figure.
 
-A company is drawn from its own seed, ``"{seed}/{index}"``, so it is the same firm in every sample that has room for
-it, and its 2022 figures in the 2023 report are those of the 2022 report.
+A company is drawn from a seed of its own, ``"{seed}/{index}"``, so that its people, goods and figures are the same in
+a small sample and in a large one (only the other firms that it knows depend on who else is there), and its 2022
+figures in the 2023 report are those of the 2022 report.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def draw_company(index: int, names: tuple[tuple[str, words.Trade], ...], seed: i
     slug = name.lower().replace(" & ", "-").replace(" ", "-")
     last_names = rng.sample(words.LAST_NAMES, k=2 + _SEGMENTS + _SITES + 1)
     towns = rng.sample(words.TOWNS, k=_SITES + 1)
-    peers = tuple(other for other, _ in rng.sample(names, k=min(4, len(names))) if other != name)
+    acquaintance = random.Random(f"{seed}/{index}/peers")
+    peers = tuple(other for other, _ in acquaintance.sample(names, k=min(4, len(names))) if other != name)
     first_year = rng.randint(*_FIRST_YEAR_RANGE)
     founded = rng.randint(1841, 1968)
 
@@ -125,14 +127,14 @@ def draw_company(index: int, names: tuple[tuple[str, words.Trade], ...], seed: i
         pronoun = rng.choice(("she", "he"))
         return f"{rng.choice(words.FIRST_NAMES[pronoun])} {last}", pronoun
 
-    firms = [*peers, *(f"{house} & Daughters" for house in rng.sample(words.HOUSES, k=6))]
+    firms = [*peers, *(f"{house} & Daughters" for house in acquaintance.sample(words.HOUSES, k=6))]
     schools = rng.sample([town for town in words.TOWNS if town not in towns], k=2 + _SEGMENTS)
     joined = rng.sample(range(first_year - 30, first_year - 1), k=2 + _SEGMENTS)
     pastimes = rng.sample(words.PASTIMES, k=2 + _SEGMENTS)
 
     def person(place: int) -> Person:
         known, pronoun = full_name(last_names.pop())
-        post, firm, subject = rng.choice(words.FORMER_POSTS), rng.choice(firms), rng.choice(words.SUBJECTS)
+        post, firm, subject = rng.choice(words.FORMER_POSTS), acquaintance.choice(firms), rng.choice(words.SUBJECTS)
         return Person(known, pronoun, joined[place], post, firm, subject, schools[place], pastimes[place])
 
     landmarks = rng.sample(words.LANDMARKS, k=_SITES)

@@ -35,6 +35,16 @@ def test_a_company_is_the_same_in_both_of_its_reports(short: Sample) -> None:
         assert [row.values[0] for row in before.rows] == [row.values[1] for row in after.rows]
 
 
+def test_a_company_is_the_same_in_samples_of_all_sizes() -> None:
+    small, large = (generate(reports=size, questions=0, words=1_500).reports[0].company for size in (1, 30))
+    assert (small.name, small.sites, small.accounts, small.figures) == (
+        large.name,
+        large.sites,
+        large.accounts,
+        large.figures,
+    )
+
+
 @pytest.mark.parametrize("words", [1_500, 15_000, 40_000])
 def test_reports_have_the_length_asked_for(words: int) -> None:
     (document,) = generate(reports=1, questions=0, words=words).documents
