@@ -92,6 +92,11 @@ class Line:
         return named or words[:2] == ["as", "of"] or "ended" in words[1:] or words[0] == "fiscal"
 
     @property
+    def is_paragraph(self) -> bool:
+        """Whether a whole paragraph or more stands on the line; it is no part of a table's title or caption."""
+        return self.end - self.start > MAX_LINE_CHARS
+
+    @property
     def is_bullet(self) -> bool:
         """Whether the line is a bullet of a list."""
         return self.text[:1] in _BULLETS

@@ -148,7 +148,12 @@ def _sentence_start(shown: Sequence[Line], blanks: Sequence[int], i: int, floor:
     lowest = max(floor, i - MAX_INTRODUCTION_LINES + 1)
     while i > lowest and not _begins_sentence(shown[i].text):
         above = shown[i - 1]
-        if blanks[i] or above.kind not in (Kind.PROSE, Kind.INTRODUCTION) or above.text.endswith((".", ":")):
+        if (
+            blanks[i]
+            or above.is_paragraph
+            or above.kind not in (Kind.PROSE, Kind.INTRODUCTION)
+            or above.text.endswith((".", ":"))
+        ):
             break
         i -= 1
     return i
@@ -183,7 +188,8 @@ def _caption_end(shown: Sequence[Line], last: int) -> int:
         return last
     end = i
     while end + 1 < len(shown) and end - i + 1 < MAX_CAPTION_LINES and not shown[end].text.endswith("."):
-        if shown[end + 1].kind not in (Kind.PROSE, Kind.LABEL) or shown[end + 1].text.startswith("Fig"):
+        below = shown[end + 1]
+        if below.kind not in (Kind.PROSE, Kind.LABEL) or below.is_paragraph or below.text.startswith("Fig"):
             break
         end += 1
         if shown[end].kind is Kind.LABEL:
