@@ -4,8 +4,8 @@
 
 For each mark in ``benchmarks/marks/cut_tables.jsonl`` two passages of about 150 tokens are cut at the marked offset,
 one that ends there and one that starts there. ``find_tables`` and ``recover_tables`` then see them, and what is
-shown is compared with the mark. All tables were marked before the finder was run; its rules were then changed by what it did to
-one half of them ("tune"), while of the other half ("test") only the shares below were seen.
+shown is compared with the mark. All tables were marked before the finder was run; its rules were then changed by what
+it did to one half of them ("tune"), while of the other half ("test") only the shares below were seen.
 The exit code is 1 when fewer test cuts than ``TEST_FLOOR`` show the column heads and all rows.
 
 Words: *recovered* = column heads and all rows shown; *whole* = title, unit and caption lines too; *exact* = the
