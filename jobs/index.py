@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from okralong.pipelines.errors import EXIT_FAILURES
+
+if TYPE_CHECKING:
+    from okralong.pipelines.indexing.job import IndexResult
+
+FAILURES_SHOWN = 5
 
 
 def command(
@@ -18,21 +23,38 @@ def command(
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
-    from okralong.jobs.progress import IndexBar
-
     from okralong.actors.cluster import connected
+    from okralong.jobs.progress import IndexBar
+    from okralong.pipelines.indexing.config import IndexConfig
     from okralong.pipelines.indexing.job import index_archive
-    from okralong.pipelines.indexing.settings import IndexConfig
     from okralong.pipelines.settings import load_config
 
     console = Console()
     settings = load_config(IndexConfig, config)
     with connected(address), IndexBar(console) as bar:
         result = index_archive(archive, [str(source) for source in sources], settings, progress=bar.update)
-    console.print(result.summary(), highlight=False)
-    for failure in result.failures[:5]:
-        console.print(f"  not read: {failure}", markup=False, highlight=False)
-    if len(result.failures) > 5:
-        console.print(f"  ... and {len(result.failures) - 5} more in {archive}/failures")
+    _summary(console, result)
     if result.failures:
         raise typer.Exit(EXIT_FAILURES)
+
+
+def _summary(console: Console, result: IndexResult) -> None:
+    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.tables import FAILURES
+
+    chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
+    lines = [f"{result.archive}: {result.documents} documents, chunks: {chunks}"]
+    if result.up_to_date:
+        lines.append("up to date: neither the documents nor the config have changed, nothing was done")
+    else:
+        lines.append("seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items()))
+    for size, count in result.over_limit.items():
+        if count:
+            lines.append(f"{count:,} chunks of {size} tokens are longer than the encoder sees; their tails have no vector")
+    if result.skipped:
+        lines.append(f"skipped {len(result.skipped)} files of a kind that is not read, e.g. {result.skipped[0]}")
+    failures = Folder.of(result.archive).at("failures").read_tables(FAILURES, ["message"])["message"].to_pylist()
+    lines += [f"not read: {message}" for message in failures[:FAILURES_SHOWN]]
+    if len(failures) > FAILURES_SHOWN:
+        lines.append(f"... and {len(failures) - FAILURES_SHOWN} more in {result.archive}/failures")
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

@@ -47,7 +47,7 @@ class IndexBar(_Bar):
             self._task,
             description=progress.stage,
             completed=progress.embedded,
-            total=progress.chunks or None,
+            total=progress.expected_chunks or None,
             figures=f"{progress.documents} documents, {progress.failures} failed, {progress.chunks:,} chunks",
         )
 

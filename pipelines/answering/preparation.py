@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from okralong.pipelines.answering.llm.prices import PriceTable, load_prices
+from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.questions import BadQuestion, read_questions
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
@@ -29,7 +30,7 @@ class Prepared:
     """A run that may begin. ``unscoped`` are questions whose scope names no document, each with the reason."""
 
     archive: Archive
-    manifest: dict[str, Any]
+    manifest: Mapping[str, Any]
     config: RunConfig
     policy: Policy
     prices: PriceTable
@@ -43,7 +44,7 @@ class Prepared:
 def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
     """Check all and read the questions. Raises ConfigError, ArchiveError or InputError; spends nothing."""
     policy = load_config(Policy, config.policy)
-    prices = load_prices(config.prices)
+    prices = PriceTable.load(config.prices)
     load_strategy(config.strategy)
     opened = Archive.open(archive)
     needed = granularities_needed(config.strategy, policy)

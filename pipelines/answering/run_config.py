@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -32,7 +33,7 @@ class RunConfig(Settings):
     tags: dict[str, str] = Field(default_factory=dict)
 
 
-def fingerprint(config: RunConfig, policy: Policy, archive: dict[str, Any]) -> str:
+def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -> str:
     """Hash of everything that decides an answer: a run folder continues only under the fingerprint it began with.
 
     The budget, the concurrency and the limits may change between two runs of the same command; they are left out.

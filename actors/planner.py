@@ -1,0 +1,196 @@
+"""The planner: an async actor that carries many questions at once, and their branches beside them.
+
+Questions and branches run in separate concurrency groups, so that a question that waits for its branches never takes
+their places. A branch of a branch runs in place, for the same reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import ray
+
+from okralong.actors.index_shard import RayShard
+from okralong.actors.ledger import RayLedger
+from okralong.actors.rate_limiter import RayLimiter
+from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.journal import JournalRow
+from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.ports import LedgerClient
+from okralong.pipelines.answering.llm.prices import PriceTable
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools
+from okralong.pipelines.answering.reserve import plan_reserve
+from okralong.pipelines.answering.rows import answer_row
+from okralong.pipelines.answering.strategies.registry import load_strategy
+from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.errors import EndpointError, OverBudget, QuestionError, ReplyError
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.tokens import token_counter
+from okralong.pipelines.values import Analysis, Answer, Message, Plan, Question, Reply
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PlannerSetup:
+    """What every planner of a run is given. ``address`` is where an embedded generator listens; the last five are handles.
+
+    ``planners`` are the names of all planners of the run, among which branches are dealt out.
+    """
+
+    archive: str
+    strategy: str
+    policy: Policy
+    llm: LlmConfig
+    prices: PriceTable
+    address: str | None
+    tags: Mapping[str, str]
+    planners: tuple[str, ...]
+    namespace: str
+    shards: tuple[Any, ...]
+    analyzer: Any
+    embedder: Any
+    ledger: Any
+    limiter: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run cannot go on (key revoked, endpoint gone, quota used up): why, and the exit code to end with."""
+
+    message: str
+    exit_code: int
+
+
+class Planner:
+    """Answers questions with one strategy. Made remote by ``crew.py``, with its concurrency groups."""
+
+    def __init__(self, setup: PlannerSetup) -> None:
+        self._setup = setup
+        self._strategy = load_strategy(setup.strategy)
+        self._ledger: LedgerClient = RayLedger(setup.ledger)
+        self._peers: list[Any] = []
+        self._turn = count()
+        client = LlmClient(
+            setup.llm, self._ledger, RayLimiter(setup.limiter), setup.prices, address=setup.address, tags=setup.tags
+        )
+        self._price = client.price
+        self._ports = Ports(
+            archive=Archive.open(setup.archive),
+            shards=lambda granularity: [RayShard(handle, granularity) for handle in setup.shards],
+            embed=self._embed,
+            analyze=self._analyze,
+            complete=lambda query_id, path, role, messages, logprobs: _complete(
+                client, query_id, path, role, messages, logprobs
+            ),
+            admit=self._admit,
+            policy=setup.policy,
+            window=setup.llm.window,
+            count=token_counter(setup.llm.tokenizer),
+            completion_limit=setup.llm.completion_limit,
+        )
+
+    @ray.method(concurrency_group="control")
+    async def ready(self) -> bool:
+        """True once the archive is open."""
+        return True
+
+    @ray.method(concurrency_group="questions")
+    async def answer(self, question: Question, doc_ids: tuple[str, ...]) -> Stop | None:
+        """Carry one question to its answers row. Returns a Stop, and writes no row, when the run cannot go on."""
+        started = time.perf_counter()
+        tools = await self._tools(question, doc_ids, "")
+        try:
+            answer = await self._strategy(question, tools)
+        except EndpointError as error:
+            return Stop(str(error), error.exit_code)
+        except OverBudget as error:
+            answer = Answer("over_budget", "", error=str(error))
+        except (QuestionError, ReplyError) as error:
+            answer = await self._failed(question, error, str(error))
+        except Exception as error:  # a question never stops the run: whatever it is lands in failures
+            logger.exception("question %s failed", question.query_id)
+            answer = await self._failed(question, error, f"{type(error).__name__}: {error}")
+        seconds = {**tools.seconds, "total": time.perf_counter() - started}
+        await self._ledger.finish(answer_row(question, doc_ids, answer, self._setup.strategy, seconds))
+        return None
+
+    @ray.method(concurrency_group="branches")
+    async def branch(
+        self, question: Question, doc_ids: tuple[str, ...], branch: Branch, path: str
+    ) -> tuple[Any, dict[str, float]]:
+        """Run one branch of a question; its result, and its seconds by stage."""
+        return await self._run(question, doc_ids, branch, path)
+
+    async def _run(
+        self, question: Question, doc_ids: tuple[str, ...], branch: Branch, path: str
+    ) -> tuple[Any, dict[str, float]]:
+        tools = await self._tools(question, doc_ids, path)
+        result = await branch.operator(tools, **branch.arguments)
+        return result, tools.seconds
+
+    async def _tools(self, question: Question, doc_ids: tuple[str, ...], prefix: str) -> QuestionTools:
+        async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
+            if prefix:
+                return await self._run(question, doc_ids, branch, path)
+            done: tuple[Any, Mapping[str, float]] = await self._peer().branch.remote(question, doc_ids, branch, path)
+            return done
+
+        steps = await _LedgerSteps.load(self._ledger, question.query_id)
+        return QuestionTools(self._ports, question, doc_ids, steps, fan_out, prefix)
+
+    def _peer(self) -> Any:
+        if not self._peers:
+            self._peers = [ray.get_actor(name, self._setup.namespace) for name in self._setup.planners]
+        return self._peers[next(self._turn) % len(self._peers)]
+
+    async def _failed(self, question: Question, error: Exception, message: str) -> Answer:
+        await self._ledger.fail(question.query_id, "answer", type(error).__name__, message)
+        return Answer("failed", "", error=message)
+
+    async def _embed(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
+        vectors = [self._setup.embedder.remote(text) for text in texts]
+        return np.stack([await vector for vector in vectors]).astype(np.float32)
+
+    async def _analyze(self, asked: AnalysisInput) -> Analysis:
+        analysis: Analysis = await self._setup.analyzer.remote(asked)
+        return analysis
+
+    async def _admit(self, query_id: str, plan: Plan) -> None:
+        table_tokens = self._setup.policy.context.table_tokens
+        reserve = plan_reserve(plan, self._price, table_tokens, self._setup.llm.completion_limit)
+        await self._ledger.admit(query_id, reserve)
+
+
+async def _complete(
+    client: LlmClient, query_id: str, path: str, role: str, messages: Sequence[Message], logprobs: bool
+) -> Reply:
+    return await client.complete(query_id, path, role, messages, logprobs=logprobs)
+
+
+@dataclass(frozen=True)
+class _LedgerSteps:
+    """The journal of one question, read once from the ledger and added to through it."""
+
+    ledger: LedgerClient
+    query_id: str
+    known: dict[tuple[str, str], str]
+
+    @classmethod
+    async def load(cls, ledger: LedgerClient, query_id: str) -> _LedgerSteps:
+        rows = await ledger.lookup(query_id)
+        return cls(ledger, query_id, {(row.path, row.kind): row.body for row in rows})
+
+    def recorded(self, path: str, kind: str) -> str | None:
+        return self.known.get((path, kind))
+
+    async def record(self, path: str, kind: str, body: str) -> None:
+        await self.ledger.record([JournalRow(self.query_id, path, kind, body)])

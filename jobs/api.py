@@ -1,0 +1,60 @@
+"""The Python API: what the commands do, as two functions.
+
+    import okralong
+
+    okralong.index("archive", sources=["reports/"])
+    okralong.answer("archive", questions="questions.jsonl", run="runs/first")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from okralong.pipelines.settings import load_config
+
+if TYPE_CHECKING:  # importing okralong must stay quick: Ray and torch come with the first call
+    from okralong.jobs.answer import RunResult
+    from okralong.pipelines.indexing.job import IndexResult
+
+
+def index(
+    archive: str | Path,
+    sources: Sequence[str | Path],
+    *,
+    config: str | Path = "index.yaml",
+    address: str | None = None,
+    **overrides: Any,
+) -> IndexResult:
+    """Index documents into ``archive``. ``overrides`` win over the config: ``index(..., shards=4)``.
+
+    Raises OkraError for a bad config, missing sources, or an archive that another process writes.
+    """
+    from okralong.actors.cluster import connected
+    from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.indexing.job import index_archive
+
+    settings = load_config(IndexConfig, config, overrides)
+    with connected(address):
+        return index_archive(str(archive), [str(source) for source in sources], settings)
+
+
+def answer(
+    archive: str | Path,
+    questions: str | Path,
+    run: str | Path,
+    *,
+    config: str | Path = "answer.yaml",
+    address: str | None = None,
+    **overrides: Any,
+) -> RunResult:
+    """Answer the questions of a file into the run folder. ``overrides``: ``answer(..., strategy="std_rag")``.
+
+    Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.
+    """
+    from okralong.jobs.answer import answer_questions
+    from okralong.pipelines.answering.run_config import RunConfig
+
+    settings = load_config(RunConfig, config, overrides)
+    return answer_questions(str(archive), str(questions), str(run), settings, address=address)

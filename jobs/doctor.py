@@ -1,0 +1,160 @@
+"""``okralong doctor``: is everything there that a run needs, and if not, what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from okralong.pipelines.answering.run_config import RunConfig
+from okralong.pipelines.errors import EXIT_USAGE, OkraError
+from okralong.pipelines.settings import load_config
+
+PACKAGES = ("ray", "torch", "transformers", "peft", "sentence-transformers", "pyarrow", "bm25s", "openai", "okralong")
+LEAST_FREE_GB = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the check-up. ``remedy`` is empty when all is well."""
+
+    name: str
+    ok: bool
+    says: str
+    remedy: str = ""
+
+
+def command(
+    archive: Annotated[str | None, typer.Argument(help="An archive to look into.")] = None,
+    config: Annotated[str, typer.Option(help="The answer config whose endpoint and key are checked.")] = "answer.yaml",
+) -> None:
+    """Check the installation, the GPU, the models, the endpoint, the key and the archive. Nothing is spent."""
+    console = Console()
+    findings = list(examine(config, archive))
+    for finding in findings:
+        mark = "[green]ok  [/green]" if finding.ok else "[red]mend[/red]"
+        console.print(mark, f"{finding.name}: {finding.says}", highlight=False, soft_wrap=True)
+        if finding.remedy:
+            console.print("    ", f"-> {finding.remedy}", highlight=False, markup=False, soft_wrap=True)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(EXIT_USAGE)
+
+
+def examine(config: str, archive: str | None) -> Iterator[Finding]:
+    """All findings, cheap ones first."""
+    yield _packages()
+    yield _faiss()
+    yield _processor()
+    yield from _embedded_models()
+    yield _disk()
+    yield from _endpoint(config)
+    if archive is not None:
+        yield _tried("archive", lambda: _archive(archive))
+
+
+def _tried(name: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except OkraError as error:
+        return Finding(name, False, "cannot be used", str(error))
+
+
+def _packages() -> Finding:
+    found, missing = [f"python {platform.python_version()}"], []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(package)
+    remedy = "Install with the project's lock: make test installs all, or pip install -c requirements.lock okralong."
+    says = ", ".join(found) + (f"; missing: {', '.join(missing)}" if missing else "")
+    return Finding("packages", not missing, says, remedy if missing else "")
+
+
+def _faiss() -> Finding:
+    found = [name for name in ("faiss-cpu", "faiss-gpu") if _installed(name)]
+    if len(found) == 1:
+        import faiss
+
+        return Finding("faiss", True, f"{found[0]} {faiss.__version__}, {getattr(faiss, 'get_num_gpus', int)()} GPUs seen")
+    says = "both faiss-cpu and faiss-gpu are installed, and they are one module" if found else "not installed"
+    remedy = "Install exactly one: pip install 'okralong[faiss-cpu]' or 'okralong[faiss-gpu]'; uninstall the other first."
+    return Finding("faiss", False, says, remedy)
+
+
+def _installed(package: str) -> bool:
+    try:
+        return bool(importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def _processor() -> Finding:
+    import torch
+
+    from okralong.pipelines.models.precision import cpu_precision
+
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    cpu = f"{os.cpu_count()} CPU cores ({cpu_precision()} is the faster precision)"
+    return Finding("processor", True, f"{cpu}; GPU: {', '.join(gpus) or 'none, everything runs on the CPU'}")
+
+
+def _embedded_models() -> Iterator[Finding]:
+    from okralong.pipelines.models.embedded import embedded_gguf, resolve_embedding_model
+
+    yield _tried("embedding model", lambda: f"{resolve_embedding_model('embedded').name}, checksum right")
+    yield _tried("embedded generator", lambda: f"{embedded_gguf().name}, checksum right")
+
+
+def _disk() -> Finding:
+    from okralong.pipelines.models.cache import cache_folder
+
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free / 1e9
+    remedy = "" if free >= LEAST_FREE_GB else "Free some space, or point OKRALONG_CACHE to a larger disk."
+    return Finding("disk", not remedy, f"{free:.0f} GB free for converted models at {folder}", remedy)
+
+
+def _endpoint(config: str) -> Iterator[Finding]:
+    from okralong.pipelines.answering.llm.config import EMBEDDED
+    from okralong.pipelines.answering.llm.endpoint import check_endpoint
+    from okralong.pipelines.answering.llm.prices import PriceTable
+
+    try:
+        settings = load_config(RunConfig, config)
+    except OkraError as error:
+        yield Finding("config", False, f"{config} cannot be used", str(error))
+        return
+    yield Finding("config", True, f"{config}: strategy {settings.strategy}, policy {settings.policy}")
+    if settings.llm.base_url == EMBEDDED:
+        yield _tried("endpoint", lambda: _embedded_answers(settings.llm.model, settings.llm.window))
+        return
+    status = asyncio.run(check_endpoint(settings.llm))
+    yield Finding("endpoint", status.ok, status.message if status.ok else status.state, "" if status.ok else status.message)
+    yield _tried(
+        "price", lambda: str(PriceTable.load(settings.prices).price(settings.llm.model, settings.llm.price))
+    )
+
+
+def _embedded_answers(model: str, window: int) -> str:
+    from okralong.pipelines.serving.embedded import EmbeddedServer
+
+    with EmbeddedServer.start(model=model, window=window) as server:
+        return f"the embedded generator answers ({server.model}, engine {server.engine}, window {server.window:,})"
+
+
+def _archive(location: str) -> str:
+    from okralong.pipelines.search.archive import Archive
+
+    archive = Archive.open(location)
+    sizes = ", ".join(map(str, archive.granularities))
+    return f"{len(archive.doc_ids())} documents, chunks of {sizes} tokens, {archive.n_shards} shards"

@@ -1,0 +1,48 @@
+"""The generator of a run: the embedded server, started here, or an endpoint that is checked before anything is spent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from okralong.pipelines.answering.llm.config import EMBEDDED, LlmConfig
+from okralong.pipelines.answering.llm.endpoint import check_endpoint
+from okralong.pipelines.answering.llm.prices import Price
+from okralong.pipelines.errors import EndpointError
+
+
+@dataclass(frozen=True)
+class Generator:
+    """``llm`` is the config with what the served model is known to be; ``address`` is where an embedded one listens
+    (None: at ``llm.base_url``); ``facts`` go into the manifest."""
+
+    llm: LlmConfig
+    address: str | None
+    facts: dict[str, Any]
+
+
+@contextmanager
+def generator(llm: LlmConfig, log_folder: Path | None) -> Iterator[Generator]:
+    """A generator for the time of the block. Raises EndpointError when it cannot be used."""
+    if llm.base_url != EMBEDDED:
+        status = asyncio.run(check_endpoint(llm))
+        if not status.ok:
+            raise EndpointError(f"{status.message} Nothing was spent.")
+        yield Generator(llm, None, {"model": llm.model, "base_url": llm.base_url})
+        return
+    from okralong.pipelines.serving.embedded import EmbeddedServer
+
+    with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder) as server:
+        served = llm.model_copy(
+            update={
+                "model": server.model,
+                "tokenizer": str(server.tokenizer),
+                "price": llm.price or Price(input=0.0, cached_input=0.0, output=0.0),
+            }
+        )
+        facts = {"model": server.model, "engine": server.engine, "identity": server.identity}
+        yield Generator(served, server.base_url, facts)

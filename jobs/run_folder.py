@@ -1,0 +1,78 @@
+"""A run folder seen from outside: whether it may be continued, what is done in it, and its manifest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from typing import Any
+
+from okralong.pipelines.answering.journal import ROW_KEYS
+from okralong.pipelines.answering.llm.parts import read_rows
+from okralong.pipelines.answering.preparation import Prepared
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tables import RUN_TABLES, SCHEMA_VERSION
+
+BEGUN = "run.json"
+"""Written first: with what the run was begun, so that a rerun under another config is refused, not mixed in."""
+PACKAGES = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "openai", "numpy")
+
+
+def begin(folder: Folder, prepared: Prepared) -> None:
+    """Mark the folder as this run's, or check that it is. Raises ConfigError when it is another's."""
+    if not folder.exists(BEGUN):
+        begun = {"fingerprint": prepared.fingerprint, "archive": prepared.archive.folder.path, "config": prepared.config.model_dump(mode="json")}
+        folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
+        return
+    begun = json.loads(folder.read_bytes(BEGUN))
+    if begun["fingerprint"] == prepared.fingerprint:
+        return
+    now = prepared.config.model_dump(mode="json")
+    changed = sorted(key for key in now if begun["config"].get(key) != now[key]) or ["policy values or the archive"]
+    raise ConfigError(
+        f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "
+        "of one set-up. Choose another folder for --run, or go back to the config that the folder was begun with "
+        f"(its {BEGUN} has it)."
+    )
+
+
+def table(folder: Folder, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    """The rows of a run's table as it stands now, each once."""
+    rows: list[dict[str, Any]] = read_rows(folder.at(name), RUN_TABLES[name], ROW_KEYS[name], columns).to_pylist()
+    return rows
+
+
+def finished(folder: Folder, retry: frozenset[str] = frozenset()) -> set[str]:
+    """Ids of the questions that need no more work. Statuses in ``retry`` count as unfinished, and over_budget always
+    does: the same command with a higher cap goes on."""
+    again = retry | {"over_budget"}
+    return {row["query_id"] for row in table(folder, "answers", ["query_id", "status"]) if row["status"] not in again}
+
+
+def manifest(prepared: Prepared, generator: dict[str, Any], seconds: float, totals: dict[str, Any]) -> dict[str, Any]:
+    """What the run was made with and what came of it."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "fingerprint": prepared.fingerprint,
+        "config": prepared.config.model_dump(mode="json"),
+        "policy": prepared.policy.model_dump(mode="json"),
+        "archive": {
+            "location": prepared.archive.folder.path,
+            "fingerprint": prepared.manifest.get("fingerprint"),
+            "embedding": prepared.manifest["embedding"],
+        },
+        "generator": generator,
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "questions": len(prepared.questions) + len(prepared.unscoped),
+        "bad_rows": len(prepared.bad),
+        "totals": totals,
+        "seconds_last_session": round(seconds, 3),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "from a source tree"

@@ -1,0 +1,73 @@
+"""The end of a run on the terminal: a table of the questions, and what they cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from okralong.jobs.run_folder import table
+from okralong.pipelines.answering.llm.prices import PriceTable
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.values import Usage
+
+ROWS_SHOWN = 40
+REFERENCE_MODEL = "gpt-4o-2024-08-06"
+"""The paper's generator (appendix B.2): what the same tokens would cost there, for runs on a local model."""
+
+
+def print_summary(console: Console, run: Folder, stopped: str) -> None:
+    """Print the questions of a run (the first ones of a long run) and its sums."""
+    rows = table(run, "answers")
+    grid = Table(show_lines=False, expand=True)
+    for title, ratio in (("question", 5), ("type", 2), ("workflow", 1), ("answer", 5), ("sources", 3)):
+        grid.add_column(title, ratio=ratio, overflow="fold")
+    grid.add_column("tokens", justify="right")
+    grid.add_column("cost", justify="right")
+    for row in rows[:ROWS_SHOWN]:
+        grid.add_row(*_cells(row))
+    console.print(grid)
+    if len(rows) > ROWS_SHOWN:
+        console.print(f"... and {len(rows) - ROWS_SHOWN} more in {run.path}/answers")
+    usage = Usage(
+        sum(row["prompt_tokens"] or 0 for row in rows),
+        sum(row["cached_tokens"] or 0 for row in rows),
+        sum(row["completion_tokens"] or 0 for row in rows),
+    )
+    statuses: dict[str, int] = {}
+    for row in rows:
+        statuses[row["status"]] = statuses.get(row["status"], 0) + 1
+    cost = sum(row["cost_usd"] or 0.0 for row in rows)
+    reference = PriceTable.load().price(REFERENCE_MODEL).cost(usage)
+    console.print(
+        f"{', '.join(f'{count} {status}' for status, count in sorted(statuses.items()))}; "
+        f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens = "
+        f"{usage.weighted_tokens:,} weighted (input + 4 x output)\n"
+        f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}\n"
+        f"run folder: {run.path}; one question's whole way: okralong show {run.path} QUERY_ID",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    if stopped:
+        console.print(f"stopped: {stopped}", style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def _cells(row: dict[str, Any]) -> list[Any]:
+    from rich.text import Text
+
+    analysis = json.loads(row["analysis"]) if row["analysis"] else None
+    plan = json.loads(row["plan"]) if row["plan"] else None
+    answer = row["answer"] if row["status"] == "answered" else f"({row['status']}) {row['error'] or ''}".strip()
+    cited = sorted({span["doc_id"] for span in row["citations"]})
+    return [
+        Text(f"{row['query_id']}  {row['question']}"),
+        Text(analysis["type"] if analysis else "-"),
+        Text(plan["workflow"] if plan else "-"),
+        Text(answer),
+        Text(", ".join(cited) if cited else "uncited"),
+        Text(f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}"),
+        Text(f"${row['cost_usd'] or 0.0:.4f}"),
+    ]

@@ -1,0 +1,25 @@
+"""OkraLong: thousands of questions a night over archives of long documents, at the best accuracy per dollar.
+
+The rooms of the project (``pipelines``, ``actors``, ``jobs``, ``configs``) stand at the top of the repository and are
+linked into this package, so that ``okralong.pipelines`` is the same under pip, in a checkout, on a Ray worker and in a
+submitted job's working directory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from okralong.jobs.api import answer, index
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "answer", "index"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the API when it is first used: the cores of embedding and analysis must import with few packages around."""
+    if name in ("answer", "index"):
+        from okralong.jobs import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'okralong' has no attribute {name!r}")

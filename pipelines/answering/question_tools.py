@@ -1,0 +1,182 @@
+"""The tools of one question, over ports that may be local objects or actors: what ``Tools`` promises, made durable.
+
+Analysis, plan and retrieved chunk ids are written to the journal before they are used, and read from there when the
+question is taken up again: a batch of another shape may round differently and flip a label, and the plan must not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.codec import decode, encode
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieval_record import chunks_from_record, retrieval_record
+from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.errors import QuestionError
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.search.scatter import ShardClient, search
+from okralong.pipelines.tokens import CountTokens
+from okralong.pipelines.values import Analysis, Candidates, Document, Hit, Message, Plan, Question, Reply
+
+
+class StepLog(Protocol):
+    """The journal as one question sees it."""
+
+    def recorded(self, path: str, kind: str) -> str | None:
+        """The body (JSON) written earlier under a step path, or None."""
+        ...
+
+    async def record(self, path: str, kind: str, body: str) -> None:
+        """Write a body; returns when it is durable."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What the tools of every question of a run share.
+
+    ``embed`` turns texts into unit vectors of shape (n, dimension); ``complete`` is the generator's one path
+    (query_id, step path, role, messages, logprobs); ``admit`` reserves a plan's dollars or raises OverBudget;
+    ``fan_out`` runs a branch somewhere and brings its result back with the seconds it took by stage.
+    """
+
+    archive: Archive
+    shards: Callable[[int], Sequence[ShardClient]]
+    embed: Callable[[list[str]], Awaitable[np.ndarray[Any, np.dtype[np.float32]]]]
+    analyze: Callable[[AnalysisInput], Awaitable[Analysis]]
+    complete: Callable[[str, str, str, Sequence[Message], bool], Awaitable[Reply]]
+    admit: Callable[[str, Plan], Awaitable[None]]
+    policy: Policy
+    window: int
+    count: CountTokens
+    completion_limit: Callable[[str], int]
+
+
+FanOut = Callable[[Branch, str], Awaitable[tuple[Any, Mapping[str, float]]]]
+"""Runs one branch whose steps lie under a path; returns its result and its seconds by stage."""
+
+
+@dataclass
+class QuestionTools:
+    """``Tools`` for one question. ``doc_ids`` is the resolved scope (empty: the whole archive); ``prefix`` the path of
+    the branch that this is, "" for the question itself; ``seconds`` the time spent so far by stage.
+    """
+
+    ports: Ports
+    question: Question
+    doc_ids: tuple[str, ...]
+    log: StepLog
+    fan_out: FanOut
+    prefix: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+
+    @property
+    def policy(self) -> Policy:
+        """See ``Tools``."""
+        return self.ports.policy
+
+    @property
+    def window(self) -> int:
+        """See ``Tools``."""
+        return self.ports.window
+
+    def count(self, text: str) -> int:
+        """See ``Tools``."""
+        return self.ports.count(text)
+
+    def completion_limit(self, role: str) -> int:
+        """See ``Tools``."""
+        return self.ports.completion_limit(role)
+
+    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+        """See ``Tools``."""
+        path = self._path(step)
+        with self._timed("retrieve"):
+            wanted = {"query": query, "granularity": granularity, "k": k}
+            recorded = self.log.recorded(path, "retrieval")
+            body = json.loads(recorded) if recorded else None
+            if body is not None and body["wanted"] == wanted:
+                return chunks_from_record(body, self.ports.archive.document)
+            vector = (await self.ports.embed([query]))[0]
+            found = await search(self.ports.shards(granularity), query, vector, self.doc_ids, k)
+            await self.log.record(path, "retrieval", encode({"wanted": wanted, **retrieval_record(found)}))
+            return found
+
+    async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
+        """See ``Tools``."""
+        path = self._path(step)
+        with self._timed("analyze"):
+            recorded = self.log.recorded(path, "analysis")
+            if recorded is not None:
+                return decode(Analysis, recorded)
+            analysis = await self.ports.analyze(AnalysisInput(question, tuple(hit.chunk.text for hit in chunks)))
+            await self.log.record(path, "analysis", encode(analysis))
+            return analysis
+
+    async def record_plan(self, step: str, plan: Plan) -> Plan:
+        """See ``Tools``."""
+        path = self._path(step)
+        recorded = self.log.recorded(path, "plan")
+        if recorded is None:
+            await self.log.record(path, "plan", encode(plan))
+        else:
+            plan = decode(Plan, recorded)
+        await self.ports.admit(self.question.query_id, plan)
+        return plan
+
+    async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
+        """See ``Tools``."""
+        path = self._path(step)
+        with self._timed(role):
+            return await self.ports.complete(self.question.query_id, path, role, messages, logprobs)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """See ``Tools``."""
+        vectors: list[list[float]] = (await self.ports.embed(list(texts))).tolist()
+        return vectors
+
+    async def documents(self) -> list[tuple[str, int]]:
+        """See ``Tools``."""
+        return self.ports.archive.document_tokens(self.doc_ids)
+
+    async def full_text(self, doc_id: str) -> Document:
+        """See ``Tools``. Raises QuestionError for a document outside the question's scope."""
+        if self.doc_ids and doc_id not in self.doc_ids:
+            raise QuestionError(f"The document {doc_id!r} is outside the scope of question {self.question.query_id!r}.")
+        return self.ports.archive.document(doc_id)
+
+    async def gather(self, branches: Sequence[Branch]) -> list[Any]:
+        """See ``Tools``."""
+        done = await asyncio.gather(*(self.fan_out(branch, self._path(branch.path)) for branch in branches))
+        for _, seconds in done:
+            for stage, spent in seconds.items():
+                self._spent(stage, spent)
+        return [result for result, _ in done]
+
+    def _path(self, step: str) -> str:
+        path = f"{self.prefix}/{step}" if self.prefix else step
+        if path in self._seen:
+            raise ValueError(f"The strategy used the step path {path!r} twice; each step needs a path of its own.")
+        self._seen.add(path)
+        return path
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._spent(stage, time.perf_counter() - started)
+
+    def _spent(self, stage: str, seconds: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds

@@ -1,0 +1,34 @@
+"""The most that a plan can cost in tokens: what a question must be admitted with, so that it is never left half paid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from okralong.pipelines.answering.llm.prices import Price
+from okralong.pipelines.values import Plan, Usage
+
+PROMPT_OVERHEAD = 600
+"""Tokens of instructions, frames and question around the passages of one prompt, rounded up. Ours."""
+
+
+def plan_bound(plan: Plan, table_tokens: int, completion_limit: Callable[[str], int]) -> Usage:
+    """Upper bound of prompt and completion tokens of a plan, without an escalation to the full text.
+
+    The escalation reserves its own call when it comes, since most questions never need it.
+    """
+    widest = max(plan.granularity + 2 * plan.extension_tokens, table_tokens if plan.recover_tables else 0)
+    context = plan.count * widest
+    generate, split, step = (completion_limit(role) for role in ("generate", "split", "step"))
+    if plan.workflow == "split":
+        context = max(context, plan.max_sub_questions * plan.sub_question_count * widest)
+        return Usage(context + 2 * PROMPT_OVERHEAD, 0, generate + split)
+    if plan.workflow == "step":
+        rounds = plan.max_steps * (plan.max_steps + 1) // 2
+        prompts = rounds * context + plan.max_steps * context + (plan.max_steps + 1) * PROMPT_OVERHEAD
+        return Usage(prompts, 0, generate + plan.max_steps * step)
+    return Usage(context + PROMPT_OVERHEAD, 0, generate)
+
+
+def plan_reserve(plan: Plan, price: Price, table_tokens: int, completion_limit: Callable[[str], int]) -> float:
+    """``plan_bound`` in dollars."""
+    return price.cost(plan_bound(plan, table_tokens, completion_limit))
