@@ -1,0 +1,106 @@
+"""One search over many shards: ask those that hold documents of the scope, merge what they found.
+
+The exact side takes two rounds where the scope spans shards: first what the scope looks like, then the scores under
+the sum. A scope inside one shard, the usual case, takes one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Protocol
+
+from okralong.pipelines.search.bm25 import ScopeStatistics
+from okralong.pipelines.search.shard import Shard, Vector
+from okralong.pipelines.search.sharding import shard_of
+from okralong.pipelines.search.terms import analyze_query
+from okralong.pipelines.values import Candidates, Hit
+
+
+class ShardClient(Protocol):
+    """The methods of ``Shard`` that a search needs, wherever the shard may be."""
+
+    async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
+        """See ``Shard.statistics``."""
+        ...
+
+    async def exact(
+        self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
+    ) -> list[Hit]:
+        """See ``Shard.exact``."""
+        ...
+
+    async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
+        """See ``Shard.semantic``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalShard:
+    """A shard in this process."""
+
+    shard: Shard
+
+    async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
+        """See ``Shard.statistics``."""
+        return self.shard.statistics(terms, doc_ids)
+
+    async def exact(
+        self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
+    ) -> list[Hit]:
+        """See ``Shard.exact``."""
+        return self.shard.exact(terms, doc_ids, statistics, k)
+
+    async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
+        """See ``Shard.semantic``."""
+        return self.shard.semantic(vector, doc_ids, k)
+
+
+_Part = tuple[ShardClient, tuple[str, ...] | None]
+"""A shard and the documents that it is asked about; None for all that it has."""
+
+
+async def search(
+    shards: Sequence[ShardClient], query: str, vector: Vector, doc_ids: Sequence[str], k: int
+) -> Candidates:
+    """The best ``k`` chunks of the scope for each retriever; fewer where fewer match.
+
+    ``shards`` are all shards of one granularity in order of their numbers; ``vector`` is the query's, of shape
+    (dimension,); an empty ``doc_ids`` means the whole archive.
+    """
+    parts = _parts(shards, doc_ids)
+    exact, semantic = await asyncio.gather(
+        _exact(parts, analyze_query(query), k),
+        asyncio.gather(*(client.semantic(vector, part, k) for client, part in parts)),
+    )
+    return Candidates(tuple(exact), tuple(merge_hits(semantic, k)))
+
+
+def merge_hits(lists: Iterable[Iterable[Hit]], k: int) -> list[Hit]:
+    """The best ``k`` of several lists by falling score, ties by chunk_id."""
+    everything = [hit for hits in lists for hit in hits]
+    return sorted(everything, key=lambda hit: (-hit.score, hit.chunk.chunk_id))[:k]
+
+
+async def _exact(parts: Sequence[_Part], terms: list[str], k: int) -> list[Hit]:
+    if not terms:
+        return []
+    if len(parts) == 1:
+        client, part = parts[0]
+        return await client.exact(terms, part, None, k)
+    known = await asyncio.gather(*(client.statistics(terms, part) for client, part in parts))
+    total = reduce(add, known, ScopeStatistics())
+    found = await asyncio.gather(*(client.exact(terms, part, total, k) for client, part in parts))
+    return merge_hits(found, k)
+
+
+def _parts(shards: Sequence[ShardClient], doc_ids: Sequence[str]) -> list[_Part]:
+    if not doc_ids:
+        return [(client, None) for client in shards]
+    owned: dict[int, list[str]] = {}
+    for doc_id in doc_ids:
+        owned.setdefault(shard_of(doc_id, len(shards)), []).append(doc_id)
+    return [(shards[number], tuple(owned[number])) for number in sorted(owned)]

@@ -1,0 +1,133 @@
+"""Opening archives: scopes, documents, and every way in which one can be unusable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from okralong.pipelines.errors import ArchiveError, QuestionError
+from okralong.pipelines.search import layout
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.search.build import build_shards
+from okralong.pipelines.search.shard import Shard
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.values import TableSpan
+from tests.search.small_archive import GRANULARITY, MODEL, Small, random_corpus, unit_vectors, write_archive
+
+CORPUS = random_corpus(3, documents=20, chunks=6) | {"notes[1]": ["an odd name"], "notes1": ["another"]}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Small:
+    return write_archive(tmp_path, CORPUS, shards=2)
+
+
+def test_scopes_are_ids_and_globs(small: Small) -> None:
+    archive = small.open()
+    assert archive.resolve(()) == ()
+    assert archive.resolve(("report-01?", "report-003")) == ("report-003", *(f"report-{n:03d}" for n in range(10, 20)))
+    assert archive.resolve(("notes[1]",)) == ("notes[1]",)
+    assert archive.doc_ids() == sorted(CORPUS)
+
+
+def test_a_scope_that_names_nothing_says_what_is_near(small: Small) -> None:
+    with pytest.raises(QuestionError, match=r"'reprot-007' names no document.*'report-007'"):
+        small.open().resolve(("report-001", "reprot-007"))
+    with pytest.raises(QuestionError, match=r"'zzz\*' names no document"):
+        small.open().resolve(("zzz*",))
+
+
+def test_documents_are_read_whole(small: Small) -> None:
+    archive = small.open()
+    for doc_id in [*CORPUS, "report-000"]:
+        document = archive.document(doc_id)
+        assert document.text == " ".join(CORPUS[doc_id])
+        assert document.tables == (TableSpan("t0", 0, 3),)
+        assert document.metadata == {"year": "2024"}
+    sizes = [(doc_id, len(archive.document(doc_id).text.split())) for doc_id in ("notes1", "report-004")]
+    assert archive.document_tokens(["report-004", "notes1"]) == sizes
+    assert [doc_id for doc_id, _ in archive.document_tokens(())] == sorted(CORPUS)
+    with pytest.raises(QuestionError, match="no document 'missing'"):
+        archive.document("missing")
+
+
+def test_reopening_gives_the_same(small: Small) -> None:
+    vector = unit_vectors(8, 1)[0]
+    assert Archive.open(small.open().location).doc_ids() == sorted(CORPUS)
+    first, second = (small.open().shard(GRANULARITY, 0) for _ in range(2))
+    assert first is not second
+    assert first.exact(["tax"], None, None, 9) == second.exact(["tax"], None, None, 9)
+    assert first.semantic(vector, None, 9) == second.semantic(vector, None, 9)
+
+
+def test_a_shard_on_another_filesystem_is_copied(small: Small) -> None:
+    near = layout.shard_folder(Folder.of(small.location), GRANULARITY, 0)
+    far = Folder(fs.SubTreeFileSystem(str(small.location), fs.LocalFileSystem()), "")
+    copied = Shard.open(Folder(far.filesystem, f"index/granularity={GRANULARITY}/shard-00000"))
+    assert copied.copied_to is not None
+    assert copied.exact(["tax"], None, None, 9) == Shard.open(near).exact(["tax"], None, None, 9)
+
+
+def test_an_archive_that_is_not_there_or_not_finished(tmp_path: Path, small: Small) -> None:
+    with pytest.raises(ArchiveError, match=r"no manifest.json.*Run okralong index"):
+        Archive.open(tmp_path / "nothing")
+    manifest = small.location / "manifest.json"
+    manifest.write_text("{")
+    with pytest.raises(ArchiveError, match=r"not valid JSON.*okralong index"):
+        small.open()
+    manifest.write_text('{"schema_version": 99, "granularities": [], "embedding": {}, "shards": 1}')
+    with pytest.raises(ArchiveError, match=r"schema version 99, not 1.*okralong index"):
+        small.open()
+    manifest.write_text('{"schema_version": 1, "granularities": []}')
+    with pytest.raises(ArchiveError, match="lacks embedding, shards"):
+        small.open()
+
+
+def test_a_granularity_that_was_not_indexed(small: Small) -> None:
+    with pytest.raises(ArchiveError, match=r"no shard 0 at granularity 512.*at 150 tokens"):
+        small.open().shard(512, 0)
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "postings-rows.npy", "rows.arrow", "vocabulary.arrow", "lengths.npy"])
+@pytest.mark.parametrize("damage", ["cut", "missing"])
+def test_a_damaged_shard_is_refused(small: Small, name: str, damage: str) -> None:
+    path = small.location / f"index/granularity={GRANULARITY}/shard-00001/{name}"
+    if damage == "cut":
+        os.truncate(path, path.stat().st_size // 2)
+    else:
+        path.unlink()
+    with pytest.raises(ArchiveError, match=r"shard-00001 cannot be used.*okralong index"):
+        small.open().shard(GRANULARITY, 1)
+
+
+def test_an_unfinished_shard_is_refused(small: Small) -> None:
+    (small.location / f"index/granularity={GRANULARITY}/shard-00000/manifest.json").unlink()
+    with pytest.raises(ArchiveError, match="never finished"):
+        small.open().shard(GRANULARITY, 0)
+
+
+def test_a_chunk_without_a_vector_stops_the_build(small: Small) -> None:
+    folder = small.location / f"embeddings/granularity={GRANULARITY}/model={MODEL}"
+    part = folder / "part-0.parquet"
+    pq.write_table(pq.read_table(part).slice(1), part)
+    with pytest.raises(ArchiveError, match=r"1 chunks have no vector in .*test-encoder.*okralong index"):
+        build_shards(Folder.of(small.location), GRANULARITY, MODEL, 1)
+
+
+def test_a_chunk_that_stands_twice_stops_the_build(small: Small) -> None:
+    folder = small.location / f"chunks/granularity={GRANULARITY}"
+    (folder / "part-9.parquet").write_bytes((folder / "part-0.parquet").read_bytes())
+    with pytest.raises(ArchiveError, match="stands more than once"):
+        build_shards(Folder.of(small.location), GRANULARITY, MODEL, 1)
+
+
+def test_an_archive_without_chunks_answers_nothing(tmp_path: Path) -> None:
+    build_shards(Folder.of(tmp_path), GRANULARITY, MODEL, 2)
+    shard = Shard.open(layout.shard_folder(Folder.of(tmp_path), GRANULARITY, 0))
+    assert shard.exact(["tax"], None, None, 5) == []
+    assert shard.semantic(unit_vectors(1, 1)[0], None, 5) == []
+    assert shard.statistics(["tax"], None).n_chunks == 0

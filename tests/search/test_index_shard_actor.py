@@ -1,0 +1,30 @@
+"""Shards hosted by Ray actors answer as shards in this process do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import ray
+
+from okralong.actors.index_shard import RayShard, start_index_shards
+from okralong.pipelines.search.scatter import search
+from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
+
+
+@pytest.mark.usefixtures("ray_cluster")
+async def test_actors_answer_like_local_shards(tmp_path: Path) -> None:
+    small = write_archive(tmp_path, random_corpus(13, documents=8, chunks=12), shards=2)
+    archive = small.open()
+    handles = start_index_shards(str(tmp_path), archive.n_shards)
+    try:
+        assert sum(ray.get([handle.ready.remote() for handle in handles])) == len(small.texts)
+        remote = [RayShard(handle, GRANULARITY) for handle in handles]
+        vector = unit_vectors(6, 1)[0]
+        for scope in ((), ("report-002",), ("report-001", "report-005", "report-007")):
+            found = await search(remote, "growth of taxation", vector, scope, 7)
+            assert found == await search(archive.clients(GRANULARITY), "growth of taxation", vector, scope, 7)
+            assert found.exact
+    finally:
+        for handle in handles:
+            ray.kill(handle)
