@@ -26,7 +26,7 @@ async def answer_from_full_text(tools: Tools, question: str) -> Answer:
     """Answer from the whole scope, or from as much of it as fits.
 
     Steps: ``full_text/generate``, and ``full_text/retrieve`` when the scope does not fit. Raises QuestionError when
-    the question alone does not fit the window.
+    the question leaves no room in the window.
     """
     passages = await whole_scope(tools, question)
     if passages is None:

@@ -24,7 +24,7 @@ async def generate(
     """Answer ``question`` from ``passages``, less what the window cannot hold (the last of ``hits`` goes first).
 
     Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
-    the question alone is too long, and what ``Tools.complete`` raises.
+    the question leaves no room for a passage, and what ``Tools.complete`` raises.
     """
     shown = fit_passages(passages, hits, partial(answer_prompt, question), role, tools)
     if not shown:

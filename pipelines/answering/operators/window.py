@@ -32,7 +32,7 @@ def fit_passages(
     """As many of ``passages`` as fit, in their order; those go first that hold the least important of ``hits``.
 
     ``hits`` are in the order of importance. The most important passage is cut at its end if it alone is too long.
-    Raises QuestionError when the prompt does not fit even without any passage.
+    Raises QuestionError when not even a word of it fits beside the question.
     """
     rank = {hit.chunk.chunk_id: place for place, hit in enumerate(hits)}
 
@@ -44,16 +44,10 @@ def fit_passages(
         kept.remove(max(kept, key=place_of))
     if not kept or prompt_fits(build(kept), role, tools):
         return kept
-    return _cut_to_fit(kept[0], build, role, tools)
+    return [_cut_to_fit(kept[0], build, role, tools)]
 
 
-def _cut_to_fit(passage: Passage, build: BuildPrompt, role: str, tools: Tools) -> list[Passage]:
-    if not prompt_fits(build([]), role, tools):
-        raise QuestionError(
-            f"The question alone does not fit the generator's window of {tools.window} tokens together with a reply of "
-            f"up to {tools.completion_limit(role)}. Ask a shorter question, lower llm.max_completion_tokens, or name "
-            "a model with a larger window."
-        )
+def _cut_to_fit(passage: Passage, build: BuildPrompt, role: str, tools: Tools) -> Passage:
     low, high = 0, len(passage.text)
     while low < high:
         middle = (low + high + 1) // 2
@@ -61,7 +55,13 @@ def _cut_to_fit(passage: Passage, build: BuildPrompt, role: str, tools: Tools) -
             low = middle
         else:
             high = middle - 1
-    return [_head(passage, low)] if low else []
+    if low == 0:
+        raise QuestionError(
+            f"The question leaves no room for any passage in the generator's window of {tools.window} tokens, of which "
+            f"a reply may take {tools.completion_limit(role)}. Ask a shorter question, lower the completion limit of "
+            "the config's llm section, or name a model with a larger window."
+        )
+    return _head(passage, low)
 
 
 def _head(passage: Passage, length: int) -> Passage:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from okralong.pipelines.answering.prompts.evidence import Evidence, parse_evidence, take_references
 from okralong.pipelines.answering.prompts.frame import framed_prompt
+from okralong.pipelines.answering.prompts.labels import cut_at_labels, label_pattern, strip_thought
 from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.values import Message, Passage
 
@@ -27,12 +28,7 @@ If the passages do not hold the answer, reply only: Answer: unanswerable"""
 
 UNANSWERABLE = "unanswerable"
 
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
-_LABEL = re.compile(
-    r"^[ \t>#*_-]*(?:(?P<answer>(?:final\s+|short\s+)?answer)|(?P<evidence>evidence|sources?|citations?|quotes?))"
-    r"(?:\s*\d+)?[ \t*_]*:[ \t*_]*",
-    re.MULTILINE | re.IGNORECASE,
-)
+_LABEL = label_pattern(r"(?:(?:final|short)\s+)?answer|evidence|sources?|citations?|quotes?")
 _ANSWER_IS = re.compile(r"^the\s+(?:final\s+)?answer\s+is\s*:?\s+", re.IGNORECASE)
 _SUBJECT = r"(?:(?:the|this|your)\s+question|it|the\s+answer|this)\s+"
 _SCOPE = r"(?:\s+(?:from|based|with|given|using|in|by)\b.*)?"
@@ -67,33 +63,18 @@ def parse_answer(reply: str) -> ParsedAnswer:
     The first Answer label counts, since a quotation further down may hold another. Raises ReplyError when there is no
     answer in the reply at all.
     """
-    text = strip_thought(reply)
-    answer, evidence = split_labels(text)
-    if not answer and not evidence:
-        answer = text.strip()
-    answer, references = take_references(clean(answer))
+    unlabelled, sections = cut_at_labels(_LABEL, strip_thought(reply))
+    answers = [section for label, section in sections if label.endswith("answer") and section]
+    answer, references = take_references(clean(answers[0] if answers else unlabelled))
     if not answer:
         raise ReplyError(
             f"The reply holds no answer: {reply[:120]!r}. Give llm.max_completion_tokens more room if it was cut short."
         )
     if says_unanswerable(answer):
         return ParsedAnswer(UNANSWERABLE)
+    evidence = [section for label, section in sections if not label.endswith("answer")]
     claims = tuple(claim for section in evidence for claim in parse_evidence(section))
     return ParsedAnswer(answer, tuple(dict.fromkeys(claims or references)))
-
-
-def split_labels(text: str) -> tuple[str, list[str]]:
-    """``(answer, evidence sections)``: what follows each label, up to the next one.
-
-    Text before the first label is the answer when no Answer label comes.
-    """
-    labels = list(_LABEL.finditer(text))
-    ends = [*(label.start() for label in labels[1:]), len(text)]
-    sections = [(label, text[label.end() : end].strip()) for label, end in zip(labels, ends, strict=True)]
-    answers = [section for label, section in sections if label["answer"] and section]
-    evidence = [section for label, section in sections if label["evidence"] and section]
-    unlabelled = text[: labels[0].start()].strip() if labels else text.strip()
-    return (answers[0] if answers else unlabelled), evidence
 
 
 def clean(answer: str) -> str:
@@ -109,8 +90,3 @@ def says_unanswerable(answer: str) -> bool:
     question cannot be answered from the passages". A vague "I do not know" is an answer (a poor one), not this word.
     """
     return _UNANSWERABLE.fullmatch(answer.strip(" \t\n.!*_\"'`()[]<>")) is not None
-
-
-def strip_thought(reply: str) -> str:
-    """``reply`` without the <think> block that reasoning models put first."""
-    return _THOUGHT.sub("", reply).strip()

@@ -28,7 +28,7 @@ HIDDEN = re.compile(
 """Control characters, and characters that print nothing or turn the reading direction; tab and line feed stay."""
 
 _OPENING = re.compile(r"[<\uff1c\ufe64](?=(.{0,40}))", re.DOTALL)
-_TAG_NAMES = ("passage", "question", "s", "bos", "eos", "startofturn", "endofturn", "think", "sys")
+_TAG_NAMES = ("s", "bos", "eos", "startofturn", "endofturn", "think", "sys")
 _ROLE_MARKERS = re.compile(r"\[(?=\s*/?\s*INST\s*\])", re.IGNORECASE)
 
 
@@ -61,7 +61,7 @@ def _opens_tag(following: str) -> bool:
     """Whether "<" and what follows could be read as one of the tags, however spaced, accented or half hidden."""
     head, closed, _ = following.partition(">")
     letters = "".join(c for c in unicodedata.normalize("NFKD", head).casefold() if "a" <= c <= "z")
-    if letters.startswith(("passage", "question")):
+    if letters.startswith("passage"):
         return True
     return bool(closed) and letters in _TAG_NAMES
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from okralong.pipelines.answering.prompts.answer import strip_thought
 from okralong.pipelines.answering.prompts.frame import neutralise
+from okralong.pipelines.answering.prompts.labels import strip_thought
 from okralong.pipelines.values import Message
 
 INSTRUCTIONS = """Break the question into at most {limit} simpler ones, each answered by a single fact from a single \

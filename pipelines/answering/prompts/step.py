@@ -11,9 +11,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from okralong.pipelines.answering.prompts.answer import clean, says_unanswerable, strip_thought
+from okralong.pipelines.answering.prompts.answer import clean, says_unanswerable
 from okralong.pipelines.answering.prompts.evidence import Evidence, parse_evidence, take_references
 from okralong.pipelines.answering.prompts.frame import framed_prompt
+from okralong.pipelines.answering.prompts.labels import cut_at_labels, label_pattern, strip_thought
 from okralong.pipelines.values import Message, Passage
 
 INSTRUCTIONS = """The question may need several look-ups, one after the other. Reply in this form:
@@ -21,11 +22,7 @@ Evidence: [n] "exact words copied from passage n" that help
 Query: one question that looks up the next missing fact, or none
 Answer: the shortest complete answer if the passages hold it, or none"""
 
-_LABEL = re.compile(
-    r"^[ \t>#*_-]*(?P<label>evidence|(?:next[ \t_-]*)?(?:query|question)|(?:final[ \t]+)?answer)"
-    r"(?:[ \t]*\d+)?[ \t*_]*:[ \t*_]*",
-    re.MULTILINE | re.IGNORECASE,
-)
+_LABEL = label_pattern(r"evidence|(?:next[ \t_-]*)?(?:query|question)|(?:final[ \t]+)?answer")
 _NO_ANSWER = re.compile(r"(?:none|n/?a|null|nil|not (?:yet )?(?:known|found|available))?", re.IGNORECASE)
 """Ways to say that there is no answer yet. "No" is not among them: it answers a yes-or-no question."""
 _NO_QUERY = re.compile(rf"{_NO_ANSWER.pattern}|no(?:thing)?(?: (?:more|further).*)?", re.IGNORECASE)
@@ -52,14 +49,10 @@ def parse_step(reply: str) -> ParsedStep:
 
     "unanswerable" is no answer here: the next look-up may still find the evidence.
     """
-    text = strip_thought(reply)
-    labels = list(_LABEL.finditer(text))
-    ends = [*(label.start() for label in labels[1:]), len(text)]
     sections: dict[str, str] = {}
-    for label, end in zip(labels, ends, strict=True):
-        word = label["label"].casefold()
-        kind = "evidence" if word == "evidence" else "answer" if word.endswith("answer") else "query"
-        sections.setdefault(kind, text[label.end() : end].strip())
+    for label, section in cut_at_labels(_LABEL, strip_thought(reply))[1]:
+        kind = "answer" if label.endswith("answer") else "evidence" if label == "evidence" else "query"
+        sections.setdefault(kind, section)
     answer, references = take_references(clean(_unless(_NO_ANSWER, sections.get("answer", ""))))
     if says_unanswerable(answer):
         answer = ""

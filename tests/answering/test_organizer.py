@@ -1,0 +1,75 @@
+"""Each constant of the papers, read back from the plans that the shipped policy makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.values import Pattern, QuestionType, Workflow
+from tests.fakes.tools import analysis, paper_policy
+
+POLICY = paper_policy()
+
+
+@pytest.mark.parametrize(
+    ("type_", "workflow"),
+    [
+        ("extractive", "linear"),
+        ("abstractive", "linear"),
+        ("arithmetic", "extend"),
+        ("multi-source", "split"),
+        ("multi-bridge", "step"),
+    ],
+)
+def test_workflow_follows_the_type(type_: QuestionType, workflow: Workflow) -> None:
+    plan = organize(analysis(type_), POLICY, precise=False)
+    assert plan.workflow == workflow
+    assert (plan.extension_tokens > 0) == (workflow == "extend")
+    assert f"question is {type_} → {workflow}" in plan.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("type_", "evidence", "count", "granularity"),
+    [
+        ("extractive", True, 5, 150),
+        ("extractive", False, 5, 256),
+        ("multi-bridge", False, 5, 256),
+        ("arithmetic", True, 5, 150),
+        ("abstractive", True, 8, 150),
+        ("abstractive", False, 8, 400),
+    ],
+)
+def test_scope_and_granularity(type_: QuestionType, evidence: bool, count: int, granularity: int) -> None:
+    plan = organize(analysis(type_, evidence=evidence), POLICY, precise=False)
+    assert (plan.count, plan.granularity) == (count, granularity)
+    assert f"{count} chunks of {granularity} tokens" in plan.reasons[1]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "weights"), [("exact", (3.0, 2.0)), ("semantic", (2.0, 3.0)), ("same", (1.0, 1.0))]
+)
+def test_weights_follow_the_pattern(pattern: Pattern, weights: tuple[float, float]) -> None:
+    plan = organize(analysis("extractive", pattern), POLICY, precise=False)
+    assert (plan.exact_weight, plan.semantic_weight) == weights
+
+
+def test_bounds_come_from_the_policy() -> None:
+    plan = organize(analysis("multi-source"), POLICY, precise=True)
+    assert (plan.candidates, plan.threshold) == (20, 0.1)
+    assert (plan.max_sub_questions, plan.sub_question_count, plan.max_steps) == (4, 5, 4)
+    assert plan.recover_tables
+    assert plan.escalate
+    assert "precise mode" in plan.reasons[-1]
+
+
+def test_without_an_analysis_the_plan_is_plain_and_careful() -> None:
+    plan = organize(None, POLICY, precise=False)
+    assert (plan.workflow, plan.count, plan.granularity) == ("linear", 5, 256)
+    assert plan.exact_weight == plan.semantic_weight
+    assert not plan.escalate
+
+
+def test_a_changed_policy_changes_the_plan() -> None:
+    policy = paper_policy(factoid__count=7, fusion__threshold=0.4, workflow__extractive="step")
+    plan = organize(analysis("extractive"), policy, precise=False)
+    assert (plan.count, plan.threshold, plan.workflow) == (7, 0.4, "step")

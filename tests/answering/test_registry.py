@@ -1,0 +1,54 @@
+"""Strategies by name: the built-in ones, those of other packages, and what a wrong name gets."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from okralong.pipelines.answering.strategies import granularities_needed, load_strategy, names, registry
+from okralong.pipelines.answering.strategies import std_rag as std_rag_module
+from okralong.pipelines.errors import ConfigError
+from tests.fakes.tools import paper_policy
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, **entries: str) -> None:
+    points = [EntryPoint(name, value, registry.GROUP) for name, value in entries.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.GROUP else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("okralong", [150, 256, 400]),
+        ("okralong_precise", [150, 256, 400, 512]),
+        ("std_rag", [512]),
+        ("long_context", [512]),
+    ],
+)
+def test_built_in_strategies_say_what_they_need(name: str, needed: list[int]) -> None:
+    assert name in names()
+    assert granularities_needed(name, paper_policy()) == needed
+    assert callable(load_strategy(name))
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'okra'.*okralong, okralong_precise, std_rag, long_context"):
+        load_strategy("okra")
+
+
+def test_another_package_offers_a_strategy_but_takes_no_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = "okralong.pipelines.answering.strategies.std_rag"
+    offer(monkeypatch, mine=value, okralong=value)
+    assert names() == [*registry.BUILT_IN, "mine"]
+    assert load_strategy("mine") is std_rag_module.answer
+    assert load_strategy("okralong") is not std_rag_module.answer
+    assert granularities_needed("mine", paper_policy()) == [512]
+
+
+def test_a_broken_offer_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, gone="no_such_package_here", odd="json")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        load_strategy("gone")
+    with pytest.raises(ConfigError, match="no function answer and no function granularities"):
+        load_strategy("odd")

@@ -1,0 +1,181 @@
+"""``Tools`` in memory over small documents: real chunks, simple but real retrieval, scripted replies, a full record."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from okralong.pipelines.answering.operators.fuse import sort_hits
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.errors import QuestionError, ReplyError
+from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.values import (
+    Analysis,
+    Candidates,
+    Chunk,
+    Document,
+    Hit,
+    Message,
+    Pattern,
+    Plan,
+    QuestionType,
+    Reply,
+    Usage,
+)
+
+Scripted = str | Exception | Callable[[Sequence[Message]], str]
+"""A reply, an error to raise, or what makes a reply of the messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of a tool: which, under which step path, and what was asked."""
+
+    tool: str
+    step: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def paper_policy(**overrides: Any) -> Policy:
+    """The shipped policy; ``overrides`` are dotted keys with ``__`` for the dot."""
+    return load_config(Policy, "policy/paper.yaml", {key.replace("__", "."): value for key, value in overrides.items()})
+
+
+def analysis(type_: QuestionType, pattern: Pattern = "same", *, evidence: bool = True) -> Analysis:
+    """An analyzer's word, sure of itself."""
+    return Analysis(type_, pattern, evidence, {type_: 1.0}, {pattern: 1.0}, float(evidence), "scripted")
+
+
+class ScriptedTools:
+    """Replies come by role, one after the other; the last one of a role is repeated."""
+
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        replies: Mapping[str, Sequence[Scripted]] | None = None,
+        *,
+        analysis: Analysis | None = None,
+        policy: Policy | None = None,
+        window: int = 128_000,
+        completion_limit: int = 256,
+    ) -> None:
+        self._documents = {document.doc_id: document for document in documents}
+        self._replies = {role: list(texts) for role, texts in (replies or {}).items()}
+        self._analysis = analysis
+        self._policy = policy or paper_policy()
+        self._window = window
+        self._limit = completion_limit
+        self._prefix = ""
+        self._chunks: dict[int, list[Chunk]] = {}
+        self.calls: list[Call] = []
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    @property
+    def window(self) -> int:
+        return self._window
+
+    def count(self, text: str) -> int:
+        return count_tokens(text)
+
+    def completion_limit(self, role: str) -> int:
+        return self._limit
+
+    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+        self._record("retrieve", step, query=query, granularity=granularity, k=k)
+        if not self._documents:
+            raise QuestionError("The scope names no document.")
+        chunks = self._at(granularity)
+        exact = [Hit(chunk, score) for chunk in chunks if (score := _shared_words(query, chunk.text)) > 0]
+        semantic = [Hit(chunk, _trigram_cosine(query, chunk.text)) for chunk in chunks]
+        return Candidates(tuple(sort_hits(exact)[:k]), tuple(sort_hits(semantic)[:k]))
+
+    async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
+        self._record("analyze", step, chunks=[hit.chunk for hit in chunks])
+        assert self._analysis is not None, "this test scripts no analysis"
+        return self._analysis
+
+    async def record_plan(self, step: str, plan: Plan) -> Plan:
+        self._record("record_plan", step, plan=plan)
+        return plan
+
+    async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
+        self._record("complete", step, role=role, messages=list(messages))
+        script = self._replies[role]
+        reply = script.pop(0) if len(script) > 1 else script[0]
+        if isinstance(reply, Exception):
+            raise reply
+        text = reply if isinstance(reply, str) else reply(messages)
+        if not text:
+            raise ReplyError("The reply is empty.")
+        prompt = sum(count_tokens(message.content) for message in messages)
+        return Reply(text, "scripted", Usage(prompt, 0, count_tokens(text)), "stop", cost_usd=0.0)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] for _ in texts]
+
+    async def documents(self) -> list[tuple[str, int]]:
+        return [(doc_id, count_tokens(document.text)) for doc_id, document in sorted(self._documents.items())]
+
+    async def full_text(self, doc_id: str) -> Document:
+        self._record("full_text", doc_id)
+        return self._documents[doc_id]
+
+    async def gather(self, branches: Sequence[Branch]) -> list[Any]:
+        return list(await asyncio.gather(*(self._run(branch) for branch in branches)))
+
+    def steps(self) -> list[tuple[str, str]]:
+        """``(tool, step path)`` of each journalled call, in order; reads of whole documents are left out."""
+        return [(call.tool, call.step) for call in self.calls if call.tool != "full_text"]
+
+    def of(self, tool: str) -> list[Call]:
+        """The calls of one tool."""
+        return [call for call in self.calls if call.tool == tool]
+
+    def prompt(self, step: str) -> str:
+        """All text that was sent under a step."""
+        messages = next(call.details["messages"] for call in self.of("complete") if call.step == step)
+        return "\n".join(message.content for message in messages)
+
+    async def _run(self, branch: Branch) -> Any:
+        # Branches travel between processes, so what cannot be pickled must fail here too.
+        operator, arguments = pickle.loads(pickle.dumps((branch.operator, dict(branch.arguments))))
+        tools = ScriptedTools.__new__(ScriptedTools)
+        tools.__dict__.update(self.__dict__, _prefix=f"{self._prefix}{branch.path}/")
+        return pickle.loads(pickle.dumps(await operator(tools, **arguments)))
+
+    def _record(self, tool: str, step: str, **details: Any) -> None:
+        path = step if tool == "full_text" else self._prefix + step
+        if tool != "full_text":
+            taken = {call.step for call in self.calls if call.tool != "full_text"}
+            assert path not in taken, f"the step path {path} is used twice in one question"
+        self.calls.append(Call(tool, path, details))
+
+    def _at(self, granularity: int) -> list[Chunk]:
+        if granularity not in self._chunks:
+            self._chunks[granularity] = [
+                chunk for document in self._documents.values() for chunk in chunk_document(document, granularity)
+            ]
+        return self._chunks[granularity]
+
+
+def _shared_words(query: str, text: str) -> float:
+    words = Counter(re.findall(r"\w+", text.lower()))
+    shared = [words[word] for word in set(re.findall(r"\w+", query.lower())) if words[word]]
+    return sum(1 + count / (count + 1) for count in shared)
+
+
+def _trigram_cosine(query: str, text: str) -> float:
+    one, other = (Counter(low[i : i + 3] for i in range(len(low) - 2)) for low in (query.lower(), text.lower()))
+    norm = (sum(n * n for n in one.values()) * sum(n * n for n in other.values())) ** 0.5
+    return sum(count * other[gram] for gram, count in one.items()) / norm if norm else 0.0
