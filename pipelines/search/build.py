@@ -22,12 +22,13 @@ from okralong.pipelines.tables import SCHEMA_VERSION
 def build_shards(archive: Folder, granularity: int, model: str, shards: int) -> None:
     """Write ``index/granularity=N/shard-00000`` and so on; shards from an earlier build are replaced.
 
-    One shard is in memory at a time; the rows of the others wait in the system's temporary folder, which must have
-    room for the vectors of one granularity. Vectors of chunks that are no longer there are passed over. Raises
-    ArchiveError when a chunk has no vector of ``model``, or when a chunk_id stands twice.
+    ``model`` is the dense model's name; a slash in it is written ``--`` in the folder's name. One shard is in memory at
+    a time; the rows of the others wait in the system's temporary folder, which must have room for the vectors of one
+    granularity. Vectors of chunks that are no longer there are passed over. Raises ArchiveError when a chunk has no
+    vector of ``model``, or when a chunk_id stands twice.
     """
     chunks = archive.at("chunks", f"granularity={granularity}")
-    vectors = archive.at("embeddings", f"granularity={granularity}", f"model={model}")
+    vectors = archive.at("embeddings", f"granularity={granularity}", f"model={model.replace('/', '--')}")
     with tempfile.TemporaryDirectory(prefix="okralong-index-") as scratch:
         chunk_parts, vector_parts = Path(scratch, "chunks"), Path(scratch, "vectors")
         chunk_parts.mkdir()

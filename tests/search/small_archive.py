@@ -15,7 +15,7 @@ from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.build import build_shards
 from okralong.pipelines.storage import Folder
 
-MODEL = "test-encoder"
+MODEL = "hub/test-encoder"
 DIMENSION = 16
 GRANULARITY = 150
 _SENTENCE = (
@@ -94,7 +94,7 @@ def write_archive(
     order = np.random.default_rng(seed + 1).permutation(len(texts))
     half = len(order) // 2
     chunk_folder = archive.at("chunks", f"granularity={GRANULARITY}")
-    vector_folder = archive.at("embeddings", f"granularity={GRANULARITY}", f"model={MODEL}")
+    vector_folder = archive.at("embeddings", f"granularity={GRANULARITY}", f"model={MODEL.replace('/', '--')}")
     for number, part in enumerate((order[:half], order[half:])):
         chunk_folder.write_table(f"part-{number}.parquet", chunks.take(pa.array(part)))
         vector_folder.write_table(f"part-{number}.parquet", embeddings.take(pa.array(part[::-1])))
