@@ -1,0 +1,71 @@
+"""One limiter per endpoint and model for the whole cluster, found by its name.
+
+Two jobs on one cluster that call one account share its limits, so the actor is detached: it outlives the job that
+happened to be first. It asks for no CPU and keeps a minute of numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import ray
+
+from okralong.actors.ledger import plain_errors
+from okralong.pipelines.answering.llm.config import EMBEDDED, LlmConfig
+from okralong.pipelines.answering.llm.limiter import Limits
+from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.answering.llm.ports import Grant
+
+NAMESPACE = "okralong"
+MAX_CONCURRENCY = 10_000
+"""Requests that may queue at a time. Ours."""
+
+
+class LimiterActor(LocalLimiter):
+    """The actor's class; its methods are those of ``LimiterClient``.
+
+    After a restart it has forgotten the last minute; the endpoint's 429 would then say so.
+    """
+
+    async def set_limits(self, limits: Limits) -> None:
+        """Take other limits from now on: those of the job that spoke last."""
+        self.limit(limits)
+
+
+def start_limiter(config: LlmConfig) -> Any:
+    """The handle of the limiter of a configured generator, for ``RayLimiter``.
+
+    For an endpoint that others may use as well, the one that already runs on this cluster, with the limits of
+    ``config`` from now on. The embedded model belongs to its job, and so does its limiter.
+    """
+    limits = Limits(config.requests_per_minute, config.tokens_per_minute, config.max_in_flight)
+    options: dict[str, Any] = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": MAX_CONCURRENCY}
+    remote: Any = ray.remote(LimiterActor)
+    if config.base_url == EMBEDDED:
+        return remote.options(**options).remote(limits)
+    digest = hashlib.sha256(f"{config.base_url}\n{config.model}".encode()).hexdigest()[:16]
+    shared = {"name": f"rate-limiter-{digest}", "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
+    actor = remote.options(**options, **shared).remote(limits)
+    ray.get(actor.set_limits.remote(limits))
+    return actor
+
+
+class RayLimiter:
+    """A ``LimiterClient`` that speaks to the actor; it can be sent to other tasks and actors."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def acquire(self, tokens: int, lease_s: float) -> Grant:
+        """Wait for leave to send. Raises QuestionError when no minute can hold ``tokens``."""
+        grant: Grant = await plain_errors(self._actor.acquire.remote(tokens, lease_s))
+        return grant
+
+    async def release(self, lease: int) -> None:
+        """The request is over."""
+        await self._actor.release.remote(lease)
+
+    async def penalise(self, retry_after: float | None) -> None:
+        """The endpoint said 429."""
+        await self._actor.penalise.remote(retry_after)

@@ -1,0 +1,123 @@
+"""One attempt at one call: what is written before it goes out, and what is written when it is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from okralong.pipelines.answering.llm.budget import CallKey
+from okralong.pipelines.values import Usage
+
+CallStatus = Literal["ok", "failed", "cached", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An attempt that is about to be sent. ``body`` is the request as JSON, for the reader of the journal.
+
+    The three prices are US dollars per million tokens; ``reserved_usd`` is the most that the attempt can cost.
+    """
+
+    call_id: str
+    attempt: int
+    query_id: str
+    path: str
+    sample: int
+    role: str
+    model: str
+    request_hash: str
+    input_usd_per_million: float
+    cached_usd_per_million: float
+    output_usd_per_million: float
+    reserved_usd: float
+    queue_s: float
+    started_at: datetime
+    tags: Mapping[str, str] = field(default_factory=dict)
+    body: str = "{}"
+
+    @property
+    def key(self) -> CallKey:
+        """What a ledger row is known by."""
+        return (self.call_id, self.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty.
+
+    ``status`` "unknown" means: the request may have been billed and nobody knows; ``cost_usd`` is then the reserve.
+    """
+
+    call: Call
+    status: CallStatus
+    http_status: int
+    usage: Usage
+    cost_usd: float
+    latency_s: float
+    provider_request_id: str = ""
+    error: str = ""
+    reply: str = ""
+
+
+def ledger_row(outcome: Outcome) -> dict[str, Any]:
+    """The row of the ``ledger`` table."""
+    call = outcome.call
+    return {
+        "call_id": call.call_id,
+        "query_id": call.query_id,
+        "path": call.path,
+        "role": call.role,
+        "model": call.model,
+        "request_hash": call.request_hash,
+        "attempt": call.attempt,
+        "status": outcome.status,
+        "http_status": outcome.http_status,
+        "prompt_tokens": outcome.usage.prompt_tokens,
+        "cached_tokens": outcome.usage.cached_tokens,
+        "completion_tokens": outcome.usage.completion_tokens,
+        "input_usd_per_million": call.input_usd_per_million,
+        "cached_usd_per_million": call.cached_usd_per_million,
+        "output_usd_per_million": call.output_usd_per_million,
+        "reserved_usd": call.reserved_usd,
+        "cost_usd": outcome.cost_usd,
+        "queue_s": call.queue_s,
+        "latency_s": outcome.latency_s,
+        "provider_request_id": outcome.provider_request_id,
+        "started_at": call.started_at,
+        "error": outcome.error,
+        "tags": sorted(call.tags.items()),
+    }
+
+
+def unknown(call: Call, error: str, http_status: int = 0, latency_s: float = 0.0) -> Outcome:
+    """The outcome of an attempt that went out and of which nothing certain came back: its reserve stays held."""
+    return Outcome(call, "unknown", http_status, Usage(), call.reserved_usd, latency_s, error=error)
+
+
+def row_to_json(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A ledger row as JSON values, kept beside the reply so that the row can be written again after a crash."""
+    return {**row, "started_at": row["started_at"].isoformat(), "tags": [list(pair) for pair in row["tags"]]}
+
+
+def row_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The other way."""
+    return {
+        **data,
+        "started_at": datetime.fromisoformat(data["started_at"]),
+        "tags": [(key, value) for key, value in data["tags"]],
+    }
+
+
+def intent_body(call: Call) -> str:
+    """Body of a ``request`` row: the attempt as an unsettled ledger row, and the request as it goes out."""
+    row = ledger_row(unknown(call, "no outcome was written: the process that made this call ended first"))
+    return json.dumps({"call": row_to_json(row), "request": json.loads(call.body)}, separators=(",", ":"))
+
+
+def reply_body(outcome: Outcome) -> str:
+    """Body of a ``reply`` row: the reply, and its ledger row, so that both become durable in one file."""
+    body = {**json.loads(outcome.reply), "call": row_to_json(ledger_row(outcome))}
+    return json.dumps(body, separators=(",", ":"))

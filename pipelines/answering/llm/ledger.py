@@ -1,0 +1,213 @@
+"""The ledger of a run, in one process: the budget, the journal and the group commit that makes both cheap to trust.
+
+Requests that arrive within a few milliseconds share one commit; each waits until its rows are durable. The Ray actor in
+``actors/ledger.py`` is this class behind a handle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from okralong.pipelines.answering.journal import JournalRow, RunLog
+from okralong.pipelines.answering.llm.budget import Budget
+from okralong.pipelines.answering.llm.calls import Call, Outcome, intent_body, ledger_row, reply_body, unknown
+from okralong.pipelines.answering.llm.ports import Totals
+from okralong.pipelines.answering.llm.replay import FINAL, replay
+from okralong.pipelines.errors import ArchiveError, OverBudget
+from okralong.pipelines.storage import Folder
+
+GATHER_S = 0.003
+"""How long a commit waits for company, in seconds. Ours."""
+
+
+class RunLedger:
+    """The one writer of a run folder (see ``LedgerClient`` for what the methods promise)."""
+
+    def __init__(self, run: Folder, cap_usd: float | None, *, patience_s: float = 0.0) -> None:
+        """Open the run and replay it; the rows that the last process owed are written before anything else."""
+        self._log = RunLog.open(run, patience_s)
+        try:
+            self._state = replay(self._log)
+            for row in self._state.to_write:
+                self._log.append("ledger", row)
+            self._log.commit()
+        except BaseException:
+            self._log.abandon()
+            raise
+        self._budget = Budget(cap_usd)
+        self._budget.restore(self._state.settled_usd, self._state.unknown_usd)
+        self._calls: dict[tuple[str, int], Call] = {}
+        self._waiting: list[str] = []
+        self._room = asyncio.Event()
+        self._disk = asyncio.Lock()
+        self._next_commit: asyncio.Task[None] | None = None
+        self._merging: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
+        """The last reply recorded at that step, or None."""
+        question = self._state.questions.get(query_id)
+        return question.rows.get((path, sample, "reply")) if question else None
+
+    async def lookup(self, query_id: str) -> list[JournalRow]:
+        """The journal rows of an unfinished question, without its requests."""
+        question = self._state.questions.get(query_id)
+        return list(question.rows.values()) if question else []
+
+    async def record(self, rows: Sequence[JournalRow]) -> None:
+        """Make journal rows durable."""
+        for row in rows:
+            self._log.append_step(row)
+        await self._durable()
+        for row in rows:
+            self._state.question(row.query_id).rows[row.key] = row
+
+    async def admit(self, query_id: str, reserve_usd: float) -> None:
+        """Set a reserve aside, waiting for others to give back what they do not need. Raises OverBudget."""
+        await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
+
+    async def intend(self, call: Call) -> None:
+        """Reserve the worst case of an attempt and make its intent durable. Raises OverBudget."""
+        reserve = call.reserved_usd
+        if not self._budget.holds(call.key):  # it does when the message was sent twice, also across a restart
+            await self._make_room(
+                call.query_id, reserve, lambda: self._budget.reserve(call.key, call.query_id, reserve)
+            )
+            self._calls[call.key] = call
+            body = intent_body(call)
+            self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
+        await self._durable()
+
+    async def settle(self, outcome: Outcome) -> None:
+        """Make an outcome durable. A second settlement of one attempt corrects an "unknown" and is else ignored."""
+        call = outcome.call
+        question = self._state.question(call.query_id)
+        if call.key in question.settled:
+            return
+        step: JournalRow | None = None
+        if outcome.status == "unknown":
+            self._budget.hold_unknown(call.key)
+        else:
+            self._budget.settle(call.key, outcome.cost_usd)
+        if outcome.status == "ok":
+            question.pay(call.key, outcome.usage, outcome.cost_usd)
+            self._state.calls += 1
+            self._state.usage += outcome.usage
+            body = reply_body(outcome)
+            step = JournalRow(call.query_id, call.path, "reply", body, call.sample, call.request_hash)
+            self._log.append_step(step)
+        self._calls.pop(call.key, None)
+        self._log.append("ledger", ledger_row(outcome))
+        self._make_known_that_room_may_be()
+        await self._durable()
+        if step is not None:
+            question.rows[step.key] = step
+
+    async def finish(self, row: Mapping[str, Any]) -> None:
+        """Write a question's answers row; calls of it that are still in flight are held as unknown."""
+        query_id = str(row["query_id"])
+        question = self._state.question(query_id)
+        for key in self._budget.close(query_id):
+            late = unknown(self._calls.pop(key), "the question ended while this call was in flight")
+            self._log.append("ledger", ledger_row(late))
+        spent = {
+            "calls": question.calls,
+            "prompt_tokens": question.usage.prompt_tokens,
+            "cached_tokens": question.usage.cached_tokens,
+            "completion_tokens": question.usage.completion_tokens,
+            "cost_usd": question.cost_usd,
+            "weighted_tokens": question.usage.weighted_tokens,
+            "finished_at": datetime.now(UTC),
+        }
+        self._log.append("answers", {**spent, **row})
+        self._make_known_that_room_may_be()
+        await self._durable()
+        self._state.statuses[query_id] = str(row["status"])
+        if row["status"] in FINAL:
+            self._state.questions.pop(query_id, None)
+
+    async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
+        """Write a row of ``failures``."""
+        row = {"id": item, "stage": stage, "error_type": error_type, "message": message, "at": datetime.now(UTC)}
+        self._log.append("failures", row)
+        self._state.failures += 1
+        await self._durable()
+
+    async def answered(self) -> dict[str, str]:
+        """Status by query_id of every question that has an answers row."""
+        return dict(self._state.statuses)
+
+    async def totals(self) -> Totals:
+        """Sums over the run so far."""
+        counts: dict[str, int] = {}
+        for status in self._state.statuses.values():
+            counts[status] = counts.get(status, 0) + 1
+        budget = self._budget
+        money = (budget.settled_usd, budget.unknown_usd, budget.reserved_usd, budget.cap_usd)
+        return Totals(counts, self._state.calls, self._state.usage, *money, self._state.failures)
+
+    async def close(self) -> None:
+        """Write what is left, calls in flight as unknown, merge the small files, and let go of the run."""
+        for key, call in self._calls.items():
+            self._budget.hold_unknown(key)
+            self._log.append("ledger", ledger_row(unknown(call, "the run was closed while this call was in flight")))
+        self._calls.clear()
+        self._closed = True
+        async with self._disk:
+            await asyncio.to_thread(self._log.close)
+
+    async def _make_room(self, query_id: str, usd: float, attempt: Callable[[], bool]) -> None:
+        """Try until it fits. Waits only while somebody who does not wait may still give something back."""
+        while not attempt():
+            stuck = self._budget.open_questions <= {*self._waiting, query_id} and not self._budget.calls_in_flight
+            if stuck or self._budget.hopeless(usd, query_id):
+                raise OverBudget(self._refusal(query_id, usd))
+            self._waiting.append(query_id)
+            room = self._room
+            try:
+                await room.wait()
+            finally:
+                self._waiting.remove(query_id)
+
+    def _make_known_that_room_may_be(self) -> None:
+        self._room.set()
+        self._room = asyncio.Event()
+
+    def _refusal(self, query_id: str, usd: float) -> str:
+        budget = self._budget
+        return (
+            f"Question {query_id} needs up to ${usd:.6f} more, which would pass budget_usd = {budget.cap_usd}: "
+            f"${budget.settled_usd:.6f} are spent, ${budget.unknown_usd:.6f} are held for calls that may have been "
+            f"billed, ${budget.reserved_usd:.6f} are reserved. Everything finished is kept; raise budget_usd and run "
+            "the same command again."
+        )
+
+    async def _durable(self) -> None:
+        """Return when every row appended before this call is on disk."""
+        if self._closed:
+            raise ArchiveError("This run was closed while a question was still being worked on. Run the command again.")
+        if self._next_commit is None:
+            self._next_commit = asyncio.get_running_loop().create_task(self._commit())
+        await asyncio.shield(self._next_commit)
+
+    async def _commit(self) -> None:
+        await asyncio.sleep(GATHER_S)
+        async with self._disk:
+            self._next_commit = None
+            batch = self._log.take()
+            try:
+                await asyncio.to_thread(self._log.write, batch)
+            except BaseException:
+                self._log.put_back(batch)
+                raise
+        if self._log.crowded:
+            # Merging holds up the next commit, not this one: whoever waits for these rows goes on.
+            self._merging = asyncio.get_running_loop().create_task(self._merge())
+
+    async def _merge(self) -> None:
+        async with self._disk:
+            if not self._closed:
+                await asyncio.to_thread(self._log.compact)

@@ -1,0 +1,100 @@
+"""What the client needs of its surroundings, as protocols: a ledger and a limiter, in this process or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from okralong.pipelines.answering.journal import JournalRow
+from okralong.pipelines.answering.llm.calls import Call, Outcome
+from okralong.pipelines.values import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Leave to send one request. ``queue_s`` is how long it was waited for, in seconds."""
+
+    lease: int
+    queue_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over a run, earlier processes included: finished questions by status, and paid calls."""
+
+    questions: Mapping[str, int]
+    calls: int
+    usage: Usage
+    settled_usd: float
+    unknown_usd: float
+    reserved_usd: float
+    cap_usd: float | None
+    failures: int
+
+
+class LimiterClient(Protocol):
+    """The one limiter of an endpoint and model."""
+
+    async def acquire(self, tokens: int, lease_s: float) -> Grant:
+        """Wait for leave to send ``tokens`` (prompt and most completion tokens). Raises QuestionError if too many."""
+        ...
+
+    async def release(self, lease: int) -> None:
+        """The request is over."""
+        ...
+
+    async def penalise(self, retry_after: float | None) -> None:
+        """The endpoint said 429."""
+        ...
+
+
+class LedgerClient(Protocol):
+    """The one writer of a run. A method that writes returns only when what it wrote is durable."""
+
+    async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
+        """The last reply recorded at that step, or None."""
+        ...
+
+    async def lookup(self, query_id: str) -> list[JournalRow]:
+        """The journal rows of an unfinished question (without requests), the last one of each key, in order."""
+        ...
+
+    async def record(self, rows: Sequence[JournalRow]) -> None:
+        """Make journal rows (analysis, plan, retrieval) durable."""
+        ...
+
+    async def admit(self, query_id: str, reserve_usd: float) -> None:
+        """Set a reserve aside for a question's plan, waiting while others may give some back. Raises OverBudget."""
+        ...
+
+    async def intend(self, call: Call) -> None:
+        """Make the intent of an attempt durable and reserve its worst case, before it is sent. Raises OverBudget."""
+        ...
+
+    async def settle(self, outcome: Outcome) -> None:
+        """Make the outcome of an attempt durable, with its reply, before the reply is used."""
+        ...
+
+    async def finish(self, row: Mapping[str, Any]) -> None:
+        """Write the one answers row of a question and give back what it had reserved.
+
+        Columns of money and tokens that are missing in ``row`` are filled in from the ledger, and ``finished_at``.
+        """
+        ...
+
+    async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
+        """Write a row of ``failures``."""
+        ...
+
+    async def answered(self) -> dict[str, str]:
+        """Status by query_id of every question that has an answers row."""
+        ...
+
+    async def totals(self) -> Totals:
+        """Sums over the run so far."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is left, merge the small files, and let go of the run."""
+        ...

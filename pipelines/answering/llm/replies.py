@@ -1,0 +1,80 @@
+"""What came back: read from the SDK's object, kept raw in the journal, and judged before a plan may use it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from openai.types.chat import ChatCompletion
+
+from okralong.pipelines.answering.codec import decode, encode
+from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.errors import ReplyError
+from okralong.pipelines.tokens import CountTokens
+from okralong.pipelines.values import Reply, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class RawReply:
+    """A reply as it came, usable or not. ``note`` says what the ledger should know of it."""
+
+    reply: Reply
+    refusal: str = ""
+    request_id: str = ""
+    note: str = ""
+
+
+def read_completion(completion: ChatCompletion, request: LlmRequest, count: CountTokens) -> RawReply:
+    """The first choice. Usage is the endpoint's; where it reports none, our own count stands and the note says so."""
+    choice = completion.choices[0]
+    # A broken surrogate (an emoji cut in two by the token limit) could not be written to any table.
+    text = (choice.message.content or "").encode("utf-8", "replace").decode()
+    note = ""
+    if completion.usage is not None:
+        details = completion.usage.prompt_tokens_details
+        cached = (details.cached_tokens or 0) if details is not None else 0
+        usage = Usage(completion.usage.prompt_tokens, cached, completion.usage.completion_tokens)
+    else:
+        prompt = sum(count(message.content) for message in request.messages)
+        usage = Usage(prompt, 0, count(text))
+        note = "the endpoint reported no usage; tokens were counted here"
+    logprobs = choice.logprobs.content if choice.logprobs is not None else None
+    reply = Reply(
+        text=text,
+        model=completion.model or request.model,
+        usage=usage,
+        finish_reason=choice.finish_reason or "",
+        cost_usd=0.0,
+        token_logprobs=tuple(token.logprob for token in logprobs or ()),
+    )
+    return RawReply(reply, (choice.message.refusal or "") if choice.message else "", note=note)
+
+
+def to_journal(raw: RawReply) -> str:
+    """JSON of the reply, without the ledger's part."""
+    return encode({"reply": raw.reply, "refusal": raw.refusal})
+
+
+def from_journal(body: str) -> RawReply:
+    """The reply in the body of a journal row of kind ``reply``."""
+    data = json.loads(body)
+    return RawReply(decode(Reply, json.dumps(data["reply"])), data["refusal"])
+
+
+def usable(raw: RawReply) -> Reply:
+    """The reply, if there is something to read in it ("length" is: an answer that was cut short).
+
+    Raises ReplyError for a refusal, an empty reply or one that the endpoint's filter took away.
+    """
+    reply = raw.reply
+    if raw.refusal:
+        raise ReplyError(f"{reply.model} refused to answer: {raw.refusal[:300]}. The raw reply is in the journal.")
+    if reply.finish_reason == "content_filter":
+        raise ReplyError(f"The content filter of the endpoint took away the reply of {reply.model}.")
+    if not reply.text.strip():
+        raise ReplyError(
+            f"{reply.model} sent an empty reply (finish_reason {reply.finish_reason!r}, "
+            f"{reply.usage.completion_tokens} completion tokens). If that is the limit, raise "
+            "llm.max_completion_tokens."
+        )
+    return reply

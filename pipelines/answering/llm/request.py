@@ -1,0 +1,64 @@
+"""One request to a generator, and the hash by which its reply is known again.
+
+The hash covers everything that can change a reply: a cache whose key forgets a system prompt or the base URL gives
+the right answer to the wrong question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from okralong.pipelines.values import Message
+
+
+@dataclass(frozen=True, slots=True)
+class LlmRequest:
+    """What is sent. ``base_url`` is the configured one ("embedded" stays "embedded", whatever port it has today).
+
+    ``sample`` tells draws of one prompt apart; the seed that goes out is ``seed + sample``. None means "not sent".
+    """
+
+    model: str
+    base_url: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float | None = None
+    seed: int | None = None
+    logprobs: bool = False
+    stop: tuple[str, ...] = ()
+    response_format: str | None = None
+    sample: int = 0
+    api_version: str | None = None
+
+    @property
+    def request_hash(self) -> str:
+        """Sha256, in hex, of the canonical JSON of all fields."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()
+
+    def canonical(self) -> str:
+        """JSON with sorted keys and no spaces; ASCII only, so that every string has one form."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    def parameters(self, max_tokens_field: str = "max_tokens") -> dict[str, Any]:
+        """Keyword arguments of ``chat.completions.create``; what is unset is left out, as some servers refuse it."""
+        arguments: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": message.role, "content": message.content} for message in self.messages],
+            "temperature": self.temperature,
+            max_tokens_field: self.max_tokens,
+        }
+        if self.top_p is not None:
+            arguments["top_p"] = self.top_p
+        if self.seed is not None:
+            arguments["seed"] = self.seed + self.sample
+        if self.logprobs:
+            arguments["logprobs"] = True
+        if self.stop:
+            arguments["stop"] = list(self.stop)
+        if self.response_format is not None:
+            arguments["response_format"] = {"type": self.response_format}
+        return arguments

@@ -1,0 +1,223 @@
+"""A scripted endpoint that speaks OpenAI's chat protocol over real sockets, and keeps its own bill.
+
+Replies come from rules (the first whose predicate holds for the messages), troubles from a script (one entry a
+request, in order of arrival; None means none). Everything that came in is kept, and what a real provider would have
+charged is summed apart from the code under test, so that a ledger can be held against it.
+
+    with FakeOpenAI(rules=[(lambda messages: True, "Paris")]) as server:
+        client = openai.OpenAI(base_url=server.base_url, api_key="any")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from okralong.pipelines.tokens import count_tokens
+
+Messages = list[dict[str, str]]
+Rule = tuple[Callable[[Messages], bool], str]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What goes wrong with one request. Without ``status`` the reply is good but for the fields that are set.
+
+    ``reset`` breaks the connection instead of replying; ``billed`` charges all the same; ``delay_s`` comes first.
+    """
+
+    status: int = 200
+    code: str = ""
+    message: str = "scripted trouble"
+    headers: dict[str, str] = field(default_factory=dict)
+    reset: bool = False
+    billed: bool = False
+    delay_s: float = 0.0
+    text: str | None = None
+    refusal: str | None = None
+    finish_reason: str | None = None
+    no_usage: bool = False
+    garbage: str | None = None
+
+
+def too_many(retry_after: float | None = None, **headers: str) -> Trouble:
+    """A 429 as OpenAI sends it."""
+    named = {} if retry_after is None else {"retry-after": str(retry_after)}
+    return Trouble(429, "rate_limit_exceeded", "Rate limit reached.", headers={**named, **headers})
+
+
+@dataclass
+class Received:
+    """A request that came in: when (monotonic seconds), what, how it was answered, and what it was charged."""
+
+    at: float
+    body: dict[str, Any]
+    authorization: str
+    status: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    billed: bool = False
+
+    @property
+    def messages(self) -> Messages:
+        """Its messages."""
+        return list(self.body["messages"])
+
+    def cost_usd(self, fresh: float, cached: float, output: float) -> float:
+        """Its price, at US dollars per million tokens."""
+        prompt = (self.prompt_tokens - self.cached_tokens) * fresh + self.cached_tokens * cached
+        return (prompt + self.completion_tokens * output) / 1e6
+
+
+class FakeOpenAI:
+    """The server, in a thread of its own, from ``with`` to its end. Attributes may be changed while it runs."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule] = (),
+        troubles: Iterable[Trouble | None] = (),
+        *,
+        models: Sequence[str] = ("fake-model",),
+        key: str | None = None,
+        delay_s: float = 0.0,
+        cached_tokens: int = 0,
+        usd_per_million: tuple[float, float, float] = (2.5, 1.25, 10.0),
+        lists_models: bool = True,
+    ) -> None:
+        """``usd_per_million`` are input, cached input and output; ``key`` None takes any key."""
+        self.rules = list(rules)
+        self.troubles = list(troubles)
+        self.models = list(models)
+        self.key = key
+        self.delay_s = delay_s
+        self.cached_tokens = cached_tokens
+        self.usd_per_million = usd_per_million
+        self.lists_models = lists_models
+        self.received: list[Received] = []
+        self.base_url = ""
+        self._numbers = itertools.count(1)
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="fake-openai", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait(10)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    @property
+    def bill_usd(self) -> float:
+        """What a provider would have charged until now."""
+        return sum(one.cost_usd(*self.usd_per_million) for one in self.received if one.billed)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_get("/v1/models", self._list_models)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        runner = web.AppRunner(app, access_log=None)
+        self._loop.run_until_complete(runner.setup())
+        site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=0.1)
+        self._loop.run_until_complete(site.start())
+        self.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        self._ready.set()
+        self._loop.run_forever()
+        self._loop.run_until_complete(runner.cleanup())
+        self._loop.close()
+
+    def _refused(self, request: web.Request) -> web.Response | None:
+        if self.key is None or request.headers.get("Authorization") == f"Bearer {self.key}":
+            return None
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return _problem(Trouble(401, "invalid_api_key", f"Incorrect API key provided: {given}."))
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        if (refused := self._refused(request)) is not None:
+            return refused
+        if not self.lists_models:
+            return _problem(Trouble(500, "internal_error", "no such list"))
+        return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]})
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        one = Received(time.monotonic(), json.loads(await request.read()), request.headers.get("Authorization", ""))
+        self.received.append(one)
+        trouble = (self.troubles.pop(0) if self.troubles else None) or Trouble()
+        await asyncio.sleep(trouble.delay_s or self.delay_s)
+        if (refused := self._refused(request)) is not None:
+            one.status = refused.status
+            return refused
+        if one.body["model"] not in self.models:
+            one.status = 404
+            return _problem(Trouble(404, "model_not_found", f"The model {one.body['model']} does not exist."))
+        one.status = trouble.status
+        if (trouble.status == 200 and not trouble.reset) or trouble.billed:
+            reply = self._charge(one, trouble)
+        if trouble.reset:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        if trouble.status != 200:
+            return _problem(trouble)
+        if trouble.garbage is not None:
+            return web.Response(text=trouble.garbage, content_type="text/html")
+        return web.json_response(reply, headers={"x-request-id": reply["id"], **trouble.headers})
+
+    def _charge(self, one: Received, trouble: Trouble) -> dict[str, Any]:
+        text = self._text(one.messages) if trouble.text is None else trouble.text
+        limit = one.body.get("max_tokens") or one.body.get("max_completion_tokens") or 10**9
+        finish = trouble.finish_reason or ("length" if count_tokens(text) > limit else "stop")
+        while count_tokens(text) > limit:
+            text = text[: max(1, len(text) * limit // count_tokens(text)) - 1]
+        one.prompt_tokens = sum(count_tokens(message["content"]) + 4 for message in one.messages) + 3
+        one.cached_tokens = min(self.cached_tokens, one.prompt_tokens)
+        one.completion_tokens = count_tokens(text) if trouble.refusal is None else count_tokens(trouble.refusal)
+        one.billed = True
+        logprobs = {"content": [{"token": word, "logprob": -0.25, "top_logprobs": []} for word in text.split()]}
+        choice = {
+            "index": 0,
+            "finish_reason": finish,
+            "message": {"role": "assistant", "content": text, "refusal": trouble.refusal},
+            "logprobs": logprobs if one.body.get("logprobs") else None,
+        }
+        usage = {
+            "prompt_tokens": one.prompt_tokens,
+            "completion_tokens": one.completion_tokens,
+            "total_tokens": one.prompt_tokens + one.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": one.cached_tokens},
+        }
+        return {
+            "id": f"chatcmpl-{next(self._numbers)}",
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": one.body["model"],
+            "choices": [choice],
+            **({} if trouble.no_usage else {"usage": usage}),
+        }
+
+    def _text(self, messages: Messages) -> str:
+        for predicate, text in self.rules:
+            if predicate(messages):
+                return text
+        return f"An answer to: {messages[-1]['content'][:80]}"
+
+
+def _problem(trouble: Trouble) -> web.Response:
+    kind = "insufficient_quota" if trouble.code == "insufficient_quota" else "error"
+    body = {"error": {"message": trouble.message, "type": kind, "code": trouble.code or None, "param": None}}
+    return web.json_response(body, status=trouble.status, headers={"x-request-id": "req-failed", **trouble.headers})

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from okralong.pipelines.answering.llm.budget import Budget
+
+CAP = 1.0
+DOLLARS = st.integers(0, 400_000).map(lambda micro: micro / 1e6)
+QUESTIONS = st.sampled_from(["a", "b", "c", "d"])
+
+
+class BudgetMachine(RuleBasedStateMachine):
+    """Any order of events, also across restarts: the cap holds, and the sums are those of a ledger kept beside."""
+
+    calls = Bundle("calls")
+    doubtful = Bundle("doubtful")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budget = Budget(CAP)
+        self.paid: list[float] = []
+        self.reserves: dict[tuple[str, int], float] = {}
+        self.doubts: dict[tuple[str, int], float] = {}
+
+    @rule(question=QUESTIONS, usd=DOLLARS)
+    def admit(self, question: str, usd: float) -> None:
+        self.budget.admit(question, usd)
+
+    @rule(target=calls, question=QUESTIONS, usd=DOLLARS)
+    def reserve(self, question: str, usd: float) -> tuple[str, int]:
+        key = (question, len(self.reserves))
+        if self.budget.reserve(key, question, usd):
+            self.reserves[key] = usd
+        else:
+            self.reserves[key] = -1.0
+        return key
+
+    @rule(key=consumes(calls), share=st.floats(0, 1))
+    def settle(self, key: tuple[str, int], share: float) -> None:
+        if self.reserves[key] >= 0:
+            cost = round(self.reserves[key] * share, 6)
+            self.budget.settle(key, min(cost, self.reserves[key]))
+            self.paid.append(min(cost, self.reserves[key]))
+            self.doubts.pop(key, None)
+
+    @rule(target=doubtful, key=consumes(calls))
+    def lose(self, key: tuple[str, int]) -> tuple[str, int]:
+        if self.reserves[key] >= 0:
+            self.budget.hold_unknown(key)
+            self.doubts[key] = self.reserves[key]
+        return key
+
+    @rule(key=consumes(doubtful))
+    def hear_late(self, key: tuple[str, int]) -> None:
+        if self.reserves[key] >= 0:
+            self.budget.settle(key, self.reserves[key] / 2)
+            self.paid.append(self.reserves[key] / 2)
+            self.doubts.pop(key)
+
+    @rule(question=QUESTIONS)
+    def close(self, question: str) -> None:
+        for key in self.budget.close(question):
+            self.doubts[key] = self.reserves[key]
+
+    @rule()
+    def die_and_start_again(self) -> None:
+        """What was in flight becomes unknown, as a replay of the journal would have it."""
+        for key, usd in self.reserves.items():
+            if usd >= 0 and self.budget.holds(key):
+                self.doubts[key] = usd
+        settled = self.budget.settled_usd
+        self.budget = Budget(CAP)
+        self.budget.restore(settled, self.doubts)
+
+    @invariant()
+    def never_over_the_cap(self) -> None:
+        held = self.budget.settled_usd + self.budget.unknown_usd + self.budget.reserved_usd
+        assert held <= CAP + 1e-12
+        assert self.budget.reserved_usd >= 0
+
+    @invariant()
+    def the_sums_are_true(self) -> None:
+        assert self.budget.settled_usd == pytest.approx(sum(self.paid), abs=1e-9)
+        assert self.budget.unknown_usd == pytest.approx(sum(self.doubts.values()), abs=1e-9)
+
+
+TestBudget = BudgetMachine.TestCase
+TestBudget.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_call_draws_on_its_own_question_first_and_closing_frees_the_rest() -> None:
+    budget = Budget(1.0)
+    assert budget.admit("a", 0.9)
+    assert not budget.admit("b", 0.2)
+    assert not budget.hopeless(0.2)
+    assert budget.reserve(("x", 1), "a", 0.5)
+    assert budget.reserved_usd == 0.9
+    budget.settle(("x", 1), 0.1)
+    assert budget.close("a") == []
+    assert (budget.settled_usd, budget.reserved_usd) == (0.1, 0.0)
+    assert budget.admit("b", 0.9)
+
+
+def test_a_question_that_is_posed_again_is_admitted_once() -> None:
+    budget = Budget(1.0)
+    assert budget.admit("a", 0.6)
+    assert budget.admit("a", 0.6)
+    assert budget.reserved_usd == 0.6
+
+
+def test_a_call_in_flight_at_the_end_of_its_question_is_unknown_and_may_be_settled_late() -> None:
+    budget = Budget(None)
+    assert budget.reserve(("x", 1), "a", 0.5)
+    assert budget.close("a") == [("x", 1)]
+    assert budget.unknown_usd == 0.5
+    budget.settle(("x", 1), 0.2)
+    assert (budget.unknown_usd, budget.settled_usd) == (0.0, 0.2)
+
+
+def test_hopeless_means_that_waiting_would_not_help() -> None:
+    budget = Budget(1.0)
+    budget.restore(0.5, {("x", 1): 0.3})
+    assert budget.hopeless(0.3)
+    assert not budget.hopeless(0.2)

@@ -1,0 +1,53 @@
+"""What the tests of the money room share: a config for the fake endpoint, and a client over a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from okralong.pipelines.answering.journal import read_run_table
+from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.ledger import RunLedger
+from okralong.pipelines.answering.llm.limiter import Limits
+from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.answering.llm.prices import Price
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.values import Message
+from tests.fakes.openai_server import FakeOpenAI
+
+PRICE = Price(input=2.5, cached_input=1.25, output=10.0)
+
+
+def config_for(server: FakeOpenAI, **changes: Any) -> LlmConfig:
+    values = {"base_url": server.base_url, "model": "fake-model", "price": PRICE, "timeout_s": 5.0, "max_attempts": 4}
+    return LlmConfig(**{**values, **changes})
+
+
+@asynccontextmanager
+async def client_over(
+    run: Path, config: LlmConfig, cap_usd: float | None = None
+) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
+    ledger = RunLedger(Folder.of(run), cap_usd)
+    limits = Limits(config.requests_per_minute, config.tokens_per_minute, config.max_in_flight)
+    client = LlmClient(config, ledger, LocalLimiter(limits), backoff=(0.01, 0.05))
+    try:
+        yield client, ledger
+    finally:
+        await client.aclose()
+        await ledger.close()
+
+
+def ask(text: str) -> list[Message]:
+    return [Message("system", "Answer in a word."), Message("user", text)]
+
+
+def rows(run: Path, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_run_table(Folder.of(run), table).to_pylist()
+    return found
+
+
+def all_bytes(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
