@@ -20,7 +20,7 @@ SLACK: Final = 16
 """Vectors asked for beyond k, so that a tie at the k-th place is seen (ours, not in the papers)."""
 
 TOLERANCE: Final = 1e-5
-"""How far FAISS's float32 score of a unit vector may be off (ours, not in the papers; seen: 4e-7 at 384 and 768 dimensions)."""
+"""How far FAISS's float32 score of a unit vector may be off (ours, not in the papers; seen: 4e-7)."""
 
 
 def nearest(
