@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from okralong.pipelines.answering.llm.calls import Call, Outcome, unknown
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import open_client, read_key
-from okralong.pipelines.answering.llm.faults import Fault, classify, scrub
+from okralong.pipelines.answering.llm.faults import Fault, classify, without_key
 from okralong.pipelines.answering.llm.ports import LedgerClient, LimiterClient
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, read_completion, to_journal, usable
@@ -136,7 +136,7 @@ class LlmClient:
             queue_s=0.0,
             started_at=datetime.now(UTC),
             tags=self._tags,
-            body=scrub(request.canonical(), self._key),
+            body=without_key(request.canonical(), self._key),
         )
         return usable(await self._with_retries(request, call))
 
@@ -212,7 +212,7 @@ class LlmClient:
         self._undercount = max(self._undercount, self._undercount * raw.reply.usage.prompt_tokens / counted)
         reply = replace(
             raw.reply,
-            text=scrub(raw.reply.text, self._key),
+            text=without_key(raw.reply.text, self._key),
             cost_usd=self.price.cost(raw.reply.usage),
             latency_s=time.perf_counter() - start,
             queue_s=call.queue_s,

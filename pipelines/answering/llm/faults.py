@@ -24,6 +24,9 @@ GATEWAY = frozenset({502, 504})
 """Here a proxy speaks, and the model behind it may have worked all the same."""
 LONGEST_WAIT_S = 300.0
 """An endpoint that asks for a longer wait is out of use for now, and the run stops. Ours."""
+SHORTEST_KEY = 12
+"""Characters from which on a key is a secret and no placeholder. Ours."""
+REMOVED = "[key removed]"
 _KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
 
 
@@ -49,9 +52,17 @@ class Fault:
         return EndpointError(self.message) if self.whose == "endpoint" else ReplyError(self.message)
 
 
+def without_key(text: str, key: str) -> str:
+    """``text`` without this very key; all else is left alone, so this is fit for prompts and replies.
+
+    Placeholders such as "none" or "EMPTY", which servers of one's own take, are words and no secrets.
+    """
+    return text.replace(key, REMOVED) if len(key) >= SHORTEST_KEY else text
+
+
 def scrub(text: str, key: str) -> str:
-    """``text`` without the key and without anything that looks like one (servers like to repeat it)."""
-    return _KEY.sub("[key removed]", text.replace(key, "[key removed]") if len(key) > 3 else text)
+    """An error message without the key and without anything that looks like one (servers like to repeat it)."""
+    return _KEY.sub(REMOVED, without_key(text, key))
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:

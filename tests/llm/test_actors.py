@@ -1,0 +1,94 @@
+"""The ledger and the limiter as Ray actors: one for all processes, with errors that arrive as they were raised."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from okralong.actors.ledger import LedgerActor, RayLedger, start_ledger
+from okralong.actors.rate_limiter import RayLimiter, start_limiter
+from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.errors import OverBudget, QuestionError
+from tests.fakes.openai_server import FakeOpenAI
+from tests.llm.tools import ask, config_for, rows
+
+
+async def ask_all(handles: tuple[Any, Any], config: Any, names: list[str]) -> list[str]:
+    client = LlmClient(config, RayLedger(handles[0]), RayLimiter(handles[1]))
+    try:
+        replies = await asyncio.gather(*(client.complete(name, "a", "generate", ask(name)) for name in names))
+    finally:
+        await client.aclose()
+    return [reply.text for reply in replies]
+
+
+def ask_in_a_worker(handles: tuple[Any, Any], config: Any, names: list[str]) -> list[str]:
+    return asyncio.run(ask_all(handles, config, names))
+
+
+async def test_workers_share_one_budget_one_journal_and_one_limiter(ray_cluster: None, tmp_path: Path) -> None:
+    with FakeOpenAI() as server:
+        config = config_for(server, requests_per_minute=600)
+        handles = (start_ledger(str(tmp_path), 1.0), start_limiter(config))
+        assert start_limiter(config) == handles[1]
+        remote: Any = ray.remote(num_cpus=0)(ask_in_a_worker)
+        work = [[f"q{n}" for n in range(20)], [f"q{n}" for n in range(20, 40)]]
+        answers = await asyncio.gather(*(remote.remote(handles, config, names) for names in work))
+        assert sum(len(texts) for texts in answers) == 40
+        times = [one.at for one in server.received]
+        assert max(times) - min(times) > 1.5  # forty at ten a second, but for the first second's credit
+        assert await ask_all(handles, config, work[0]) == answers[0]
+        assert len(server.received) == 40
+        ledger = RayLedger(handles[0])
+        totals = await ledger.totals()
+        assert totals.settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
+        await ledger.close()
+        for actor in handles:
+            ray.kill(actor)
+    assert len(rows(tmp_path, "ledger")) == 40
+
+
+async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Path) -> None:
+    with FakeOpenAI() as server:
+        config = config_for(server, tokens_per_minute=1000)
+        ledger, limiter = start_ledger(str(tmp_path), 0.01), start_limiter(config)
+        with pytest.raises(OverBudget) as refused:
+            await RayLedger(ledger).admit("q", 0.02)
+        assert type(refused.value) is OverBudget
+        assert "Traceback" not in str(refused.value)
+        with pytest.raises(QuestionError, match="tokens_per_minute"):
+            await RayLimiter(limiter).acquire(2000, 10)
+        for actor in (ledger, limiter):
+            ray.kill(actor)
+
+
+class _WithPid(LedgerActor):
+    async def pid(self) -> int:
+        return os.getpid()
+
+
+async def test_a_ledger_whose_process_is_killed_comes_back_with_what_was_durable(
+    ray_cluster: None, tmp_path: Path
+) -> None:
+    with FakeOpenAI() as server:
+        config = config_for(server)
+        remote: Any = ray.remote(_WithPid)
+        actor = remote.options(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=100).remote(
+            str(tmp_path), 1.0
+        )
+        limiter = start_limiter(config)
+        first = await ask_all((actor, limiter), config, ["q1", "q2"])
+        pid = await actor.pid.remote()
+        os.kill(pid, signal.SIGKILL)
+        assert await ask_all((actor, limiter), config, ["q1", "q2"]) == first
+        assert await actor.pid.remote() != pid
+        assert len(server.received) == 2
+        assert (await RayLedger(actor).totals()).settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
+        for one in (actor, limiter):
+            ray.kill(one)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.faults import retry_after, scrub, without_key
+from okralong.pipelines.answering.llm.prices import Price, PriceTable
+from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.settings import parse_config
+from okralong.pipelines.values import Message, Usage
+
+BASE: dict[str, Any] = {
+    "model": "m",
+    "base_url": "http://a/v1",
+    "messages": (Message("system", "s"), Message("user", "u")),
+    "max_tokens": 10,
+}
+
+
+def test_prices_turn_usage_into_dollars() -> None:
+    price = PriceTable.load().price("gpt-4o-2024-08-06")
+    assert price.cost(Usage(1_000_000, 400_000, 100_000)) == pytest.approx(0.6 * 2.5 + 0.4 * 1.25 + 1.0)
+    assert PriceTable.load().price("SmolLM2-135M-Instruct").cost(Usage(10**9, 0, 10**9)) == 0
+    own = Price(input=1.0, cached_input=1.0, output=2.0)
+    assert PriceTable.load().price("a-model-of-ours", own) == own
+
+
+def test_a_model_without_a_price_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"prices\.yaml, or give llm\.price"):
+        PriceTable.load().price("gpt-99")
+
+
+def test_every_price_names_its_day_and_source() -> None:
+    for name, listed in PriceTable.load().models.items():
+        assert listed.cached_input <= listed.input, name
+        assert listed.since[:2] == "20", name
+        assert listed.source, name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "n"},
+        {"base_url": "http://b/v1"},
+        {"messages": (Message("system", "other"), Message("user", "u"))},
+        {"messages": (Message("user", "s"), Message("user", "u"))},
+        {"max_tokens": 11},
+        {"temperature": 0.1},
+        {"top_p": 0.9},
+        {"seed": 1},
+        {"logprobs": True},
+        {"stop": ("x",)},
+        {"response_format": "json_object"},
+        {"sample": 1},
+        {"api_version": "2024"},
+    ],
+)
+def test_everything_that_can_change_a_reply_changes_the_hash(change: dict[str, Any]) -> None:
+    assert LlmRequest(**{**BASE, **change}).request_hash != LlmRequest(**BASE).request_hash
+    assert LlmRequest(**BASE).request_hash == LlmRequest(**BASE).request_hash
+
+
+def test_what_is_unset_is_not_sent_and_samples_have_seeds_of_their_own() -> None:
+    assert set(LlmRequest(**BASE).parameters()) == {"model", "messages", "temperature", "max_tokens"}
+    full = LlmRequest(**BASE, seed=5, sample=2, top_p=0.5, stop=("x",), logprobs=True, response_format="json_object")
+    sent = full.parameters("max_completion_tokens")
+    assert (sent["seed"], sent["top_p"], sent["stop"], sent["logprobs"]) == (7, 0.5, ["x"], True)
+    assert sent["response_format"] == {"type": "json_object"}
+    assert sent["max_completion_tokens"] == 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["api_key_env: sk-proj-abcdef0123456789", "api_key: sk-proj-abcdef0123456789", "api_key_env: my key"],
+)
+def test_a_key_in_a_config_is_refused_and_not_repeated(line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(LlmConfig, line, "answer.yaml")
+    assert "abcdef0123456789" not in str(caught.value)
+
+
+def test_an_impossible_value_names_its_key() -> None:
+    with pytest.raises(ConfigError, match="requests_per_minute = 0"):
+        parse_config(LlmConfig, "requests_per_minute: 0", "answer.yaml")
+    with pytest.raises(ConfigError, match="base_url"):
+        parse_config(LlmConfig, "base_url: localhost", "answer.yaml")
+    with pytest.raises(ConfigError, match="generate, split"):
+        LlmConfig().completion_limit("poet")
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after": "Thu, 01 Jan 2026 00:00:10 GMT"}, 10.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, now=1767225600.0) == seconds
+
+
+def test_an_error_message_loses_the_key_and_whatever_looks_like_one() -> None:
+    assert scrub("Bearer hunter22-hunter22 was wrong", "hunter22-hunter22") == "Bearer [key removed] was wrong"
+    assert "sk-" not in scrub("Incorrect API key provided: sk-proj-ab****7Q.", "none")
+
+
+def test_a_reply_loses_the_key_and_nothing_else() -> None:
+    text = "A key-performance table, none better, EMPTY of risk-adjusted sk-abcdefgh."
+    assert without_key(text, "none") == without_key(text, "EMPTY") == without_key(text, "sk-1234567890123") == text
+    assert without_key("my sk-1234567890123 here", "sk-1234567890123") == "my [key removed] here"

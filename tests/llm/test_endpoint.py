@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.endpoint import check_endpoint, open_client
+from tests.fakes.openai_server import FakeOpenAI
+from tests.llm.tools import config_for
+
+
+async def test_an_endpoint_is_told_from_one_that_is_down_or_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-rightkey123456")
+    with FakeOpenAI(key="sk-rightkey123456") as server:
+        good = await check_endpoint(config_for(server))
+        assert (good.ok, good.state) == (True, "ready")
+        unknown = await check_endpoint(config_for(server, model="other"))
+        assert (unknown.ok, unknown.state) == (False, "unknown_model")
+        assert "fake-model" in unknown.message
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-wrongkey123456")
+        wrong = await check_endpoint(config_for(server))
+        assert (wrong.ok, wrong.state) == (False, "wrong_key")
+        assert "sk-wrong" not in wrong.message
+        server.key, server.lists_models = None, False
+        assert (await check_endpoint(config_for(server))).state == "unchecked"
+        gone = config_for(server)
+        assert not server.received  # the check is free
+    down = await check_endpoint(gone)
+    assert (down.ok, down.state) == (False, "down")
+    assert "Start the server" in down.message
+
+
+async def test_openai_without_a_key_is_said_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEAM_KEY", raising=False)
+    status = await check_endpoint(
+        LlmConfig(base_url="https://api.openai.com/v1", model="gpt-4o", api_key_env="TEAM_KEY")
+    )
+    assert (status.ok, status.state) == (False, "no_key")
+    assert "TEAM_KEY" in status.message
+
+
+async def test_an_api_version_makes_it_an_azure_endpoint() -> None:
+    config = LlmConfig(base_url="https://x.openai.azure.com", model="my-gpt", api_version="2024-10-21")
+    async with open_client(config, config.base_url, "k") as client:
+        assert "/openai/deployments/my-gpt" in str(client.base_url)
+        assert client.max_retries == 0
