@@ -1,0 +1,1 @@
+"""Readers, one file a format: source files in, raw documents out."""

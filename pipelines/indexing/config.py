@@ -1,0 +1,50 @@
+"""What ``configs/index.yaml`` may say, and what it means when it says nothing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
+from okralong.pipelines.settings import Settings
+
+
+class EmbeddingConfig(Settings):
+    """How chunks become vectors.
+
+    ``model`` is "embedded", a local sentence-transformers folder or a hub name; ``max_seq_length`` is in tokens of the
+    encoder; ``gpus_per_actor`` "auto" is one where the cluster has a GPU, else none; ``dtype`` is that of the stored
+    vectors.
+    """
+
+    model: str = Field(default="embedded", min_length=1)
+    batch_size: int = Field(default=32, ge=1, le=4096)
+    max_seq_length: int = Field(default=512, ge=16)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    actors: int = Field(default=1, ge=1)
+    gpus_per_actor: Literal["auto"] | float = "auto"
+    dtype: Literal["float32", "float16"] = "float32"
+
+    @field_validator("gpus_per_actor")
+    @classmethod
+    def _possible(cls, value: str | float) -> str | float:
+        if not isinstance(value, str) and value < 0:
+            raise ValueError("must be auto, or 0 or more GPUs")
+        return value
+
+
+class IndexConfig(Settings):
+    """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes."""
+
+    granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    shards: int = Field(default=1, ge=1)
+    max_file_megabytes: float = Field(default=200.0, gt=0)
+
+    @field_validator("granularities")
+    @classmethod
+    def _usable(cls, value: list[int]) -> list[int]:
+        if min(value) < MIN_GRANULARITY or len(set(value)) < len(value):
+            raise ValueError(f"each size must stand once and be {MIN_GRANULARITY} tokens or more")
+        return value

@@ -1,0 +1,87 @@
+"""Turning texts into unit vectors with a sentence encoder, without Ray.
+
+The encoder is any sentence-transformers folder or hub name. Its own length limit is lifted to what its positions allow,
+since the usual default of 256 would drop the tail of a 400-token chunk without a word.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import transformers
+from sentence_transformers import SentenceTransformer
+
+from okralong.pipelines.models.precision import device as visible_device
+from okralong.pipelines.models.precision import dtype_for
+
+Vectors = npt.NDArray[np.float32]
+
+
+class SentenceEmbedder:
+    """A sentence encoder that is ready to use. ``dimension`` is the length of its vectors.
+
+    ``limit`` is the most tokens (of the encoder, special tokens included) of a text that it sees: ``max_seq_length``,
+    or the number of the encoder's positions where that is smaller.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        max_seq_length: int = 512,
+        precision: str = "auto",
+        batch_size: int = 32,
+        device: str = "auto",
+        threads: int | None = None,
+    ) -> None:
+        """Load the model from a local folder or by hub name.
+
+        ``precision`` "auto" is bfloat16 on a GPU and on a CPU with AMX, float32 elsewhere, where bfloat16 is slower.
+        Another name raises ValueError. ``threads`` are torch's CPU threads; None leaves them as they are.
+        """
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self.device = visible_device() if device == "auto" else device
+        self.batch_size = batch_size
+        dtype = dtype_for(self.device, precision)
+        self.precision = str(dtype).removeprefix("torch.")
+        messages: Any = transformers.utils.logging
+        messages.disable_progress_bar()
+        self._model = SentenceTransformer(path, device=self.device, model_kwargs={"dtype": dtype})
+        first_module: Any = self._model[0]
+        positions = getattr(first_module.auto_model.config, "max_position_embeddings", max_seq_length)
+        self.limit = min(max_seq_length, int(positions))
+        self._model.max_seq_length = self.limit
+        self.dimension = int(self._model.get_embedding_dimension() or 0)
+
+    def encode(self, texts: list[str]) -> Vectors:
+        """Unit vectors of ``texts``, shape (n, dimension), float32, in the order given.
+
+        Texts are run in batches of like length, so that little is spent on padding. What lies behind ``limit`` of a
+        text has no part in its vector; see ``count_over_limit``.
+        """
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        with torch.inference_mode():
+            found = self._model.encode(
+                texts, batch_size=self.batch_size, show_progress_bar=False, convert_to_tensor=True
+            )
+        unit = torch.nn.functional.normalize(found.to(torch.float32), dim=1)
+        vectors: Vectors = unit.cpu().numpy().astype(np.float32, copy=False)
+        return vectors
+
+    def count_over_limit(self, texts: list[str]) -> int:
+        """How many of ``texts`` are longer than ``limit``, so that their tails are not in their vectors."""
+        if not texts:
+            return 0
+        tokenizer: Any = self._model.tokenizer
+        found = tokenizer(texts, truncation=False, padding=False, verbose=False, return_attention_mask=False)
+        return sum(len(ids) > self.limit for ids in found["input_ids"])
+
+
+def available_threads() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

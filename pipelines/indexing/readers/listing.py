@@ -1,0 +1,106 @@
+"""From the ``--from`` locations to an ordered list of sources, before anything is read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from pyarrow import fs
+
+from okralong.pipelines.errors import DocumentError, InputError
+from okralong.pipelines.indexing.readers.raw import BadRow, Source
+from okralong.pipelines.indexing.readers.registry import READERS, reader_for
+
+_BLOCK: Final = 1 << 20
+_ROW_SUFFIXES: Final = (".jsonl", ".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """``sources`` in order of doc_id; ``bad`` are the losers of a shared doc_id; ``skipped`` have unknown suffixes."""
+
+    sources: tuple[Source, ...]
+    bad: tuple[BadRow, ...]
+    skipped: tuple[str, ...]
+
+
+def list_sources(locations: Sequence[str], outside: str = "") -> Listing:
+    """All files at or below ``locations`` (files or folders, local or URIs); names that start with a dot are left out.
+
+    So is what lies below ``outside``: an archive may stand in the folder that it indexes.
+
+    The doc_id of a file is its path below the location, without suffix. Where two files share one, the first in order
+    of path wins. Raises InputError when a location is missing, or when no file has a known suffix.
+    """
+    below = f"{outside.rstrip('/')}/" if outside else None
+    found = [s for location in locations for s in _list(location) if below is None or not s.uri.startswith(below)]
+    skipped = sorted({source.uri for source in found if reader_for(source.uri) is None})
+    known = {source.uri: source for source in found if reader_for(source.uri) is not None}
+    if not known:
+        raise InputError(
+            f"There is no document below {', '.join(locations)}: {len(skipped)} files were seen, none ends in "
+            f"{', '.join(READERS)}. Check the folder given to --from."
+        )
+    winners: dict[str, Source] = {}
+    bad = []
+    for source in sorted(known.values(), key=lambda s: (s.doc_id, s.uri)):
+        # The name of a file of rows is no document's id, so it cannot clash with one.
+        key = source.uri if source.uri.lower().endswith(_ROW_SUFFIXES) else source.doc_id
+        first = winners.setdefault(key, source)
+        if first is not source:
+            bad.append(duplicate(source.doc_id, first.uri, source.uri))
+    ordered = sorted(winners.values(), key=lambda s: (s.doc_id, s.uri))
+    return Listing(tuple(ordered), tuple(bad), tuple(skipped))
+
+
+def duplicate(doc_id: str, kept: str, dropped: str) -> BadRow:
+    """The failure of a document whose id another one already has."""
+    return BadRow(
+        doc_id,
+        f"Two documents are called {doc_id!r}: {kept} is kept, {dropped} is left out. "
+        "Rename one of them, or put it into a folder of its own.",
+    )
+
+
+def with_hashes(sources: Sequence[Source]) -> tuple[Source, ...]:
+    """``sources`` with the sha256 of their bytes; a file that cannot be read keeps an empty one."""
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return tuple(pool.map(_hashed, sources))
+
+
+def _hashed(source: Source) -> Source:
+    digest = hashlib.sha256()
+    try:
+        with source.open() as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    except (DocumentError, OSError):
+        return source
+    return replace(source, sha256=digest.hexdigest())
+
+
+def _list(location: str) -> list[Source]:
+    remote = "://" in location
+    if remote:
+        filesystem, base = fs.FileSystem.from_uri(location)
+        prefix = location.split("://", 1)[0] + "://"
+    else:
+        filesystem, base, prefix = fs.LocalFileSystem(), str(Path(location).resolve()), ""
+    base = base.rstrip("/")
+    info = filesystem.get_file_info(base)
+    if info.type == fs.FileType.NotFound:
+        raise InputError(f"--from {location} does not exist. Check the path; nothing was indexed.")
+    if info.type == fs.FileType.File:
+        infos, root = [info], str(PurePosixPath(base).parent)
+    else:
+        infos, root = filesystem.get_file_info(fs.FileSelector(base, recursive=True)), base
+    sources = []
+    for item in infos:
+        inside = PurePosixPath(item.path).relative_to(root)
+        if item.type == fs.FileType.File and not any(part.startswith(".") for part in inside.parts):
+            sources.append(Source(prefix + item.path, inside.with_suffix("").as_posix(), item.size or 0))
+    return sources

@@ -1,0 +1,70 @@
+"""PDF by PDFium (pypdfium2, Apache-2.0): the text layer page by page; pages are parted by a blank line.
+
+Chosen over pypdf and pdfplumber by how many gold answers survive extraction and by speed; see
+``benchmarks/pdf_readers.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import pypdfium2
+
+from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.indexing.readers.raw import RawDocument, Reading, Source, newlines
+
+_PASSWORD_ERROR: Final = 4
+"""FPDF_ERR_PASSWORD of PDFium."""
+
+_HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
+"""What PDFium writes in place of a hyphen at the end of a line."""
+
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_TRAILING: Final = re.compile(r"[ \t]+$", re.MULTILINE)
+
+
+def read(source: Source) -> Iterator[Reading]:
+    """The one document of a .pdf file.
+
+    Raises DocumentError when the file is damaged, asks for a password, or has no text layer (a scan).
+    """
+    data = source.read_bytes()
+    try:
+        pdf = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        if getattr(error, "err_code", None) == _PASSWORD_ERROR:
+            raise DocumentError(
+                f"{source.uri} is encrypted and asks for a password. Save a copy without password and index that."
+            ) from error
+        raise DocumentError(
+            f"{source.uri} is not a readable PDF ({error}). Save it again with a PDF program, or fetch it anew."
+        ) from error
+    try:
+        title = str(pdf.get_metadata_value("Title") or "").strip("\x00 ")
+        pages = [_page_text(pdf, number, source.uri) for number in range(len(pdf))]
+    finally:
+        pdf.close()
+    text = "\n\n".join(page for page in pages if page)
+    if not text:
+        raise DocumentError(
+            f"{source.uri} has {len(pages)} pages and no text layer; it seems to be a scan. "
+            "Run it through OCR (for example ocrmypdf) and index the result."
+        )
+    yield RawDocument(source.doc_id, text, source.uri, title=title, metadata={"pages": str(len(pages))})
+
+
+def _page_text(pdf: pypdfium2.PdfDocument, number: int, uri: str) -> str:
+    try:
+        page = pdf[number]
+        textpage = page.get_textpage()
+        raw = str(textpage.get_text_bounded())
+        textpage.close()
+        page.close()
+    except pypdfium2.PdfiumError as error:
+        raise DocumentError(
+            f"{uri}, page {number + 1}, cannot be read ({error}). Open and save the file again with a PDF program."
+        ) from error
+    text = _CONTROL.sub("", _HYPHEN.sub("-", newlines(raw)))
+    return _TRAILING.sub("", text.encode("utf-8", "replace").decode()).strip()

@@ -1,0 +1,101 @@
+"""What a reader gets and gives: a source file in, raw documents and named failures out.
+
+A reader is a function ``read(source) -> Iterator[RawDocument | BadRow]``. It raises DocumentError when the whole file
+is of no use, and yields a BadRow where only one row of it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyarrow import fs
+
+from okralong.pipelines.errors import DocumentError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read. ``uri`` is a local path or a filesystem URI; ``doc_id`` its name below the ``--from`` folder.
+
+    ``size`` is in bytes. ``sha256`` is that of the bytes, empty until it is asked for.
+    """
+
+    uri: str
+    doc_id: str
+    size: int = 0
+    sha256: str = ""
+
+    def open(self) -> fs.NativeFile:
+        """The file, open for reading and seeking. Raises DocumentError when it is not there or may not be read."""
+        try:
+            if "://" in self.uri:
+                filesystem, path = fs.FileSystem.from_uri(self.uri)
+            else:
+                filesystem, path = fs.LocalFileSystem(), self.uri
+            return filesystem.open_input_file(path)
+        except FileNotFoundError as error:
+            raise DocumentError(
+                f"{self.uri} is missing. It was there when the folder was listed; put it back or index again."
+            ) from error
+        except OSError as error:
+            raise DocumentError(
+                f"{self.uri} cannot be opened: {error}. Check that this user may read it, then index again."
+            ) from error
+
+    def read_bytes(self) -> bytes:
+        """The whole file. Raises DocumentError when it is not there or may not be read."""
+        with self.open() as stream:
+            return bytes(stream.read())
+
+
+@dataclass(frozen=True, slots=True)
+class RawDocument:
+    """A document as a reader found it. ``where`` names its place in ``source_uri``, e.g. "row 3"; empty for a file."""
+
+    doc_id: str
+    text: str
+    source_uri: str
+    title: str = ""
+    where: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A document that could not be read: what to call it, and one paragraph with the place and the remedy."""
+
+    doc_id: str
+    message: str
+
+
+Reading = RawDocument | BadRow
+Read = Callable[[Source], Iterator[Reading]]
+
+_NUL_REMEDY: Final = "It is not plain text: save it as UTF-8 text, or give it the suffix of its true format."
+
+
+def decode(data: bytes, uri: str) -> str:
+    """Text of ``data`` as UTF-8, or else as cp1252, with ``\\n`` as the only line end.
+
+    Raises DocumentError when it is neither, or holds NUL bytes (UTF-16 files and binaries do).
+    """
+    if b"\x00" in data:
+        raise DocumentError(f"{uri} holds NUL bytes at offset {data.index(0)}. {_NUL_REMEDY}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        try:
+            text = data.decode("cp1252")
+        except UnicodeDecodeError as error:
+            raise DocumentError(
+                f"{uri} is neither UTF-8 nor cp1252 text (byte {data[error.start]:#04x} at offset {error.start}). "
+                "Convert it to UTF-8 and index again."
+            ) from error
+    return newlines(text)
+
+
+def newlines(text: str) -> str:
+    """``text`` with every line end written as ``\\n``."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,0 +1,101 @@
+"""One Ray cluster and one small archive for the whole test session: starting either takes seconds."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Ray reads these when it is imported.
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_DATA_DISABLE_PROGRESS_BARS"] = "1"
+os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+ORCHARD = """Annual report of Alder Orchards
+
+Alder Orchards grows apples and pears in the valley of the Wend. The company was founded in 1951 by Ines Calder, who
+planted forty trees behind a railway shed. Her granddaughter, Mara Calder, has led it since 2014.
+
+Revenue by division (in thousands)
+Division        2022      2023
+Apples        12,400    13,150
+Pears          4,310     4,020
+Cider          1,090     1,480
+Total         17,800    18,650
+
+Sales of cider rose because a second press was bought in March 2023. Pears suffered from a late frost. The board
+expects no frost insurance to pay before 2025. The company employs 212 people, of whom 64 work only at harvest time.
+"""
+
+LANTERN = """# Lantern Works
+
+Lantern Works makes signal lamps for small harbours. Its factory stands in Port Ellery, where the harbour master, Tobias
+Venn, was its first customer. A lamp burns for nine years before its cell must be changed.
+
+| Item | 2022 | 2023 |
+| --- | --- | --- |
+| Lamps sold | 8,112 | 9,034 |
+| Cells sold | 2,450 | 2,398 |
+
+In 2023 the firm opened an office in Marrow Bay. It has eleven people and a cat called Fresnel.
+"""
+
+FERRY = (
+    "<html><head><title>Skerry Ferries</title><style>p {color: red}</style></head><body><h1>Skerry Ferries</h1>"
+    "<p>Two boats cross the sound: the Petrel, built in 1998, and the Gannet, built in 2011.</p>"
+    "<table><tr><th>Boat</th><th>Crossings</th></tr><tr><td>Petrel</td><td>1,204</td></tr>"
+    "<tr><td>Gannet</td><td>1,377</td></tr></table><script>alert(1)</script>"
+    "<p>The Gannet was in dock for six weeks, which cost 310 thousand crowns.</p></body></html>"
+)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A private Ray on this machine, whose workers import okralong from the checkout."""
+    import ray
+
+    token = tmp_path_factory.mktemp("ray-token") / "token"
+    token.write_text(os.urandom(32).hex())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+        patch.setenv("PYTHONPATH", f"{CHECKOUT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep))
+        ray.init(
+            address="local",
+            num_cpus=4,
+            include_dashboard=False,
+            namespace="okralong-tests",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=200 * 1024 * 1024,
+        )
+        yield
+        ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def small_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of three short documents: alder.txt, lantern.md and ferries/skerry.html."""
+    folder = tmp_path_factory.mktemp("small-sources")
+    (folder / "ferries").mkdir()
+    (folder / "alder.txt").write_text(ORCHARD * 3, encoding="utf-8")
+    (folder / "lantern.md").write_text(LANTERN, encoding="utf-8")
+    (folder / "ferries" / "skerry.html").write_text(FERRY, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_archive(ray_cluster: None, small_sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of ``small_sources`` at the default granularities, with the embedded model. Not to be written to."""
+    from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.indexing.job import index_archive
+
+    archive = tmp_path_factory.mktemp("small-archive")
+    index_archive(str(archive), [str(small_sources)], IndexConfig())
+    return archive

@@ -1,0 +1,117 @@
+"""The chunker's promises: chunks tile the text, never pass their size, mark cut tables, and come out the same again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from okralong.pipelines.indexing.chunker import MIN_GRANULARITY, chunk_document
+from okralong.pipelines.indexing.long_counts import count_long
+from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.values import Document, TableSpan
+
+PIECES = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        [
+            "The firm grew. ",
+            "Sales rose 4.5 % in 2023, e.g. in Mr. Venn's shop. ",
+            "\n\n",
+            "\n",
+            "Apples   12,400   13,150\n",
+            "x" * 120,
+            "." * 60,
+            " " * 50,
+            "\U0001f468\u200d\U0001f469\u200d\U0001f467" * 4,
+            "e\u0301" * 30,
+        ]
+    ),
+)
+TEXTS = st.lists(PIECES, max_size=25).map("".join)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    text = draw(TEXTS)
+    marks = sorted(set(draw(st.lists(st.integers(0, len(text)), max_size=6))))
+    spans = zip(marks[::2], marks[1::2], strict=False)
+    tables = tuple(TableSpan(f"t{number}", start, end) for number, (start, end) in enumerate(spans))
+    return Document("d", text, sha256="0123456789abcdef" * 4, tables=tables)
+
+
+@settings(max_examples=150, deadline=None)
+@given(documents(), st.integers(MIN_GRANULARITY, 120))
+def test_chunks_tile_fit_mark_tables_and_repeat(doc: Document, granularity: int) -> None:
+    chunks = chunk_document(doc, granularity)
+    assert "".join(chunk.text for chunk in chunks) == doc.text
+    place = 0
+    for ordinal, chunk in enumerate(chunks):
+        assert (chunk.start_char, chunk.ordinal) == (place, ordinal)
+        assert chunk.text == doc.text[chunk.start_char : chunk.end_char]
+        assert chunk.chunk_id == f"0123456789abcdef-{granularity}-{ordinal:06d}"
+        assert 0 < chunk.n_tokens == count_tokens(chunk.text) <= granularity
+        edges = (chunk.start_char, chunk.end_char)
+        cut = {t.table_id for t in doc.tables if any(t.start_char < edge < t.end_char for edge in edges)}
+        assert (chunk.table_id in cut) if cut else (chunk.table_id is None)
+        place = chunk.end_char
+    assert chunks == chunk_document(doc, granularity)
+
+
+def test_chunks_end_at_sentences_and_not_at_abbreviations_or_decimals() -> None:
+    text = "Mr. Venn sold 4.5 lamps in the U.S. Market of no. 5 Port Street, approx. Half of all. " * 30
+    chunks = chunk_document(Document("d", text, sha256="a" * 64), 60)
+    assert len(chunks) > 5
+    assert {chunk.text[-8:] for chunk in chunks} == {"of all. "}
+
+
+def test_a_wrapped_sentence_is_kept_whole() -> None:
+    sentence = (
+        "A long sentence that was wrapped by its writer after about seventy\nCharacters goes on in the next line.\n"
+    )
+    chunks = chunk_document(Document("d", sentence * 20, sha256="a" * 64), 50)
+    assert all(chunk.text.endswith("next line.\n") for chunk in chunks)
+
+
+def test_a_chunk_that_is_half_full_ends_before_a_table() -> None:
+    prose = "The orchard lies in the valley of the Wend. " * 8 + "\n"
+    table = "Division  2022  2023\n" + "Apples  12,400  13,150\n" * 9
+    text = prose + table + "After the table. " * 10
+    span = TableSpan("t0", len(prose), len(prose) + len(table) - 1)
+    doc = Document("d", text, sha256="a" * 64, tables=(span,))
+    chunks = chunk_document(doc, 150)
+    assert chunks[0].text == prose
+    assert chunks[1].text.startswith(table)
+    assert all(chunk.table_id is None for chunk in chunks)
+    small = chunk_document(doc, 60)
+    assert any(chunk.table_id == "t0" for chunk in small)
+    rows = [chunk for chunk in small if chunk.table_id]
+    assert all(chunk.text.startswith(("Division", "Apples", "The orchard")) for chunk in rows)
+
+
+def test_an_emoji_family_is_not_torn() -> None:
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
+    chunks = chunk_document(Document("d", family * 60, sha256="a" * 64), 64)
+    assert len(chunks) > 1
+    assert all(len(chunk.text) % len(family) == 0 for chunk in chunks)
+
+
+@pytest.mark.parametrize("text", ["." * 100_000, "a" * 100_000, " " * 100_000, "\n" * 100_000, "a. b\n" * 20_000])
+def test_hostile_texts_take_linear_time(text: str) -> None:
+    started = time.perf_counter()
+    chunks = chunk_document(Document("d", text, sha256="a" * 64), 150)
+    assert "".join(chunk.text for chunk in chunks) == text
+    assert time.perf_counter() - started < 20  # seconds; a quadratic splitter takes minutes
+
+
+def test_a_size_below_the_least_is_refused() -> None:
+    with pytest.raises(ValueError, match="too small"):
+        chunk_document(Document("d", "text"), MIN_GRANULARITY - 1)
+
+
+def test_texts_beyond_the_tokenizers_limit_are_counted_exactly() -> None:
+    text = "Sales of no. 5 rose to 1,234 in 2023.\n/ See note (4).\n\n  Next line, " * 2_000
+    assert count_long(text) == count_tokens(text)
+    assert count_long(text * 10) > 200_000

@@ -1,0 +1,54 @@
+"""The encoder without Ray: unit vectors, whole chunks, and an honest count of what it does not see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from okralong.pipelines.indexing.embedding import SentenceEmbedder
+from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.tokens import count_tokens
+
+
+@pytest.fixture(scope="module")
+def embedder() -> SentenceEmbedder:
+    return SentenceEmbedder(resolve_embedding_model("embedded").path, precision="float32")
+
+
+def test_unit_vectors_in_the_order_given(embedder: SentenceEmbedder) -> None:
+    texts = ["A long text about apples and pears in the valley. " * 8, "Lamps.", "Two boats cross the sound."]
+    vectors = embedder.encode(texts)
+    assert vectors.shape == (3, embedder.dimension) == (3, 384)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+    for number, text in enumerate(texts):
+        np.testing.assert_allclose(embedder.encode([text])[0], vectors[number], atol=1e-5)
+    assert embedder.encode([]).shape == (0, 384)
+
+
+def test_the_tail_of_a_400_token_chunk_is_in_its_vector(embedder: SentenceEmbedder) -> None:
+    head = "The orchard grows apples and pears in the valley. " * 36
+    plain = head + "It also sells pears in autumn and apples in spring to the shops."
+    other = head + "The submarine volcano erupted under a violin concert in Lisbon!"
+    assert 350 < count_tokens(plain) <= 400
+    assert embedder.count_over_limit([plain, other]) == 0
+    first, second = embedder.encode([plain, other])
+    assert float(first @ second) < 0.9999
+    cut = SentenceEmbedder(resolve_embedding_model("embedded").path, max_seq_length=256, precision="float32")
+    first, second = cut.encode([plain, other])
+    assert float(first @ second) > 0.999999
+    assert cut.count_over_limit([plain, other, "short"]) == 2
+
+
+def test_a_limit_beyond_the_positions_is_lowered_to_them() -> None:
+    embedder = SentenceEmbedder(resolve_embedding_model("embedded").path, max_seq_length=4096, precision="float32")
+    assert embedder.limit == 512
+    assert embedder.count_over_limit(["word " * 511, "word " * 510]) == 1
+
+
+def test_bfloat16_stays_close_to_float32(embedder: SentenceEmbedder) -> None:
+    half = SentenceEmbedder(resolve_embedding_model("embedded").path, precision="bfloat16")
+    texts = ["Sales of cider rose because a second press was bought."]
+    found = half.encode(texts)
+    assert found.dtype == np.float32
+    assert float(found[0] @ embedder.encode(texts)[0]) > 0.995

@@ -1,0 +1,30 @@
+"""The index config: the shipped file is the default, and what is impossible is refused with its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.settings import load_config, parse_config
+
+
+def test_the_shipped_file_says_the_defaults() -> None:
+    assert load_config(IndexConfig, "index.yaml") == IndexConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("granularities: []", "granularities"),
+        ("granularities: [150, 150]", "granularities"),
+        ("granularities: [8]", "granularities"),
+        ("embedding: {precision: int8}", "embedding.precision"),
+        ("embedding: {gpus_per_actor: -1.0}", "embedding.gpus_per_actor"),
+        ("embedding: {gpus: 1}", "embedding.gpus is not a known key"),
+        ("shards: 0", "shards"),
+    ],
+)
+def test_impossible_values_are_refused(text: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        parse_config(IndexConfig, text, "index.yaml")

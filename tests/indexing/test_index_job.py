@@ -1,0 +1,142 @@
+"""The whole index job on real Ray Data: good and bad files in, an archive out, read back from its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from okralong.pipelines.errors import InputError, LockedError
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
+from okralong.pipelines.indexing.job import IndexProgress, IndexResult, index_archive
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tables import CHUNKS, DOCUMENTS, FAILURES, embeddings
+from okralong.pipelines.tokens import count_tokens
+from tests.conftest import FERRY, LANTERN, ORCHARD
+from tests.indexing.tiny_pdf import tiny_pdf
+
+CONFIG = IndexConfig(granularities=[32, 150], embedding=EmbeddingConfig(dtype="float16"))
+Indexed = tuple[Path, Path, IndexResult, list[IndexProgress]]
+
+
+@pytest.fixture(scope="module")
+def indexed(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Indexed:
+    sources = tmp_path_factory.mktemp("sources")
+    (sources / "sub").mkdir()
+    (sources / "alder.txt").write_text(ORCHARD, encoding="utf-8")
+    (sources / "lantern.md").write_text(LANTERN, encoding="utf-8")
+    (sources / "sub" / "ferry.html").write_text(FERRY, encoding="utf-8")
+    (sources / "page.pdf").write_bytes(tiny_pdf(["The Petrel crossed 1,204 times."]))
+    rows = [{"doc_id": "row-1", "text": "A row of its own."}, {"doc_id": "alder", "text": "Not the first alder."}]
+    (sources / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (sources / "empty.txt").write_bytes(b"")
+    (sources / "torn.pdf").write_bytes(b"%PDF-1.7")
+    (sources / "old.docx").write_bytes(b"no zip")
+    (sources / "notes.xyz").write_bytes(b"unknown")
+    seen: list[IndexProgress] = []
+    archive = sources / "archive"
+    return sources, archive, index_archive(str(archive), [str(sources)], CONFIG, seen.append), seen
+
+
+def test_counts_failures_and_progress(indexed: Indexed) -> None:
+    _, archive, result, seen = indexed
+    assert (result.documents, result.failures, result.up_to_date) == (5, 4, False)
+    assert [Path(name).name for name in result.skipped] == ["notes.xyz"]
+    assert result.over_limit == {32: 0, 150: 0}
+    assert list(dict.fromkeys(p.stage for p in seen)) == ["read", "embed", "build", "done"]
+    assert (seen[-1].documents, seen[-1].failures) == (5, 4)
+    assert seen[-1].embedded == seen[-1].chunks == sum(result.chunks.values())
+    failures = Folder.of(archive).at("failures").read_tables(FAILURES).to_pylist()
+    assert [row["id"] for row in failures] == ["alder", "empty", "old", "torn"]
+    assert "rows.jsonl, row 2 is left out" in failures[0]["message"]
+    assert all(str(archive.parent) in row["message"] for row in failures)
+
+
+def test_documents_hold_what_was_read(indexed: Indexed) -> None:
+    _, archive, _, _ = indexed
+    table = Folder.of(archive).at("documents").read_tables(DOCUMENTS)
+    rows = {row["doc_id"]: row for row in table.to_pylist()}
+    assert list(rows) == ["alder", "lantern", "page", "row-1", "sub/ferry"]
+    assert rows["alder"]["text"] == ORCHARD
+    assert rows["lantern"]["title"] == "Lantern Works"
+    assert "| Petrel | 1,204 |" in rows["sub/ferry"]["text"]
+    assert len({row["sha256"] for row in rows.values()}) == 5
+    for row in rows.values():
+        assert row["n_tokens"] == count_tokens(row["text"])
+        assert row["n_chars"] == len(row["text"])
+
+
+@pytest.mark.parametrize("granularity", [32, 150])
+def test_chunks_tile_and_vectors_are_unit(indexed: Indexed, granularity: int) -> None:
+    _, archive, result, _ = indexed
+    folder = Folder.of(archive)
+    texts = {row["doc_id"]: row["text"] for row in folder.at("documents").read_tables(DOCUMENTS).to_pylist()}
+    chunks = folder.at("chunks", f"granularity={granularity}").read_tables(CHUNKS).to_pylist()
+    assert len(chunks) == result.chunks[granularity]
+    assert list(dict.fromkeys(chunk["doc_id"] for chunk in chunks)) == sorted(texts)
+    for doc_id, text in texts.items():
+        own = [chunk for chunk in chunks if chunk["doc_id"] == doc_id]
+        assert "".join(chunk["text"] for chunk in own) == text
+        assert [chunk["ordinal"] for chunk in own] == list(range(len(own)))
+        assert all(chunk["n_tokens"] == count_tokens(chunk["text"]) <= granularity for chunk in own)
+    place = folder.at("embeddings", f"granularity={granularity}", "model=all-MiniLM-L6-v2")
+    vectors = place.read_tables(embeddings(384, "float16"))
+    assert vectors["chunk_id"].to_pylist() == [chunk["chunk_id"] for chunk in chunks]
+    assert vectors["doc_id"].to_pylist() == [chunk["doc_id"] for chunk in chunks]
+    values = np.array(vectors["vector"].to_pylist(), dtype=np.float32)
+    np.testing.assert_allclose(np.linalg.norm(values, axis=1), 1.0, atol=2e-3)
+    assert folder.at("index").exists(f"granularity={granularity}")
+
+
+def test_files_carry_their_schema_and_the_manifest_says_how(indexed: Indexed) -> None:
+    _, archive, result, _ = indexed
+    for file in archive.glob("documents/*.parquet"):
+        assert pq.read_schema(file).metadata[b"okralong.table"] == b"documents"
+    manifest = Folder.of(archive).read_manifest()
+    assert manifest is not None
+    assert manifest["embedding"]["dimension"] == 384
+    assert manifest["embedding"]["sha256"].startswith("53aa5117")
+    assert manifest["granularities"] == [32, 150]
+    assert manifest["chunks"] == {str(size): count for size, count in result.chunks.items()}
+    assert set(manifest["seconds"]) == {"list", "read", "embed", "build"}
+
+
+def test_a_second_run_does_nothing(indexed: Indexed) -> None:
+    sources, archive, first, _ = indexed
+    before = {file: file.stat().st_mtime_ns for file in archive.rglob("[!.]*") if file.is_file()}
+    seen: list[IndexProgress] = []
+    again = index_archive(str(archive), [str(sources)], CONFIG, seen.append)
+    assert again.up_to_date
+    assert (again.documents, again.chunks, seen) == (first.documents, first.chunks, [])
+    assert {f: f.stat().st_mtime_ns for f in before} == before
+    with Folder.of(archive).locked("another job"), pytest.raises(LockedError, match="another job"):
+        index_archive(str(archive), [str(sources)], CONFIG)
+
+
+def test_changed_documents_build_the_archive_anew(indexed: Indexed) -> None:
+    sources, archive, _, _ = indexed
+    (sources / "lantern.md").unlink()
+    (sources / "alder.txt").write_text(f"{ORCHARD} More was said in spring.", encoding="utf-8")
+    result = index_archive(str(archive), [str(sources)], CONFIG.model_copy(update={"granularities": [32]}))
+    assert (result.documents, list(result.chunks), result.up_to_date) == (4, [32], False)
+    rows = Folder.of(archive).at("documents").read_tables(DOCUMENTS).to_pylist()
+    assert [row["doc_id"] for row in rows] == ["alder", "page", "row-1", "sub/ferry"]
+    assert rows[0]["text"].endswith("in spring.")
+    assert Folder.of(archive).at("chunks").names() == ["granularity=32"]
+
+
+def test_only_bad_documents_is_an_error_with_reasons(ray_cluster: None, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_bytes(b"")
+    with pytest.raises(InputError, match=r"None of the 1 documents .* holds no text"):
+        index_archive(str(tmp_path / "archive"), [str(tmp_path)], CONFIG)
+    assert Folder.of(tmp_path / "archive").read_manifest() is None
+
+
+def test_the_small_archive_has_four_granularities(small_archive: Path) -> None:
+    manifest = Folder.of(small_archive).read_manifest()
+    assert manifest is not None
+    assert list(manifest["chunks"]) == ["150", "256", "400", "512"]
+    assert manifest["documents"] == 3

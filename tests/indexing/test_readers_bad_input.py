@@ -1,0 +1,108 @@
+"""Bad files: one clear paragraph each, with the file and the remedy, and never an exception."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pypdf
+import pytest
+
+from okralong.pipelines.errors import InputError
+from okralong.pipelines.indexing.readers.listing import list_sources, with_hashes
+from okralong.pipelines.indexing.readers.raw import BadRow, Source
+from okralong.pipelines.indexing.readers.registry import read_source
+from tests.indexing.tiny_pdf import tiny_pdf
+
+
+def encrypted_pdf() -> bytes:
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(tiny_pdf(["secret"])))
+    writer.encrypt("password")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def empty_zip() -> bytes:
+    out = io.BytesIO()
+    zipfile.ZipFile(out, "w").close()
+    return out.getvalue()
+
+
+def other_parquet() -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"name": ["a"], "body": ["b"]}), out)
+    return out.getvalue()
+
+
+BAD_FILES = {
+    "empty.txt": (b"", "holds no text", "Check the file"),
+    "blank.md": (b" \n\t\n", "holds no text", "Check the file"),
+    "wide.txt": ("text".encode("utf-16"), "NUL bytes", "save it as UTF-8"),
+    "bytes.txt": (b"caf\xe9 \x81\x8d", "neither UTF-8 nor cp1252", "Convert it to UTF-8"),
+    "broken.pdf": (b"%PDF-1.4 nothing more", "not a readable PDF", "fetch it anew"),
+    "locked.pdf": (encrypted_pdf(), "asks for a password", "without password"),
+    "scan.pdf": (tiny_pdf(["", ""]), "2 pages and no text layer", "OCR"),
+    "old.docx": (b"\xd0\xcf\x11\xe0 not a zip", "not a .docx file", "save it as .docx"),
+    "hollow.docx": (empty_zip(), "not a whole Word document", "save it again as .docx"),
+    "none.jsonl": (b"\n\n", "holds no rows", "Put documents into it"),
+    "not.parquet": (b"PAR1 no", "not a readable Parquet file", "Write it again"),
+    "other.parquet": (other_parquet(), "no column doc_id", "Rename the columns"),
+    "picture.html": (b"<html><body><img src=a.png></body></html>", "holds no text", "Check the file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_is_one_failure_with_file_and_remedy(tmp_path: Path, name: str) -> None:
+    data, reason, remedy = BAD_FILES[name]
+    file = tmp_path / name
+    file.write_bytes(data)
+    (bad,) = read_source(Source(str(file), file.stem, len(data)), 10**6)
+    assert isinstance(bad, BadRow)
+    assert bad.doc_id == file.stem
+    for part in (str(file), reason, remedy):
+        assert part in bad.message
+    assert "\n" not in bad.message
+
+
+def test_missing_and_too_large_files_are_failures(tmp_path: Path) -> None:
+    (missing,) = read_source(Source(str(tmp_path / "gone.txt"), "gone"), 10)
+    assert isinstance(missing, BadRow)
+    assert "gone.txt is missing" in missing.message
+    file = tmp_path / "big.txt"
+    file.write_text("eleven char", encoding="utf-8")
+    (big,) = read_source(Source(str(file), "big", 11), 10)
+    assert isinstance(big, BadRow)
+    assert "max_file_megabytes" in big.message
+
+
+def test_a_missing_folder_stops_before_anything(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere does not exist"):
+        list_sources([str(tmp_path / "nowhere")])
+
+
+def test_a_folder_of_unknown_suffixes_only_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"1 files were seen"):
+        list_sources([str(tmp_path)])
+
+
+def test_listing_orders_skips_and_settles_shared_ids(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    for name in ("b.txt", "a.txt", "a.md", "sub/c.txt", "x.bin", ".hidden.txt", "archive/documents/part-00000.parquet"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text("text", encoding="utf-8")
+    listing = list_sources([str(tmp_path), str(tmp_path / "b.txt")], outside=str(archive))
+    assert [source.doc_id for source in listing.sources] == ["a", "b", "sub/c"]
+    assert listing.sources[0].uri.endswith("a.md")
+    assert [Path(uri).name for uri in listing.skipped] == ["x.bin"]
+    (bad,) = listing.bad
+    assert "a.md is kept" in bad.message
+    assert "a.txt is left out" in bad.message
+    hashed = with_hashes(listing.sources)
+    assert len({source.sha256 for source in hashed}) == 1
+    assert len(hashed[0].sha256) == 64
