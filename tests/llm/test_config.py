@@ -6,6 +6,7 @@ import pytest
 
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.faults import retry_after, scrub, without_key
+from okralong.pipelines.answering.llm.meter import PromptMeter
 from okralong.pipelines.answering.llm.prices import Price, PriceTable
 from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.errors import ConfigError
@@ -115,3 +116,16 @@ def test_a_reply_loses_the_key_and_nothing_else() -> None:
     text = "A key-performance table, none better, EMPTY of risk-adjusted sk-abcdefgh."
     assert without_key(text, "none") == without_key(text, "EMPTY") == without_key(text, "sk-1234567890123") == text
     assert without_key("my sk-1234567890123 here", "sk-1234567890123") == "my [key removed] here"
+
+
+def test_what_the_endpoint_counts_more_is_learnt_once() -> None:
+    meter = PromptMeter(len)
+    plain = meter.plain([Message("user", "x" * 84)])
+    assert (plain, meter.safe(plain)) == (100, 101)
+    for _ in range(3):  # three replies that were in flight together
+        meter.learn(100, 120)
+    assert meter.safe(100) == 121
+    for _ in range(3):
+        meter.learn(1000, 1500)
+    assert meter.safe(1000) == 1521
+    assert meter.safe(100) == 171

@@ -42,9 +42,7 @@ def test_a_run_that_is_killed_twice_is_finished_by_the_same_command(tmp_path: Pa
         assert arrived[0] < arrived[1]
         seen = len(server.received)
         assert start(tmp_path, server).wait(60) == 0
-        asked = [
-            (one.messages[-1]["content"].split()[-1], one.body["messages"][-1]["content"]) for one in server.received
-        ]
+        asked = [str(one.messages[-1]["content"]) for one in server.received]
 
         ledger = rows(tmp_path, "ledger")
         settled = sum(row["cost_usd"] for row in ledger if row["status"] == "ok")

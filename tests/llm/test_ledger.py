@@ -58,7 +58,8 @@ async def test_after_a_crash_an_intent_is_unknown_and_a_reply_is_paid(
     for _ in range(2):  # the second start finds everything settled
         ledger = RunLedger(run, 1.0)
         totals = await ledger.totals()
-        assert (totals.settled_usd, totals.unknown_usd, totals.calls) == (pytest.approx(0.09), pytest.approx(0.1), 2)
+        assert [totals.settled_usd, totals.unknown_usd] == pytest.approx([0.09, 0.1])
+        assert totals.calls == 2
         assert totals.usage == Usage(20, 4, 6)
         await ledger.close()
     assert statuses(tmp_path) == {"call-0": ("ok", 0.05), "call-1": ("ok", 0.04), "call-2": ("unknown", 0.1)}
@@ -68,7 +69,7 @@ async def test_after_a_crash_an_intent_is_unknown_and_a_reply_is_paid(
     await ledger.settle(paid(a_call(2), 0.02))  # its sender lived on, and now tells
     await ledger.settle(paid(a_call(2), 0.02))  # twice
     totals = await ledger.totals()
-    assert (totals.settled_usd, totals.unknown_usd) == (pytest.approx(0.11), 0.0)
+    assert [totals.settled_usd, totals.unknown_usd] == pytest.approx([0.11, 0.0])
     await ledger.close()
     assert statuses(tmp_path)["call-2"] == ("ok", 0.02)
 

@@ -20,6 +20,7 @@ from okralong.pipelines.answering.llm.calls import Call, Outcome, unknown
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import open_client, read_key
 from okralong.pipelines.answering.llm.faults import Fault, classify, without_key
+from okralong.pipelines.answering.llm.meter import PromptMeter
 from okralong.pipelines.answering.llm.ports import LedgerClient, LimiterClient
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, read_completion, to_journal, usable
@@ -28,8 +29,6 @@ from okralong.pipelines.errors import EndpointError
 from okralong.pipelines.tokens import token_counter
 from okralong.pipelines.values import Message, Reply, Usage
 
-TOKENS_PER_MESSAGE = 8
-"""Room for a chat template's marks around a message; OpenAI's take 4, ChatML 5. Ours, on the safe side."""
 LEASE_SLACK_S = 60.0
 """How long after the timeout a lease of the limiter ends by itself, should its holder have died. Ours."""
 GIVE_UP_AFTER = 3
@@ -70,7 +69,7 @@ class LlmClient:
         self._tags = dict(tags or {})
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
         self._exhausted = 0
-        self._undercount = 1.0
+        self._meter = PromptMeter(self._count)
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
@@ -80,9 +79,8 @@ class LlmClient:
         await self._http.close()
 
     def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Prompt tokens on the safe side: what the endpoint has counted more than we did is learnt and added."""
-        tokens = sum(self._count(message.content) + TOKENS_PER_MESSAGE for message in messages) + TOKENS_PER_MESSAGE
-        return int(tokens * self._undercount) + 1
+        """Prompt tokens on the safe side, as they would be reserved."""
+        return self._meter.safe(self._meter.plain(messages))
 
     def worst_cost(self, prompt_tokens: int, role: str) -> float:
         """The most, in dollars, that a call of ``role`` with such a prompt can cost."""
@@ -170,7 +168,8 @@ class LlmClient:
         return self._backoff(state) if named is None else named
 
     async def _attempt(self, request: LlmRequest, call: Call) -> RawReply:
-        estimate = self.count_prompt(request.messages)
+        plain = self._meter.plain(request.messages)
+        estimate = self._meter.safe(plain)
         grant = await self._limiter.acquire(estimate + request.max_tokens, self.config.timeout_s + LEASE_SLACK_S)
         call = replace(
             call,
@@ -194,6 +193,7 @@ class LlmClient:
                 raise
             raise await self._failed(call, error, _since(sent_at)) from None
         else:
+            self._meter.learn(plain, raw.reply.usage.prompt_tokens)
             await asyncio.shield(self._ledger.settle(_arrived(call, raw)))
             return raw
         finally:
@@ -208,8 +208,6 @@ class LlmClient:
         if not isinstance(completion, ChatCompletion) or not completion.choices:
             raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")
         raw = read_completion(completion, request, self._count)
-        counted = self.count_prompt(request.messages)
-        self._undercount = max(self._undercount, self._undercount * raw.reply.usage.prompt_tokens / counted)
         reply = replace(
             raw.reply,
             text=without_key(raw.reply.text, self._key),

@@ -150,7 +150,9 @@ class RunLedger:
         return Totals(counts, self._state.calls, self._state.usage, *money, self._state.failures)
 
     async def close(self) -> None:
-        """Write what is left, calls in flight as unknown, merge the small files, and let go of the run."""
+        """Write what is left, calls in flight as unknown, merge the small files, let go of the run. Twice is fine."""
+        if self._closed:
+            return
         for key, call in self._calls.items():
             self._budget.hold_unknown(key)
             self._log.append("ledger", ledger_row(unknown(call, "the run was closed while this call was in flight")))
