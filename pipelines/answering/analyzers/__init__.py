@@ -1,0 +1,1 @@
+"""The analyzers: readable rules, and a causal language model that scores the allowed labels."""

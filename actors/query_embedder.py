@@ -1,0 +1,80 @@
+"""The dense encoder behind a Ray Serve handle: queries that arrive together are embedded together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from ray import serve
+
+from okralong.actors.serving import OVERLAP, run_app
+from okralong.pipelines.errors import ConfigError
+
+Vector = npt.NDArray[np.float32]
+
+MAX_BATCH: Final = 32
+"""Queries embedded in one pass; ours. They are short: a bigger batch gains nothing on a CPU."""
+
+BATCH_WAIT_S: Final = 0.005
+"""Longest wait for a batch to fill; ours, well below what one query takes to embed."""
+
+
+class QueryEmbedderReplica:
+    """One encoder in one process. Called with a query, returns its unit vector (dimension,), float32."""
+
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        # Imported here: torch takes seconds to load, and the driver does not need it.
+        from okralong.pipelines.indexing.embedding import SentenceEmbedder
+        from okralong.pipelines.models.embedded import resolve_embedding_model
+        from okralong.pipelines.models.precision import available_cores
+
+        wanted = manifest["config"]["embedding"]
+        model = resolve_embedding_model(wanted["model"])
+        # Ray gives an actor one thread unless told otherwise.
+        self._encoder = SentenceEmbedder(
+            model.path, wanted["max_seq_length"], wanted["precision"], MAX_BATCH, threads=available_cores()
+        )
+        made_with = manifest["embedding"]
+        if (model.sha256, self._encoder.dimension) != (made_with["sha256"], made_with["dimension"]):
+            raise ConfigError(
+                f"The archive's vectors were made by other weights (sha256 {made_with['sha256']}, dimension "
+                f"{made_with['dimension']}) than those that {wanted['model']!r} names now. Index the archive again."
+            )
+        self._sizes: Counter[int] = Counter()
+
+    async def __call__(self, query: str) -> Vector:
+        """The unit vector of one query."""
+        vector: Vector = await self._batched(query)
+        return vector
+
+    async def stats(self) -> dict[int, int]:
+        """How many batches of each size were embedded so far."""
+        return dict(self._sizes)
+
+    @serve.batch(max_batch_size=MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S)
+    async def _batched(self, queries: list[str]) -> list[Vector]:
+        self._sizes[len(queries)] += 1
+        # In a thread: the next batch must be able to fill while this one is worked on.
+        return list(await asyncio.to_thread(self._encoder.encode, queries))
+
+
+def deploy_query_embedder(
+    manifest: Mapping[str, Any], name: str = "okralong-embedder", replicas: int = 1, gpus_per_replica: float = 0.0
+) -> Any:
+    """Deploy on the connected Ray and return the handle: ``await handle.remote("a query")``.
+
+    ``manifest`` is the archive's: queries must be embedded just as its chunks were. Raises ConfigError when the model
+    cannot be loaded or is another than the archive's. End it with ``actors.serving.remove_app(name)``.
+    """
+    deployment = serve.deployment(
+        QueryEmbedderReplica,
+        name="query-embedder",
+        num_replicas=replicas,
+        max_ongoing_requests=OVERLAP * MAX_BATCH,
+        ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica},
+    )
+    return run_app(deployment.bind({key: manifest[key] for key in ("config", "embedding")}), name)

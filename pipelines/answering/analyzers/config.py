@@ -1,0 +1,54 @@
+"""Which analyzer speaks, and how it is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from okralong.pipelines.models.embedded import EMBEDDED, converted_model
+from okralong.pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from okralong.pipelines.answering.analyzers.base import Analyzer
+
+
+class AnalyzerConfig(Settings):
+    """The ``analyzer`` part of a run's config.
+
+    ``kind`` is "rules" or "label_scorer". For the latter ``model`` is "embedded", a model folder or a hub name, and
+    ``adapter`` the folder or hub name of a LoRA adapter. Up to ``max_batch`` questions that arrive within
+    ``batch_wait_s`` seconds are analysed together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    """
+
+    kind: Literal["rules", "label_scorer"] = "rules"
+    model: str = Field(default=EMBEDDED, min_length=1)
+    adapter: str | None = None
+    max_batch: Annotated[int, Field(ge=1, le=1024)] = 16
+    batch_wait_s: Annotated[float, Field(ge=0, le=10)] = 0.01
+    replicas: Annotated[int, Field(ge=1, le=256)] = 1
+    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
+
+    @model_validator(mode="after")
+    def _adapter_has_model(self) -> Self:
+        if self.kind == "rules" and self.adapter is not None:
+            raise ValueError("the rules take no adapter; set kind: label_scorer, or leave adapter out")
+        return self
+
+
+def load_analyzer(config: AnalyzerConfig) -> Analyzer:
+    """The analyzer that ``config`` names, ready to use in this process.
+
+    Raises ConfigError when its model or adapter cannot be loaded.
+    """
+    if config.kind == "rules":
+        from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+
+        return KeywordRules()
+    # Imported here: torch and transformers take seconds, and the rules need neither.
+    from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
+
+    model = str(converted_model()) if config.model == EMBEDDED else str(Path(config.model).expanduser())
+    adapter = None if config.adapter is None else str(Path(config.adapter).expanduser())
+    return LabelScorer.load(model, adapter, max_batch=config.max_batch, label=config.model)

@@ -1,0 +1,101 @@
+"""An analyzer that asks a causal language model how likely each allowed label is, instead of letting it write.
+
+A reply of the wrong form cannot happen, the probabilities come for free, and a batch costs one pass over the prompts
+plus one short pass for each of the three fields. Runs without Ray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from okralong.pipelines.answering.analysis import AnalysisInput, best, make_analysis
+from okralong.pipelines.answering.analyzers.scaffold import Field, Ids, prompt_ids, reply_fields
+from okralong.pipelines.answering.analyzers.tree_pass import Prefix, score_continuations
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.models.precision import device as best_device
+from okralong.pipelines.models.precision import dtype_for
+from okralong.pipelines.values import Analysis
+
+REPLY_TOKENS = 96
+"""Positions kept free for the reply; ours, about three times what the longest takes in the vocabularies we saw."""
+
+
+class LabelScorer:
+    """A causal language model that scores labels. Make one with ``load``. Not safe for use by two threads at once."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, max_batch: int) -> None:
+        self.name = name
+        self.max_batch = max_batch
+        self._model = model.eval().requires_grad_(False)
+        self._tokenizer = tokenizer
+        self._fields = reply_fields(tokenizer)
+        self._limit = int(model.config.max_position_embeddings) - REPLY_TOKENS
+
+    @classmethod
+    def load(
+        cls,
+        model: str,
+        adapter: str | None = None,
+        max_batch: int = 16,
+        precision: str = "auto",
+        device: str = "auto",
+        label: str | None = None,
+    ) -> LabelScorer:
+        """Load ``model`` (folder or hub name) and merge the LoRA ``adapter`` into it, if one is given.
+
+        ``precision`` "auto" follows the processor; ``label`` is how the model is called in ``Analysis.analyzer``.
+        Only safetensors are read. Raises ConfigError when model or adapter cannot be loaded.
+        """
+        target = best_device() if device == "auto" else device
+        dtype = dtype_for(target, precision)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(model)
+            # An adapter is merged in float32: in bfloat16 its small steps would be rounded away.
+            loaded = AutoModelForCausalLM.from_pretrained(
+                model, dtype=torch.float32 if adapter else dtype, use_safetensors=True
+            )
+            if adapter is not None:
+                from peft import PeftModel
+
+                loaded = PeftModel.from_pretrained(loaded, adapter, use_safetensors=True).merge_and_unload()
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"The analyzer's model {model!r} with adapter {adapter!r} cannot be loaded: {error}. Give folders that "
+                "hold safetensors, or hub names that this machine can reach, or set analyzer.kind to rules."
+            ) from error
+        name = f"label-scorer:{label or Path(model).name}" + (f"+{Path(adapter).name}" if adapter else "")
+        return cls(loaded.to(device=target, dtype=dtype), tokenizer, name, max_batch)
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """One analysis for each input, in their order. Prompts of like length share a pass."""
+        prompts = [prompt_ids(self._tokenizer, asked, self._limit) for asked in batch]
+        order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
+        found: dict[int, Analysis] = {}
+        for start in range(0, len(order), self.max_batch):
+            part = order[start : start + self.max_batch]
+            found.update(zip(part, self._analyze_part([prompts[index] for index in part]), strict=True))
+        return [found[index] for index in range(len(prompts))]
+
+    def _analyze_part(self, prompts: list[Ids]) -> list[Analysis]:
+        scored: list[list[dict[str, float]]] = [[] for _ in prompts]
+        with torch.inference_mode():
+            prefix = Prefix(self._model)
+            following = prompts
+            for field in self._fields:
+                prefix.extend([ids + field.scaffold for ids in following])
+                following = []
+                for row, scores in zip(scored, self._probabilities(prefix, field), strict=True):
+                    row.append(scores)
+                    # Later fields are judged in the light of the label that was chosen here.
+                    following.append(field.labels[best(scores)])
+        return [make_analysis(*row, self.name) for row in scored]
+
+    def _probabilities(self, prefix: Prefix, field: Field) -> list[dict[str, float]]:
+        likelihoods = score_continuations(prefix, list(field.labels.values()))
+        rows = torch.softmax(likelihoods.double(), dim=1).tolist()
+        return [dict(zip(field.labels, row, strict=True)) for row in rows]

@@ -1,0 +1,71 @@
+"""Rewrites of a GGUF file: as a transformers folder, as a tokenizer alone, and as the same weights in Q8_0.
+
+Reading GGUF with transformers takes a quarter of a minute each time, and llama.cpp reads Q8_0 prompts faster than Q4_1
+ones on AVX2; each is worth doing once. Run as a module: ``gguf_files (transformers|tokenizer|q8_0) SOURCE TARGET``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf import quants
+
+_SKIPPED = ("general.architecture", "general.file_type")
+"""Keys that the writer sets itself, or that would no longer be true."""
+
+
+def convert_to_transformers(source: Path, folder: Path) -> None:
+    """Write ``source`` as bfloat16 safetensors with config, tokenizer and chat template into the new ``folder``."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    extract_tokenizer(source, folder)
+    model = AutoModelForCausalLM.from_pretrained(
+        source.parent, gguf_file=source.name, dtype=torch.float32, local_files_only=True
+    )
+    # The weights are plain now; left in place, these marks make save_pretrained look for a GGUF quantizer.
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.is_quantized = False
+    model.quantization_method = None
+    model.hf_quantizer = None
+    model.to(torch.bfloat16).save_pretrained(folder)
+
+
+def extract_tokenizer(source: Path, folder: Path) -> None:
+    """Write the vocabulary and chat template of ``source`` as tokenizer files into the new ``folder``."""
+    from transformers import AutoTokenizer
+
+    AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True).save_pretrained(folder)
+
+
+def rewrite_as_q8(source: Path, target: Path) -> None:
+    """Write ``source`` as the GGUF file ``target`` with every matrix in Q8_0 and every vector in float32."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, reader.get_field("general.architecture").contents())
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name in _SKIPPED:
+            continue
+        sub_type = field.types[-1] if len(field.types) > 1 else None
+        writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=sub_type)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    for tensor in reader.tensors:
+        shape = [int(size) for size in reversed(tensor.shape)]
+        plain = quants.dequantize(tensor.data, tensor.tensor_type).reshape(shape).astype(np.float32)
+        if plain.ndim == 1:
+            writer.add_tensor(tensor.name, plain)
+        else:
+            kind = gguf.GGMLQuantizationType.Q8_0
+            writer.add_tensor(tensor.name, quants.quantize(plain, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    rewrites = {"transformers": convert_to_transformers, "tokenizer": extract_tokenizer, "q8_0": rewrite_as_q8}
+    rewrites[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))

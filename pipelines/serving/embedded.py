@@ -1,0 +1,171 @@
+"""The embedded generator: a local model behind an OpenAI-compatible address, for as long as the driver lives.
+
+To the rest of okralong it is one more endpoint, so there is one LLM client and one path for every model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from okralong.pipelines.errors import EndpointError
+from okralong.pipelines.models.cache import cache_folder
+from okralong.pipelines.models.child import module_environment, tail
+from okralong.pipelines.models.embedded import EMBEDDED, SMOLLM_WINDOW
+from okralong.pipelines.serving.engines import Engine, EngineChoice, ServedModel, choose
+
+START_LIMIT_S: Final = 180.0
+"""Longest wait for the first reply; ours: loading a model of some billion weights from a cold disk."""
+
+ATTEMPTS: Final = 3
+"""Ports tried, since another process may take the one just found; ours."""
+
+POLL_S: Final = 0.2
+STOP_LIMIT_S: Final = 10.0
+
+
+class EmbeddedServer:
+    """A running local server; a context manager. Make one with ``start``.
+
+    ``base_url`` ends in ``/v1``; ``model`` is what requests must name; ``engine`` is "llama.cpp" or "transformers";
+    ``window`` counts prompt and reply together, for each of the ``parallel`` requests served at once; ``tokenizer`` is
+    a folder for counting in the model's own tokens; ``identity`` is the same on every start, unlike ``base_url``.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], served: ServedModel, port: int, window: int, log: Path):
+        self._process = process
+        self._log = log
+        self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.model = served.name
+        self.engine: Engine = served.engine
+        self.identity = served.identity
+        self.tokenizer = served.tokenizer
+        self.window = window
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        return self._process.pid
+
+    @classmethod
+    def start(
+        cls,
+        engine: EngineChoice = "auto",
+        parallel: int = 4,
+        window: int = SMOLLM_WINDOW,
+        model: str = EMBEDDED,
+        precision: str = "auto",
+        log_folder: Path | None = None,
+    ) -> EmbeddedServer:
+        """Start a server and wait until it has answered a request of one token.
+
+        ``model`` is "embedded", a ``.gguf`` file or a transformers folder. The log goes to ``log_folder``, by default
+        the cache folder. Raises ConfigError when engine and model do not fit, EndpointError when the server does not
+        come up, with the end of its log.
+        """
+        served = choose(model, engine, parallel, window, precision)
+        folder = log_folder or cache_folder() / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / f"server-{uuid.uuid4().hex[:12]}.log"
+        for _ in range(ATTEMPTS - 1):
+            port = _free_port()
+            with contextlib.suppress(_PortTakenError):
+                return cls(_launch(served, port, log), served, port, window, log)
+        port = _free_port()
+        return cls(_launch(served, port, log), served, port, window, log)
+
+    def stop(self) -> None:
+        """End the server and delete its log. A second call does nothing."""
+        _end(self._process)
+        self._log.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+
+class _PortTakenError(EndpointError):
+    """Another process took the port between our look and the server's start."""
+
+
+def _launch(served: ServedModel, port: int, log: Path) -> subprocess.Popen[bytes]:
+    hub = cache_folder() / "hub"
+    hub.mkdir(parents=True, exist_ok=True)
+    # `transformers serve` lists the hub cache and fails when there is none.
+    environment = {**module_environment(), "HF_HUB_CACHE": str(hub)}
+    with log.open("wb") as out:
+        # The pipe is never written to: its end tells the child that this process is gone.
+        process = subprocess.Popen(
+            served.command(port), stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, env=environment
+        )
+    try:
+        _wait_until_ready(process, served, port, log)
+    except BaseException:
+        _end(process)
+        raise
+    return process
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], served: ServedModel, port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        answered = _answers(port, served.name)
+        if process.poll() is not None:
+            words = log.read_text(encoding="utf-8", errors="replace")
+            kind = _PortTakenError if answered or "address already in use" in words.lower() else EndpointError
+            raise kind(
+                f"The local {served.engine} server for {served.name} ended with code {process.returncode} before it "
+                f"was ready. Its log {log} ends: {tail(words)}. Check the memory that is free and the model's files."
+            )
+        if answered:
+            return
+        time.sleep(POLL_S)
+    raise EndpointError(
+        f"The local {served.engine} server for {served.name} gave no reply within {START_LIMIT_S:.0f} s. Its log {log} "
+        f"ends: {tail(log.read_text(encoding='utf-8', errors='replace'))}. Give it more cores or a smaller model."
+    )
+
+
+def _answers(port: int, model: str) -> bool:
+    body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1, "temperature": 0}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    # No proxy from the environment may stand between us and our own child.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=START_LIMIT_S) as response:
+            return "usage" in json.load(response)
+    except (OSError, ValueError):
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
