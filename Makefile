@@ -13,9 +13,9 @@ READY  := $(VENV)/.ready-$(FAISS)
 .PHONY: demo test lint format soak lock clean
 
 demo: $(READY)
-	$(BIN)/okralong sample demo/reports --reports 6 --questions 20
-	$(BIN)/okralong index demo/archive --from demo/reports
-	$(BIN)/okralong answer demo/archive --questions demo/reports/questions.jsonl --run demo/run
+	$(BIN)/okralong sample demo/sample --reports 6 --questions 20
+	$(BIN)/okralong index demo/archive --from demo/sample/reports
+	$(BIN)/okralong answer demo/archive --questions demo/sample/questions.jsonl --run demo/run
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ray
-from ray import serve
 
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4
@@ -32,6 +31,8 @@ def connected(address: str | None = None) -> Iterator[None]:
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS")
+    for noisy in ("ray.serve", "ray.data"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="okralong-ray-") as folder:
         if address is None:
             _private_environment(Path(folder))
@@ -48,8 +49,6 @@ def connected(address: str | None = None) -> Iterator[None]:
         try:
             yield
         finally:
-            with contextlib.suppress(Exception):
-                serve.shutdown()
             ray.shutdown()
 
 
@@ -60,4 +59,3 @@ def _private_environment(folder: Path) -> None:
         token.chmod(0o600)
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")

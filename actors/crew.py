@@ -16,6 +16,7 @@ from okralong.actors.ledger import RayLedger, start_ledger
 from okralong.actors.planner import Planner, PlannerSetup
 from okralong.actors.query_embedder import deploy_query_embedder
 from okralong.actors.rate_limiter import start_limiter
+from okralong.actors.serving import remove_app
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.preparation import Prepared
 
@@ -38,14 +39,14 @@ def crew(prepared: Prepared, run: str, llm: LlmConfig, address: str | None, name
     """Start shards, embedder, analyzer, limiter, ledger and planners; stop them when the block ends."""
     config = prepared.config
     tag = uuid.uuid4().hex[:8]
+    apps = (f"okralong-analyzer-{tag}", f"okralong-embedder-{tag}")
     names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
-    location = prepared.archive.folder
+    location = prepared.archive.location
     ledger = start_ledger(run, config.budget_usd)
     limiter = start_limiter(llm)
-    shards = start_index_shards(location.path, prepared.archive.n_shards)
-    embedding = prepared.manifest["embedding"]
+    shards = start_index_shards(location, prepared.archive.n_shards)
     setup = PlannerSetup(
-        archive=location.path,
+        archive=location,
         strategy=config.strategy,
         policy=prepared.policy,
         llm=llm,
@@ -55,8 +56,8 @@ def crew(prepared: Prepared, run: str, llm: LlmConfig, address: str | None, name
         planners=names,
         namespace=namespace,
         shards=tuple(shards),
-        analyzer=deploy_analyzer(config.analyzer, name=f"okralong-analyzer-{tag}"),
-        embedder=deploy_query_embedder(embedding, name=f"okralong-embedder-{tag}"),
+        analyzer=deploy_analyzer(config.analyzer, name=apps[0]),
+        embedder=deploy_query_embedder(prepared.manifest, name=apps[1]),
         ledger=ledger,
         limiter=limiter,
     )
@@ -64,7 +65,9 @@ def crew(prepared: Prepared, run: str, llm: LlmConfig, address: str | None, name
     groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
     remote = ray.remote(concurrency_groups=groups)(Planner)
     planners = [
-        remote.options(name=name, namespace=namespace, num_cpus=0, max_restarts=RESTARTS, max_task_retries=RESTARTS).remote(setup)
+        remote.options(
+            name=name, namespace=namespace, num_cpus=0, max_restarts=RESTARTS, max_task_retries=RESTARTS
+        ).remote(setup)
         for name in names
     ]
     try:
@@ -74,3 +77,5 @@ def crew(prepared: Prepared, run: str, llm: LlmConfig, address: str | None, name
     finally:
         for actor in [*planners, *shards, ledger]:  # the limiter may serve other runs of the cluster
             ray.kill(actor)
+        for app in apps:
+            remove_app(app)

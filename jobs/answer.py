@@ -2,68 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from okralong.pipelines.answering.preparation import Prepared, prepare
-from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.storage import Folder
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else ""."""
-
-    run: str
-    statuses: dict[str, int]
-    exit_code: int
-    stopped: str = ""
-
-
-def answer_questions(
-    archive: str,
-    questions: str,
-    run: str,
-    config: RunConfig,
-    *,
-    address: str | None = None,
-    retry: frozenset[str] = frozenset(),
-    console: Console | None = None,
-) -> RunResult:
-    """Answer every question that has no answer in ``run`` yet. Raises OkraError before anything is spent."""
-    from okralong.jobs.drive import drive
-    from okralong.jobs.generator import generator
-    from okralong.jobs.run_folder import begin, finished, manifest
-
-    from okralong.actors.cluster import NAMESPACE, connected
-    from okralong.actors.crew import crew
-
-    console = console or Console()
-    started = time.monotonic()
-    prepared = prepare(archive, questions, config)
-    folder = Folder.of(run)
-    with folder.locked("okralong answer"):
-        begin(folder, prepared)
-        done = finished(folder, retry)
-        todo = [scoped for scoped in prepared.questions if scoped.question.query_id not in done]
-        unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
-        if not todo and not unscoped and folder.read_manifest() is not None:
-            return _result(folder, prepared)
-        _describe(console, prepared, len(todo), len(done))
-        with generator(config.llm, Path(folder.path) if folder.is_local else None) as served, connected(address):
-            with crew(prepared, run, served.llm, served.address, NAMESPACE) as hands:
-                stop, totals = drive(hands, todo, unscoped, prepared, console)
-        if stop is not None:
-            return _result(folder, prepared, stop.message, stop.exit_code)
-        folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started, totals))
-        return _result(folder, prepared)
+from okralong.pipelines.errors import EXIT_OK
 
 
 def command(
@@ -77,7 +22,11 @@ def command(
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
+    from okralong.jobs.answer_run import answer_questions
     from okralong.jobs.summary import print_summary
+    from okralong.pipelines.answering.run_config import RunConfig
+    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.storage import Folder
 
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
@@ -88,33 +37,3 @@ def command(
     print_summary(console, Folder.of(run), result.stopped)
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)
-
-
-def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:
-    config = prepared.config
-    console.print(
-        f"{todo} questions to answer ({done} answered before, {len(prepared.bad)} unusable rows) over "
-        f"{prepared.manifest['documents']} documents\n"
-        f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
-        f"{config.llm.model} at {config.llm.base_url}, budget "
-        f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}",
-        highlight=False,
-        markup=False,
-    )
-
-
-def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:
-    from okralong.jobs.run_folder import table
-
-    statuses: dict[str, int] = {}
-    for row in table(folder, "answers", ["status"]):
-        statuses[row["status"]] = statuses.get(row["status"], 0) + 1
-    if code == EXIT_OK and statuses.get("over_budget"):
-        code = EXIT_OVER_BUDGET
-        stopped = (
-            f"The budget of ${prepared.config.budget_usd} is used up; {statuses['over_budget']} questions are left "
-            "over_budget. Raise budget_usd and run the same command: it goes on with those."
-        )
-    elif code == EXIT_OK and (statuses.get("failed") or prepared.bad):
-        code = EXIT_FAILURES
-    return RunResult(folder.path, statuses, code, stopped)

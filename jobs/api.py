@@ -1,9 +1,9 @@
 """The Python API: what the commands do, as two functions.
 
-    import okralong
+import okralong
 
-    okralong.index("archive", sources=["reports/"])
-    okralong.answer("archive", questions="questions.jsonl", run="runs/first")
+okralong.index("archive", sources=["reports/"])
+okralong.answer("archive", questions="questions.jsonl", run="runs/first")
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from okralong.pipelines.settings import load_config
 
 if TYPE_CHECKING:  # importing okralong must stay quick: Ray and torch come with the first call
-    from okralong.jobs.answer import RunResult
+    from okralong.jobs.answer_run import RunResult
     from okralong.pipelines.indexing.job import IndexResult
 
 
@@ -53,7 +53,7 @@ def answer(
 
     Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.
     """
-    from okralong.jobs.answer import answer_questions
+    from okralong.jobs.answer_run import answer_questions
     from okralong.pipelines.answering.run_config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)

@@ -14,9 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.errors import EXIT_USAGE, OkraError
-from okralong.pipelines.settings import load_config
 
 PACKAGES = ("ray", "torch", "transformers", "peft", "sentence-transformers", "pyarrow", "bm25s", "openai", "okralong")
 LEAST_FREE_GB = 5
@@ -84,9 +82,13 @@ def _faiss() -> Finding:
     if len(found) == 1:
         import faiss
 
-        return Finding("faiss", True, f"{found[0]} {faiss.__version__}, {getattr(faiss, 'get_num_gpus', int)()} GPUs seen")
+        return Finding(
+            "faiss", True, f"{found[0]} {faiss.__version__}, {getattr(faiss, 'get_num_gpus', int)()} GPUs seen"
+        )
     says = "both faiss-cpu and faiss-gpu are installed, and they are one module" if found else "not installed"
-    remedy = "Install exactly one: pip install 'okralong[faiss-cpu]' or 'okralong[faiss-gpu]'; uninstall the other first."
+    remedy = (
+        "Install exactly one: pip install 'okralong[faiss-cpu]' or 'okralong[faiss-gpu]'; uninstall the other first."
+    )
     return Finding("faiss", False, says, remedy)
 
 
@@ -128,6 +130,8 @@ def _endpoint(config: str) -> Iterator[Finding]:
     from okralong.pipelines.answering.llm.config import EMBEDDED
     from okralong.pipelines.answering.llm.endpoint import check_endpoint
     from okralong.pipelines.answering.llm.prices import PriceTable
+    from okralong.pipelines.answering.run_config import RunConfig
+    from okralong.pipelines.settings import load_config
 
     try:
         settings = load_config(RunConfig, config)
@@ -139,10 +143,10 @@ def _endpoint(config: str) -> Iterator[Finding]:
         yield _tried("endpoint", lambda: _embedded_answers(settings.llm.model, settings.llm.window))
         return
     status = asyncio.run(check_endpoint(settings.llm))
-    yield Finding("endpoint", status.ok, status.message if status.ok else status.state, "" if status.ok else status.message)
-    yield _tried(
-        "price", lambda: str(PriceTable.load(settings.prices).price(settings.llm.model, settings.llm.price))
+    yield Finding(
+        "endpoint", status.ok, status.message if status.ok else status.state, "" if status.ok else status.message
     )
+    yield _tried("price", lambda: str(PriceTable.load(settings.prices).price(settings.llm.model, settings.llm.price)))
 
 
 def _embedded_answers(model: str, window: int) -> str:

@@ -50,7 +50,9 @@ def _summary(console: Console, result: IndexResult) -> None:
         lines.append("seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items()))
     for size, count in result.over_limit.items():
         if count:
-            lines.append(f"{count:,} chunks of {size} tokens are longer than the encoder sees; their tails have no vector")
+            lines.append(
+                f"{count:,} chunks of {size} tokens are longer than the encoder sees; their tails have no vector"
+            )
     if result.skipped:
         lines.append(f"skipped {len(result.skipped)} files of a kind that is not read, e.g. {result.skipped[0]}")
     failures = Folder.of(result.archive).at("failures").read_tables(FAILURES, ["message"])["message"].to_pylist()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from okralong.pipelines.answering.journal import ROW_KEYS
 from okralong.pipelines.answering.llm.parts import read_rows
-from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import RUN_TABLES, SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from okralong.pipelines.answering.preparation import Prepared
 
 BEGUN = "run.json"
 """Written first: with what the run was begun, so that a rerun under another config is refused, not mixed in."""
@@ -22,7 +24,11 @@ PACKAGES = ("okralong", "ray", "torch", "transformers", "sentence-transformers",
 def begin(folder: Folder, prepared: Prepared) -> None:
     """Mark the folder as this run's, or check that it is. Raises ConfigError when it is another's."""
     if not folder.exists(BEGUN):
-        begun = {"fingerprint": prepared.fingerprint, "archive": prepared.archive.folder.path, "config": prepared.config.model_dump(mode="json")}
+        begun = {
+            "fingerprint": prepared.fingerprint,
+            "archive": str(prepared.archive.location),
+            "config": prepared.config.model_dump(mode="json"),
+        }
         folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
         return
     begun = json.loads(folder.read_bytes(BEGUN))
@@ -58,7 +64,7 @@ def manifest(prepared: Prepared, generator: dict[str, Any], seconds: float, tota
         "config": prepared.config.model_dump(mode="json"),
         "policy": prepared.policy.model_dump(mode="json"),
         "archive": {
-            "location": prepared.archive.folder.path,
+            "location": str(prepared.archive.location),
             "fingerprint": prepared.manifest.get("fingerprint"),
             "embedding": prepared.manifest["embedding"],
         },

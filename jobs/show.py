@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,8 +13,10 @@ from rich.rule import Rule
 
 from okralong.jobs.run_folder import BEGUN, table
 from okralong.pipelines.errors import ArchiveError, InputError
-from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.storage import Folder
+
+if TYPE_CHECKING:
+    from okralong.pipelines.search.archive import Archive
 
 QUOTE_CHARS = 400
 PRIMARY_CHARS = 240
@@ -45,6 +47,8 @@ def command(
 
 def _archive(folder: Folder) -> Archive | None:
     """The run's archive, for the texts of chunks and citations; None where it is gone."""
+    from okralong.pipelines.search.archive import Archive
+
     begun = json.loads(folder.read_bytes(BEGUN))
     try:
         return Archive.open(begun["archive"])
@@ -83,7 +87,9 @@ class _Printer:
         self._rule(f"{path}: what {body['analyzer']} says")
         self._line(f"type      {escape(body['type'])}  {_odds(body['type_probabilities'])}", 2)
         self._line(f"pattern   {escape(body['pattern'])}  {_odds(body['pattern_probabilities'])}", 2)
-        self._line(f"evidence  {'at hand' if body['evidence'] else 'not at hand'}  (p = {body['evidence_probability']:.2f})", 2)
+        self._line(
+            f"evidence  {'at hand' if body['evidence'] else 'not at hand'}  (p = {body['evidence_probability']:.2f})", 2
+        )
 
     def _plan(self, path: str, body: dict[str, Any]) -> None:
         self._rule(
@@ -132,7 +138,11 @@ class _Printer:
 
     def _short(self, text: str, limit: int | None = None) -> str:
         limit = limit or self._limit
-        return text if limit is None or len(text) <= limit else f"{text[:limit]} ... [{len(text) - limit:,} more characters]"
+        return (
+            text
+            if limit is None or len(text) <= limit
+            else f"{text[:limit]} ... [{len(text) - limit:,} more characters]"
+        )
 
     def _rule(self, title: str) -> None:
         self._console.print(Rule(escape(title), align="left", style="cyan"))

@@ -63,10 +63,12 @@ def archive_manifest(
         "chunks": dict(chunks),
         "chunks_over_encoder_limit": dict(over_limit),
         "embedding": {
-            "model": model.name,
+            "model": config.embedding.model,
+            "name": model.name,
             "sha256": model.sha256,
             "dimension": rows[0]["dimension"],
             "precision": rows[0]["precision"],
+            "max_seq_length": config.embedding.max_seq_length,
             "dtype": config.embedding.dtype,
         },
         "seconds": seconds,

@@ -1,4 +1,4 @@
-"""Writes a sample to a folder: one file a report, in the formats asked for, and ``questions.jsonl``."""
+"""Writes a sample to a folder: ``reports/`` with one file a report, in the formats asked for, and ``questions.jsonl``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from okralong.pipelines.samples.sample import Sample
 
 
 def write_sample(sample: Sample, folder: str | Path, formats: Sequence[Format] = ("txt",)) -> None:
-    """Write the reports as ``DOC_ID.txt`` (or .md, .html: the formats take turns) and ``questions.jsonl``.
+    """Write the reports as ``reports/DOC_ID.txt`` (or .md, .html: the formats take turns) and ``questions.jsonl``.
 
     A question row has query_id, question, doc_ids, answers, evidence and type. Evidence is "doc_id:start:end" into
     the file as written for txt and md. For html, where each reader extracts a text of its own, it is the quoted text.
@@ -21,12 +21,13 @@ def write_sample(sample: Sample, folder: str | Path, formats: Sequence[Format] =
     if not formats or any(form not in FORMATS for form in formats):
         raise InputError(f"Cannot write a sample in the formats {list(formats)}; choose from {list(FORMATS)}.")
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    reports = target / "reports"
+    reports.mkdir(parents=True, exist_ok=True)
     pages: dict[str, Rendered] = {}
     for number, report in enumerate(sample.reports):
         form = formats[number % len(formats)]
         page = render(report.blocks, form)
-        (target / f"{report.doc_id}.{form}").write_text(page.text, encoding="utf-8", newline="\n")
+        (reports / f"{report.doc_id}.{form}").write_text(page.text, encoding="utf-8", newline="\n")
         pages[report.doc_id] = page
     quotes = _quotes(sample)
     with (target / "questions.jsonl").open("w", encoding="utf-8", newline="\n") as out:

@@ -40,7 +40,7 @@ def test_impossible_numbers_are_refused(wrong: dict[str, int]) -> None:
 def test_files_hold_the_documents_and_the_rows(tmp_path: Path, short: Sample) -> None:
     write_sample(short, tmp_path)
     for document in short.documents:
-        assert (tmp_path / f"{document.doc_id}.txt").read_text(encoding="utf-8") == document.text
+        assert (tmp_path / "reports" / f"{document.doc_id}.txt").read_text(encoding="utf-8") == document.text
     rows = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(rows) == len(short.questions)
     for row, question in zip(rows, short.questions, strict=True):
@@ -51,7 +51,7 @@ def test_files_hold_the_documents_and_the_rows(tmp_path: Path, short: Sample) ->
 
 def test_evidence_fits_the_format_of_each_file(tmp_path: Path, short: Sample) -> None:
     write_sample(short, tmp_path, formats=("txt", "md", "html"))
-    forms = {path.stem: path for path in tmp_path.iterdir() if path.suffix != ".jsonl"}
+    forms = {path.stem: path for path in (tmp_path / "reports").iterdir()}
     texts = {document.doc_id: document.text for document in short.documents}
     rows = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
     seen = set()
