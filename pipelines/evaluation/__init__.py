@@ -1,0 +1,1 @@
+"""Gold answers, and how answers and contexts are held against them."""

@@ -1,0 +1,1 @@
+"""Programs that measure okralong, each in one run; ``results/`` keeps what was seen."""

@@ -1,0 +1,1 @@
+"""Real reports and papers: their questions prepared, the runs over them scored."""

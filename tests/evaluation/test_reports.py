@@ -1,0 +1,119 @@
+"""The adapter of the ``reports`` set: four shapes in, gold questions out, and the files that keep them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from okralong.pipelines.answering.questions import read_questions
+from okralong.pipelines.errors import InputError
+from okralong.pipelines.evaluation.gold import read_gold, write_gold, write_questions
+from okralong.pipelines.evaluation.operands import derivation_operands, program_operands, read_operands
+from okralong.pipelines.evaluation.reports import read_reports
+from tests.evaluation.data import FINQA, ROWS, write_data
+
+
+def test_each_shape_becomes_a_question_with_answers_type_and_parts(tmp_path: Path) -> None:
+    golds = read_reports(write_data(tmp_path))
+    seen = [(g.question.query_id, g.question.type, g.question.answers, g.parts) for g in golds]
+    assert seen == [
+        ("tat-dqa-001", "extractive", ("$ 1,544", "$ 1,544 thousand"), (("$ 1,544",),)),
+        ("tat-dqa-002", "extractive", ("11%; 12%",), (("11",), ("12",))),
+        ("tat-dqa-003", "arithmetic", ("-303", "-303 thousand"), (("1,241",), ("1,544",))),
+        ("tat-dqa-004", "arithmetic", ("6",), ()),
+        ("finqa-001", "arithmetic", ("57%", "0.57484"), (("53",), ("92",))),
+        ("finqa-002", "arithmetic", ("yes",), ()),
+        ("qasper-001", "extractive", ("Europarl",), (("Europarl",),)),
+        ("qasper-002", "abstractive", ("word " * 20,), ()),
+        ("docugami-sec-10q-001", "multi-source", golds[-1].question.answers, ()),
+    ]
+    assert golds[-1].question.answers[0].startswith("Alder\u2019s sales fell")
+    assert golds[-1].question.answers[0].endswith("say.")
+    assert [g.question.doc_ids for g in golds][-1] == ("*ALDER*",)
+    assert (golds[1].dataset, golds[1].source_type, golds[1].cluster) == ("tat-dqa", "multi-span", "alder_2019")
+
+
+def test_without_the_operand_files_calculations_have_no_parts(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    for folder in ("tatqa", "finqa"):
+        for file in (tmp_path / folder).iterdir():
+            file.unlink()
+    golds = read_reports(tmp_path)
+    assert [gold.parts for gold in golds if gold.question.type == "arithmetic"] == [(), (), (), ()]
+    assert read_operands(tmp_path).sources == []
+
+
+def test_an_answer_in_other_words_than_its_document_has_no_parts(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    docs = tmp_path / "reports" / "docs"
+    (docs / "alder_2019.txt").write_text("Sales of 1,544 and 1,241; cheese 12 of all.")
+    (docs / "1701.00001.txt").write_text("The data are the EUROPARL corpus.")
+    found = {gold.question.query_id: len(gold.parts) for gold in read_reports(tmp_path)}
+    assert [found[f"tat-dqa-00{n}"] for n in (1, 2, 3)] == [1, 0, 2]  # 12 stands there and 11 does not
+    assert found["qasper-001"] == 1
+    assert found["finqa-001"] == 2  # its document is not there, so nothing can be said against it
+
+
+def test_the_files_come_back_as_they_were_and_can_be_asked(tmp_path: Path) -> None:
+    golds = read_reports(write_data(tmp_path))
+    write_gold(tmp_path / "out" / "gold.jsonl", golds)
+    write_questions(tmp_path / "out" / "questions.jsonl", golds)
+    assert read_gold(tmp_path / "out" / "gold.jsonl") == golds
+    for name in ("gold", "questions"):
+        assert read_questions(tmp_path / "out" / f"{name}.jsonl") == ([gold.question for gold in golds], [])
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"dataset": "squad", "question": "?"}, "KeyError: 'squad'"),
+        ({**ROWS[0], "answer": "no list ["}, "SyntaxError"),
+        ({**ROWS[0], "type": "essay"}, "KeyError: 'essay'"),
+    ],
+)
+def test_a_row_of_no_known_shape_is_named(tmp_path: Path, row: dict[str, str], problem: str) -> None:
+    write_data(tmp_path, [ROWS[0], row])
+    with pytest.raises(InputError, match="line 2 is none of the shapes") as caught:
+        read_reports(tmp_path)
+    assert problem in str(caught.value)
+
+
+def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read_reports(tmp_path)
+    with pytest.raises(InputError, match="does not exist"):
+        read_gold(tmp_path / "gold.jsonl")
+    (tmp_path / "gold.jsonl").write_text('{"query_id": "a"}\n')
+    with pytest.raises(InputError, match="line 1 is no gold question"):
+        read_gold(tmp_path / "gold.jsonl")
+    write_data(tmp_path)
+    (tmp_path / "finqa" / "dev_200.json").write_text(json.dumps([{"qa": {**FINQA[0]["qa"], "program": None}}]))
+    with pytest.raises(InputError, match="not the form"):
+        read_reports(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("derivation", "operands"),
+    [
+        ("(242 + 545) / 2", ("242", "545")),
+        ("(5.99+4.79+2.66+1.88)/4", ("5.99", "4.79", "2.66", "1.88")),
+        ("22,149+25,858", ("22,149", "25,858")),
+        ("(255,817-245,817)/245,817 * 100", ("255,817", "245,817")),
+        ("Fourth quarter", ()),
+        ("7 / 20", ("7", "20")),
+    ],
+)
+def test_operands_of_derivations(derivation: str, operands: tuple[str, ...]) -> None:
+    assert derivation_operands(derivation) == operands
+
+
+def test_operands_of_programs() -> None:
+    assert program_operands("subtract(1200, 90), divide(#0, const_100), add(57%, -3.5)") == (
+        "1200",
+        "90",
+        "57%",
+        "-3.5",
+    )
+    assert program_operands("table_average(net sales, none)") == ()
