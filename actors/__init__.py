@@ -1,0 +1,1 @@
+"""Thin, stateful actors: the pipelines' logic behind Ray handles."""

@@ -63,7 +63,8 @@ def crew(prepared: Prepared, run: str, llm: LlmConfig, address: str | None, name
     )
     per_planner = -(-config.concurrency // config.planners)
     groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
-    remote = ray.remote(concurrency_groups=groups)(Planner)
+    with_options: Any = ray.remote  # its overloads do not know concurrency_groups
+    remote = with_options(concurrency_groups=groups)(Planner)
     planners = [
         remote.options(
             name=name, namespace=namespace, num_cpus=0, max_restarts=RESTARTS, max_task_retries=RESTARTS

@@ -41,9 +41,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlannerSetup:
-    """What every planner of a run is given. ``address`` is where an embedded generator listens; the last five are handles.
+    """What every planner of a run is given. The last five are handles.
 
-    ``planners`` are the names of all planners of the run, among which branches are dealt out.
+    ``address`` is where an embedded generator listens; ``planners`` are the names of all planners of the run, among
+    which branches are dealt out.
     """
 
     archive: str

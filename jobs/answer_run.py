@@ -52,9 +52,13 @@ def answer_questions(
         if not todo and not unscoped and folder.read_manifest() is not None:
             return _result(folder, prepared)
         _describe(console, prepared, len(todo), len(done))
-        with generator(config.llm, Path(folder.path) if folder.is_local else None) as served, connected(address):
-            with crew(prepared, run, served.llm, served.address, NAMESPACE) as hands:
-                stop, totals = drive(hands, todo, unscoped, prepared, console)
+        logs = Path(folder.path) if folder.is_local else None
+        with (
+            generator(config.llm, logs) as served,
+            connected(address),
+            crew(prepared, run, served.llm, served.address, NAMESPACE) as hands,
+        ):
+            stop, totals = drive(hands, todo, unscoped, prepared, console)
         if stop is not None:
             return _result(folder, prepared, stop.message, stop.exit_code)
         folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started, totals))

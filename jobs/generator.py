@@ -1,4 +1,4 @@
-"""The generator of a run: the embedded server, started here, or an endpoint that is checked before anything is spent."""
+"""The generator of a run: the embedded server, started here, or an endpoint that is checked first."""
 
 from __future__ import annotations
 

@@ -107,10 +107,8 @@ class _Printer:
 
     def _reply(self, path: str, body: dict[str, Any]) -> None:
         reply, call = body["reply"], body["call"]
-        self._rule(
-            f"{path}: replied ({call['prompt_tokens']:,} + {call['completion_tokens']:,} tokens, ${call['cost_usd']:.6f}, "
-            f"{call['latency_s']:.1f} s)"
-        )
+        tokens = f"{call['prompt_tokens']:,} + {call['completion_tokens']:,} tokens"
+        self._rule(f"{path}: replied ({tokens}, ${call['cost_usd']:.6f}, {call['latency_s']:.1f} s)")
         self._line(escape(str(reply.get("text", ""))), 4)
 
     def _answer(self, row: dict[str, Any]) -> None:

@@ -14,15 +14,20 @@ from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Usage
 
 ROWS_SHOWN = 40
+ANSWER_CHARS = 160
+PLAIN_WIDTH = 160
+"""Columns of the table where the output is no terminal, whose width is then not known."""
 REFERENCE_MODEL = "gpt-4o-2024-08-06"
 """The paper's generator (appendix B.2): what the same tokens would cost there, for runs on a local model."""
 
 
 def print_summary(console: Console, run: Folder, stopped: str) -> None:
     """Print the questions of a run (the first ones of a long run) and its sums."""
-    rows = table(run, "answers")
+    rows = sorted(table(run, "answers"), key=lambda row: str(row["query_id"]))
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
     grid = Table(show_lines=False, expand=True)
-    for title, ratio in (("question", 5), ("type", 2), ("workflow", 1), ("answer", 5), ("sources", 3)):
+    for title, ratio in (("question", 6), ("type", 2), ("workflow", 2), ("answer", 6), ("sources", 4)):
         grid.add_column(title, ratio=ratio, overflow="fold")
     grid.add_column("tokens", justify="right")
     grid.add_column("cost", justify="right")
@@ -66,7 +71,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
         Text(f"{row['query_id']}  {row['question']}"),
         Text(analysis["type"] if analysis else "-"),
         Text(plan["workflow"] if plan else "-"),
-        Text(answer),
+        Text(answer if len(answer) <= ANSWER_CHARS else f"{answer[:ANSWER_CHARS]} ..."),
         Text(", ".join(cited) if cited else "uncited"),
         Text(f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}"),
         Text(f"${row['cost_usd'] or 0.0:.4f}"),

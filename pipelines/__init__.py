@@ -1,0 +1,1 @@
+"""The logic: indexing, search, answering, evaluation. Mostly pure; see docs/architecture.md."""

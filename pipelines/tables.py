@@ -132,7 +132,7 @@ LEDGER: Final = _schema(
         ("tags", pa.map_(pa.string(), pa.string())),
     ],
 )
-"""One row an attempt; ``status`` is ok, failed, cached or unknown. ``cost_usd`` of an unknown attempt is its reserve."""
+"""One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve."""
 
 FAILURES: Final = _schema(
     "failures",

@@ -1,4 +1,4 @@
-"""The most that a plan can cost in tokens: what a question must be admitted with, so that it is never left half paid."""
+"""The most that a plan can cost: what a question must be admitted with, so that it is never left half paid."""
 
 from __future__ import annotations
 

@@ -38,9 +38,15 @@ def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -
 
     The budget, the concurrency and the limits may change between two runs of the same command; they are left out.
     """
-    llm = config.llm.model_dump(
-        exclude={"requests_per_minute", "tokens_per_minute", "max_in_flight", "timeout_s", "max_attempts", "api_key_env"}
-    )
+    may_change = {
+        "requests_per_minute",
+        "tokens_per_minute",
+        "max_in_flight",
+        "timeout_s",
+        "max_attempts",
+        "api_key_env",
+    }
+    llm = config.llm.model_dump(exclude=may_change)
     parts = {
         "strategy": config.strategy,
         "policy": policy.model_dump(),

@@ -1,4 +1,4 @@
-"""Writes a sample to a folder: ``reports/`` with one file a report, in the formats asked for, and ``questions.jsonl``."""
+"""Writes a sample to a folder: one file a report below ``reports/``, and ``questions.jsonl`` beside it."""
 
 from __future__ import annotations
 

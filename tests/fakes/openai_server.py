@@ -25,7 +25,7 @@ from aiohttp import web
 from okralong.pipelines.tokens import count_tokens
 
 Messages = list[dict[str, str]]
-Rule = tuple[Callable[[Messages], bool], str]
+Rule = tuple[Callable[[Messages], bool], str | Callable[[Messages], str]]
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class FakeOpenAI:
     def _text(self, messages: Messages) -> str:
         for predicate, text in self.rules:
             if predicate(messages):
-                return text
+                return text if isinstance(text, str) else text(messages)
         return f"An answer to: {messages[-1]['content'][:80]}"
 
 

@@ -1,0 +1,65 @@
+"""A small made-up archive and a generator that reads: it answers with words of the first passage that it is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import okralong
+from okralong.pipelines.samples import generate, write_sample
+from tests.fakes.openai_server import FakeOpenAI, Messages
+
+PASSAGE = re.compile(r"<passage id=\"?1\"?[^>]*>\n?(.*?)\n?</passage>", re.DOTALL)
+
+
+def quoting(messages: Messages) -> str:
+    """An answer that quotes the first words of passage 1, as the contract has it."""
+    shown = PASSAGE.search(messages[-1]["content"])
+    assert shown, messages[-1]["content"][:500]
+    words = " ".join(shown[1].split()[:6])
+    return f'Answer: {words}\nEvidence: [1] "{words}"'
+
+
+def splits(messages: Messages) -> bool:
+    """Whether this is the splitting prompt."""
+    return "Break the question" in messages[0]["content"]
+
+
+@pytest.fixture(scope="session")
+def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three short reports below ``reports/`` and 18 questions of all types in ``questions.jsonl``."""
+    folder = tmp_path_factory.mktemp("sample")
+    write_sample(generate(reports=3, questions=18, seed=11, words=2_000), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reports, indexed through the Python API."""
+    archive = tmp_path_factory.mktemp("sample-archive")
+    okralong.index(archive, sources=[sample_folder / "reports"])
+    return archive
+
+
+@pytest.fixture
+def reader() -> Iterator[FakeOpenAI]:
+    """The endpoint: two sub-questions for a split, a quotation for everything else."""
+    rules = [
+        (splits, "What is the revenue of the first company?\nWhat is the revenue of the second company?"),
+        (lambda messages: True, quoting),
+    ]
+    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"], usd_per_million=(2.5, 1.25, 10.0)) as server:
+        yield server
+
+
+def endpoint(server: FakeOpenAI) -> dict[str, object]:
+    """Overrides that send a run to ``server`` as if it were GPT-4o."""
+    return {
+        "llm.base_url": server.base_url,
+        "llm.model": "gpt-4o-2024-08-06",
+        "llm.tokenizer": "o200k_base",
+        "llm.window": 128_000,
+    }

@@ -1,0 +1,182 @@
+"""The answer job end to end: real Ray, Serve, Parquet and HTTP; only the generator's words are scripted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import okralong
+from okralong.jobs.run_folder import table
+from okralong.pipelines.answering.codec import decode
+from okralong.pipelines.errors import EXIT_OVER_BUDGET, ConfigError
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.values import Analysis, Plan
+from tests.fakes.openai_server import FakeOpenAI
+from tests.jobs.conftest import endpoint
+
+WORKFLOW = {
+    "extractive": "linear",
+    "abstractive": "linear",
+    "arithmetic": "extend",
+    "multi-source": "split",
+    "multi-bridge": "step",
+}
+WEIGHTS = {"exact": (3.0, 2.0), "semantic": (2.0, 3.0), "same": (1.0, 1.0)}
+
+
+@pytest.fixture(scope="module")
+def run_rows(
+    sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """One run of ``okralong`` over the sample: its tables, its manifest and the bill of the endpoint."""
+    from tests.jobs.conftest import quoting, splits
+
+    run = tmp_path_factory.mktemp("run")
+    rules = [(splits, "What is the first company's revenue?\nWhat is the second company's revenue?"), (_any, quoting)]
+    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
+        result = okralong.answer(
+            sample_archive, sample_folder / "questions.jsonl", run, tags={"team": "tests"}, **endpoint(server)
+        )
+        bill = server.bill_usd
+    folder = Folder.of(run)
+    tables = {name: table(folder, name) for name in ("answers", "journal", "ledger", "failures")}
+    return {"result": result, "bill": bill, "manifest": folder.read_manifest(), "folder": folder, **tables}
+
+
+def _any(messages: Any) -> bool:
+    return True
+
+
+def test_every_question_has_one_row_and_the_manifest_says_complete(run_rows: dict[str, Any]) -> None:
+    counts = Counter(row["query_id"] for row in run_rows["answers"])
+    assert len(counts) == 18
+    assert set(counts.values()) == {1}
+    assert run_rows["result"].exit_code == 0
+    assert run_rows["manifest"]["totals"]["statuses"] == {"answered": 18}
+    assert run_rows["failures"] == []
+
+
+def test_the_ledger_is_the_bill_to_the_cent(run_rows: dict[str, Any]) -> None:
+    assert run_rows["bill"] > 0
+    assert sum(row["cost_usd"] for row in run_rows["ledger"]) == pytest.approx(run_rows["bill"], abs=1e-9)
+    assert sum(row["cost_usd"] for row in run_rows["answers"]) == pytest.approx(run_rows["bill"], abs=1e-9)
+    assert all(dict(row["tags"]) == {"team": "tests"} for row in run_rows["ledger"])
+    for row in run_rows["answers"]:
+        own = [call for call in run_rows["ledger"] if call["query_id"] == row["query_id"]]
+        assert row["calls"] == len(own)
+        assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in own)
+        assert row["weighted_tokens"] == row["prompt_tokens"] + 4 * row["completion_tokens"]
+
+
+def test_citations_are_the_documents_own_words(run_rows: dict[str, Any], sample_archive: Path) -> None:
+    archive = Archive.open(sample_archive)
+    cited = [row for row in run_rows["answers"] if row["cited"]]
+    assert len(cited) >= 15
+    for row in cited:
+        for span in row["citations"]:
+            quoted = archive.document(span["doc_id"]).text[span["start_char"] : span["end_char"]]
+            assert " ".join(quoted.split()) == row["answer"]
+            assert any(
+                shown["doc_id"] == span["doc_id"]
+                and shown["start_char"] <= span["start_char"]
+                and span["end_char"] <= shown["end_char"]
+                for shown in row["context"]
+            )
+
+
+def test_the_papers_constants_are_what_was_done(run_rows: dict[str, Any]) -> None:
+    """Chunk sizes, counts, weights, threshold and workflows, read back from the journal of a run."""
+    steps: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+    for row in run_rows["journal"]:
+        steps.setdefault(row["query_id"], {})[row["path"], row["kind"]] = json.loads(row["body"])
+    seen: set[str] = set()
+    for question in steps.values():
+        analysis = decode(Analysis, json.dumps(question["analyze", "analysis"]))
+        plan = decode(Plan, json.dumps(question["plan", "plan"]))
+        seen.add(analysis.type)
+        primary = question["primary/retrieve", "retrieval"]["wanted"]
+        assert primary["granularity"] == 150
+        assert plan.workflow == WORKFLOW[analysis.type]
+        contextual = analysis.type == "abstractive"
+        assert plan.count == (8 if contextual else 5)
+        assert plan.granularity == (150 if analysis.evidence else 400 if contextual else 256)
+        assert (plan.exact_weight, plan.semantic_weight) == WEIGHTS[analysis.pattern]
+        assert (plan.candidates, plan.threshold) == (20, 0.1)
+        assert (plan.max_sub_questions, plan.sub_question_count) == (4, 5)
+        retrievals = {path: body["wanted"] for (path, kind), body in question.items() if kind == "retrieval"}
+        later = {path: wanted for path, wanted in retrievals.items() if path != "primary/retrieve"}
+        assert {(wanted["granularity"], wanted["k"]) for wanted in later.values()} == {(plan.granularity, 20)}
+        if plan.workflow == "split":
+            assert set(later) == {"split/1/retrieve", "split/2/retrieve"}
+        for body in (body for (_, kind), body in question.items() if kind == "retrieval"):
+            for chunk in [*body["exact"], *body["semantic"]]:
+                assert chunk[6] <= body["wanted"]["granularity"], "a chunk is longer than its granularity"
+    assert seen == set(WORKFLOW)
+
+
+def test_a_second_run_asks_nothing(run_rows: dict[str, Any], sample_archive: Path, sample_folder: Path) -> None:
+    config = run_rows["manifest"]["config"]
+    dead = {"llm.base_url": config["llm"]["base_url"], "llm.model": "gpt-4o-2024-08-06", "llm.window": 128_000}
+    again = okralong.answer(
+        sample_archive,
+        sample_folder / "questions.jsonl",
+        run_rows["folder"].path,
+        **{"llm.tokenizer": "o200k_base", "tags": {"team": "tests"}, **dead},
+    )
+    assert again.statuses == {"answered": 18}
+
+
+def test_another_set_up_is_refused_in_the_same_folder(
+    run_rows: dict[str, Any], sample_archive: Path, sample_folder: Path, reader: FakeOpenAI
+) -> None:
+    with pytest.raises(ConfigError, match="begun with another set-up"):
+        okralong.answer(
+            sample_archive,
+            sample_folder / "questions.jsonl",
+            run_rows["folder"].path,
+            strategy="std_rag",
+            **endpoint(reader),
+        )
+    assert reader.received == []
+
+
+def test_the_cap_holds_and_a_higher_one_goes_on(
+    sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
+) -> None:
+    questions = sample_folder / "questions.jsonl"
+    capped = okralong.answer(
+        sample_archive, questions, tmp_path, strategy="std_rag", budget_usd=0.05, concurrency=4, **endpoint(reader)
+    )
+    assert capped.exit_code == EXIT_OVER_BUDGET
+    assert "Raise budget_usd" in capped.stopped
+    assert 0 < reader.bill_usd <= 0.05
+    assert capped.statuses["over_budget"] + capped.statuses["answered"] == 18
+    asked = len(reader.received)
+    raised = okralong.answer(
+        sample_archive, questions, tmp_path, strategy="std_rag", budget_usd=5.0, concurrency=4, **endpoint(reader)
+    )
+    assert raised.statuses == {"answered": 18}
+    assert len(reader.received) == asked + capped.statuses["over_budget"], "what was answered is not asked again"
+
+
+def test_bad_questions_fail_alone(sample_archive: Path, tmp_path: Path, reader: FakeOpenAI) -> None:
+    questions = tmp_path / "q.jsonl"
+    questions.write_text(
+        '{"query_id": "good", "question": "What was the revenue?"}\n'
+        '{"query_id": "nowhere", "question": "What was it?", "doc_ids": ["no-such-report-*"]}\n'
+        '{"query_id": "silent", "question": ""}\n'
+        '{"query_id": "gibberish", "question": "zxqv wvut qqqq?"}\n'
+    )
+    run = tmp_path / "run"
+    result = okralong.answer(sample_archive, questions, run, **endpoint(reader))
+    assert result.exit_code == 1
+    assert result.statuses == {"answered": 2, "failed": 1}
+    failures = {row["id"]: row["message"] for row in table(Folder.of(run), "failures")}
+    assert set(failures) == {"nowhere", "silent"}
+    assert "no-such-report-*" in failures["nowhere"]
+    assert "empty question" in failures["silent"]
