@@ -20,8 +20,9 @@ class AnalyzerReplica:
     def __init__(self, config: AnalyzerConfig) -> None:
         self._analyzer = load_analyzer(config)
         self._sizes: Counter[int] = Counter()
-        self._batched.set_max_batch_size(config.max_batch)
-        self._batched.set_batch_wait_timeout_s(config.batch_wait_s)
+        batched: Any = self._batched
+        batched.set_max_batch_size(config.max_batch)
+        batched.set_batch_wait_timeout_s(config.batch_wait_s)
 
     async def __call__(self, asked: AnalysisInput) -> Analysis:
         """The analysis of one question and its primary passages."""
@@ -45,10 +46,9 @@ def deploy_analyzer(config: AnalyzerConfig, name: str = "okralong-analyzer") -> 
     Raises ConfigError when the analyzer cannot be loaded. End it with ``actors.serving.remove_app(name)``.
     """
     deployment = serve.deployment(
-        AnalyzerReplica,
         name="analyzer",
         num_replicas=config.replicas,
         max_ongoing_requests=OVERLAP * config.max_batch,
         ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica},
-    )
+    )(AnalyzerReplica)
     return run_app(deployment.bind(config), name)

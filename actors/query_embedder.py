@@ -71,10 +71,9 @@ def deploy_query_embedder(
     cannot be loaded or is another than the archive's. End it with ``actors.serving.remove_app(name)``.
     """
     deployment = serve.deployment(
-        QueryEmbedderReplica,
         name="query-embedder",
         num_replicas=replicas,
         max_ongoing_requests=OVERLAP * MAX_BATCH,
         ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica},
-    )
+    )(QueryEmbedderReplica)
     return run_app(deployment.bind({key: manifest[key] for key in ("config", "embedding")}), name)

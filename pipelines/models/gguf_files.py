@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -23,7 +24,7 @@ def convert_to_transformers(source: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     extract_tokenizer(source, folder)
-    model = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         source.parent, gguf_file=source.name, dtype=torch.float32, local_files_only=True
     )
     # The weights are plain now; left in place, these marks make save_pretrained look for a GGUF quantizer.
@@ -45,7 +46,10 @@ def extract_tokenizer(source: Path, folder: Path) -> None:
 def rewrite_as_q8(source: Path, target: Path) -> None:
     """Write ``source`` as the GGUF file ``target`` with every matrix in Q8_0 and every vector in float32."""
     reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(target, reader.get_field("general.architecture").contents())
+    architecture = reader.get_field("general.architecture")
+    if architecture is None:
+        raise ValueError(f"{source} names no architecture, so it is no GGUF file of a language model")
+    writer = gguf.GGUFWriter(target, architecture.contents())
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name in _SKIPPED:
             continue

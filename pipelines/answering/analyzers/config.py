@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from okralong.pipelines.models.embedded import EMBEDDED, converted_model
+from okralong.pipelines.models.precision import available_cores
 from okralong.pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,4 +52,5 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
 
     model = str(converted_model()) if config.model == EMBEDDED else str(Path(config.model).expanduser())
     adapter = None if config.adapter is None else str(Path(config.adapter).expanduser())
-    return LabelScorer.load(model, adapter, max_batch=config.max_batch, label=config.model)
+    # Ray gives an actor one thread unless told otherwise.
+    return LabelScorer.load(model, adapter, max_batch=config.max_batch, label=config.model, threads=available_cores())

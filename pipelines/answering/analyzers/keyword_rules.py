@@ -77,7 +77,7 @@ def _passage_scores(question: str, passages: Sequence[str]) -> tuple[Mapping[str
     elif share < SEMANTIC_SHARE:
         pattern = "semantic"
     other = (1 - SURE) / (len(PATTERNS) - 1)
-    patterns = {label: SURE if label == pattern else other for label in PATTERNS}
+    patterns: dict[str, float] = {label: SURE if label == pattern else other for label in PATTERNS}
     return patterns, dict(zip(EVIDENCE, _evidence(share), strict=True))
 
 

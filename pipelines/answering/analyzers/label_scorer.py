@@ -45,18 +45,22 @@ class LabelScorer:
         precision: str = "auto",
         device: str = "auto",
         label: str | None = None,
+        threads: int | None = None,
     ) -> LabelScorer:
         """Load ``model`` (folder or hub name) and merge the LoRA ``adapter`` into it, if one is given.
 
-        ``precision`` "auto" follows the processor; ``label`` is how the model is called in ``Analysis.analyzer``.
+        ``precision`` "auto" follows the processor; ``label`` is how the model is called in ``Analysis.analyzer``;
+        ``threads`` are torch's CPU threads for the whole process, None leaves them as they are.
         Only safetensors are read. Raises ConfigError when model or adapter cannot be loaded.
         """
         target = best_device() if device == "auto" else device
         dtype = dtype_for(target, precision)
+        if threads is not None:
+            torch.set_num_threads(threads)
         try:
             tokenizer = AutoTokenizer.from_pretrained(model)
             # An adapter is merged in float32: in bfloat16 its small steps would be rounded away.
-            loaded = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 model, dtype=torch.float32 if adapter else dtype, use_safetensors=True
             )
             if adapter is not None:
@@ -93,7 +97,7 @@ class LabelScorer:
                     row.append(scores)
                     # Later fields are judged in the light of the label that was chosen here.
                     following.append(field.labels[best(scores)])
-        return [make_analysis(*row, self.name) for row in scored]
+        return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
 
     def _probabilities(self, prefix: Prefix, field: Field) -> list[dict[str, float]]:
         likelihoods = score_continuations(prefix, list(field.labels.values()))

@@ -1,0 +1,63 @@
+"""Analyzer and query embedder on real Serve: calls that come together are worked on together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from okralong.actors.analyzer import deploy_analyzer
+from okralong.actors.query_embedder import QueryEmbedderReplica, deploy_query_embedder
+from okralong.actors.serving import remove_app
+from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
+from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.models.embedded import MINILM_SHA256
+
+CALLS = 20
+MANIFEST: dict[str, Any] = {
+    "config": {"embedding": {"model": "embedded", "max_seq_length": 512, "precision": "float32"}},
+    "embedding": {"sha256": MINILM_SHA256, "dimension": 384},
+}
+
+
+def test_analyzer_batches_concurrent_calls(ray_cluster: None) -> None:
+    config = AnalyzerConfig(max_batch=8, batch_wait_s=0.5)
+    handle = deploy_analyzer(config, name="analyzer-under-test")
+    asked = [AnalysisInput(f"What was the average of {n} and 7?", ("Seven.",)) for n in range(CALLS)]
+    pending = [handle.remote(one) for one in asked]
+    assert [one.result(timeout_s=60) for one in pending] == KeywordRules().analyze(asked)
+    sizes = handle.stats.remote().result(timeout_s=60)
+    assert sum(size * count for size, count in sizes.items()) == CALLS
+    assert max(sizes) == 8
+    assert sum(sizes.values()) <= CALLS // 4
+    remove_app("analyzer-under-test")
+
+
+def test_query_embedder_batches_and_agrees_with_single_calls(ray_cluster: None) -> None:
+    handle = deploy_query_embedder(MANIFEST, name="embedder-under-test")
+    queries = [f"revenue of division {n}" for n in range(CALLS)]
+    alone = handle.remote(queries[3]).result(timeout_s=120)
+    pending = [handle.remote(query) for query in queries]
+    vectors = np.stack([one.result(timeout_s=120) for one in pending])
+    assert vectors.shape == (CALLS, 384)
+    assert vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert vectors[3] == pytest.approx(alone, abs=1e-5)
+    sizes = handle.stats.remote().result(timeout_s=60)
+    assert sum(size * count for size, count in sizes.items()) == CALLS + 1
+    assert max(sizes) >= 4
+    remove_app("embedder-under-test")
+
+
+def test_what_cannot_be_loaded_is_explained(ray_cluster: None) -> None:
+    with pytest.raises(ConfigError, match="analyzer-broken"):
+        deploy_analyzer(AnalyzerConfig(kind="label_scorer", model="/no/such/model"), name="analyzer-broken")
+
+
+def test_other_weights_than_the_archives_are_refused() -> None:
+    other = {**MANIFEST, "embedding": {"sha256": "0" * 64, "dimension": 384}}
+    with pytest.raises(ConfigError, match=r"made by other weights .*Index the archive again"):
+        QueryEmbedderReplica(other)
