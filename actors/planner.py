@@ -97,6 +97,7 @@ class Planner:
             window=setup.llm.window,
             count=token_counter(setup.llm.tokenizer),
             completion_limit=setup.llm.completion_limit,
+            demonstrate=setup.llm.demonstrations,
         )
 
     @ray.method(concurrency_group="control")

@@ -1,0 +1,1 @@
+"""The YAML configs that come with the package."""

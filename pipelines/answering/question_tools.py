@@ -18,7 +18,9 @@ import numpy as np
 
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.codec import decode, encode
+from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration
 from okralong.pipelines.answering.retrieval_record import chunks_from_record, retrieval_record
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.errors import QuestionError
@@ -46,7 +48,7 @@ class Ports:
 
     ``embed`` turns texts into unit vectors of shape (n, dimension); ``complete`` is the generator's one path
     (query_id, step path, role, messages, logprobs); ``admit`` reserves a plan's dollars or raises OverBudget;
-    ``fan_out`` runs a branch somewhere and brings its result back with the seconds it took by stage.
+    ``demonstrate`` puts a worked example before each prompt.
     """
 
     archive: Archive
@@ -59,6 +61,7 @@ class Ports:
     window: int
     count: CountTokens
     completion_limit: Callable[[str], int]
+    demonstrate: bool = False
 
 
 FanOut = Callable[[Branch, str], Awaitable[tuple[Any, Mapping[str, float]]]]
@@ -87,8 +90,8 @@ class QuestionTools:
 
     @property
     def window(self) -> int:
-        """See ``Tools``."""
-        return self.ports.window
+        """See ``Tools``. A demonstration, where there is one, has its tokens taken off already."""
+        return self.ports.window - (max(map(self._example_tokens, DEMONSTRATIONS)) if self.ports.demonstrate else 0)
 
     def count(self, text: str) -> int:
         """See ``Tools``."""
@@ -137,6 +140,8 @@ class QuestionTools:
     async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
         """See ``Tools``."""
         path = self._path(step)
+        if self.ports.demonstrate:
+            messages = with_demonstration(messages, role)
         with self._timed(role):
             return await self.ports.complete(self.question.query_id, path, role, messages, logprobs)
 
@@ -162,6 +167,9 @@ class QuestionTools:
             for stage, spent in seconds.items():
                 self._spent(stage, spent)
         return [result for result, _ in done]
+
+    def _example_tokens(self, role: str) -> int:
+        return sum(self.ports.count(message.content) + MESSAGE_OVERHEAD for message in DEMONSTRATIONS[role])
 
     def _path(self, step: str) -> str:
         path = f"{self.prefix}/{step}" if self.prefix else step

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.indexing.long_counts import count_each
 from okralong.pipelines.indexing.sentences import boundaries
-from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.tokens import count_tokens, count_tokens_batch
 from okralong.pipelines.values import Chunk, Document, TableSpan
 
 MIN_GRANULARITY: Final = 16
@@ -94,7 +93,7 @@ def pack(doc: Document, units: Sequence[Unit], granularity: int) -> list[Chunk]:
 
 def _units(text: str, cuts: Sequence[int]) -> list[Unit]:
     spans = list(pairwise(cuts))
-    costs = count_each([text[start:end] for start, end in spans])
+    costs = count_tokens_batch([text[start:end] for start, end in spans])
     return [
         Unit(start, end, cost, cost - (cost > 1 and text[end - 1] == " " and text[end - 2] != " "))
         for (start, end), cost in zip(spans, costs, strict=True)

@@ -14,13 +14,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.indexing.long_counts import count_long
 from okralong.pipelines.indexing.readers.listing import duplicate
 from okralong.pipelines.indexing.readers.raw import RawDocument, Source
 from okralong.pipelines.indexing.readers.registry import read_source
 from okralong.pipelines.indexing.tables_in_text import find_tables
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import DOCUMENTS
+from okralong.pipelines.tokens import count_tokens
 from okralong.pipelines.values import Document, TableSpan
 
 # Ours: about one long report in the smallest part, forty in the largest.
@@ -73,7 +73,7 @@ def make_document(raw: RawDocument) -> Document:
         title=raw.title,
         source_uri=raw.source_uri,
         sha256=digest,
-        n_tokens=count_long(raw.text),
+        n_tokens=count_tokens(raw.text),
         tables=find_tables(raw.text, digest[:16]),
         metadata=raw.metadata,
     )

@@ -30,9 +30,7 @@ WEIGHTS = {"exact": (3.0, 2.0), "semantic": (2.0, 3.0), "same": (1.0, 1.0)}
 
 
 @pytest.fixture(scope="module")
-def run_rows(
-    sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
+def run_rows(sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One run of ``okralong`` over the sample: its tables, its manifest and the bill of the endpoint."""
     from tests.jobs.conftest import quoting, splits
 
@@ -180,3 +178,26 @@ def test_bad_questions_fail_alone(sample_archive: Path, tmp_path: Path, reader: 
     assert set(failures) == {"nowhere", "silent"}
     assert "no-such-report-*" in failures["nowhere"]
     assert "empty question" in failures["silent"]
+
+
+def test_precise_mode_and_long_context_read_the_whole_scope(
+    sample_archive: Path, sample_folder: Path, tmp_path: Path
+) -> None:
+    """With a window of 128k the full text fits: precise mode shows it after "unanswerable", long context at once."""
+    first = json.loads((sample_folder / "questions.jsonl").read_text().splitlines()[0])
+    questions = tmp_path / "q.jsonl"
+    questions.write_text(json.dumps(first))
+    rules = [(lambda messages: len(messages[-1]["content"]) > 10_000, "Answer: whole"), (_any, "Answer: unanswerable")]
+    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
+        for strategy in ("okralong_precise", "long_context"):
+            okralong.answer(sample_archive, questions, tmp_path / strategy, strategy=strategy, **endpoint(server))
+    text = Archive.open(sample_archive).document(first["doc_ids"][0]).text
+    for strategy in ("okralong_precise", "long_context"):
+        (row,) = table(Folder.of(tmp_path / strategy), "answers")
+        assert (row["status"], row["answer"]) == ("answered", "whole")
+        assert [(span["start_char"], span["end_char"]) for span in row["context"]] == [(0, len(text))]
+    paths = [
+        row["path"] for row in table(Folder.of(tmp_path / "okralong_precise"), "journal") if row["kind"] == "reply"
+    ]
+    assert paths[-1] == "full_text/generate"
+    assert len(paths) >= 2

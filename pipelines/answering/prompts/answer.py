@@ -30,6 +30,8 @@ UNANSWERABLE = "unanswerable"
 
 _LABEL = label_pattern(r"(?:(?:final|short)\s+)?answer|evidence|sources?|citations?|quotes?")
 _ANSWER_IS = re.compile(r"^the\s+(?:final\s+)?answer\s+is\s*:?\s+", re.IGNORECASE)
+_NOTHING = re.compile(r"the (?:final )?answer(?: to (?:this|the) question)? is:?", re.IGNORECASE)
+"""What small models write before they run dry."""
 _SUBJECT = r"(?:(?:the|this|your)\s+question|it|the\s+answer|this)\s+"
 _SCOPE = r"(?:\s+(?:from|based|with|given|using|in|by)\b.*)?"
 _UNANSWERABLE = re.compile(
@@ -66,6 +68,8 @@ def parse_answer(reply: str) -> ParsedAnswer:
     unlabelled, sections = cut_at_labels(_LABEL, strip_thought(reply))
     answers = [section for label, section in sections if label.endswith("answer") and section]
     answer, references = take_references(clean(answers[0] if answers else unlabelled))
+    if _NOTHING.fullmatch(answer):
+        answer = ""
     if not answer:
         raise ReplyError(
             f"The reply holds no answer: {reply[:120]!r}. Give llm.max_completion_tokens more room if it was cut short."
