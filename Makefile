@@ -13,7 +13,7 @@ READY  := $(VENV)/.ready-$(FAISS)
 .PHONY: demo test lint format soak lock clean
 
 demo: $(READY)
-	$(BIN)/okralong sample demo/sample --reports 6 --questions 20
+	$(BIN)/okralong sample demo/sample --reports 6 --questions 20 --words 15000
 	$(BIN)/okralong index demo/archive --from demo/sample/reports
 	$(BIN)/okralong answer demo/archive --questions demo/sample/questions.jsonl --run demo/run
 

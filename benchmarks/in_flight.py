@@ -41,7 +41,7 @@ def main() -> None:
     (one, one_processes, one_s), (many, many_processes, many_s) = rows
     extra = many - one
     text = (
-        f"# Memory of questions in flight\n\n`python -m benchmarks.in_flight`, {QUESTIONS} questions, strategy okralong, "
+        f"# Memory of questions in flight\n\n`python -m benchmarks.in_flight`, {QUESTIONS} questions, okralong, "
         f"{os.cpu_count()} cores\n\n| in flight | peak, GiB | most processes | seconds |\n|---|---|---|---|\n"
         f"| 1 | {one:.2f} | {one_processes} | {one_s:.0f} |\n| 256 | {many:.2f} | {many_processes} | {many_s:.0f} |\n\n"
         f"Difference {extra:+.2f} GiB against a limit of {LIMIT_GIB} GiB: {extra / LIMIT_GIB:.2f} of it.\n"

