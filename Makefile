@@ -1,8 +1,8 @@
 # `make demo` and `make test` set up what they need and then run; a second run installs nothing.
 #
-#   make demo                    six made-up reports in, twenty cited answers and a cost ledger out
+#   make demo                    six made-up reports in, twenty answers and a cost ledger out
 #   make test                    the whole test suite
-#   make FAISS=faiss-gpu demo    the same with FAISS on an NVIDIA GPU (faiss-cpu and faiss-gpu exclude each other)
+#   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
 
 PYTHON ?= python3
 VENV   ?= .venv

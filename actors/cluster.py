@@ -35,8 +35,9 @@ def connected(address: str | None = None) -> Iterator[None]:
         logging.getLogger(noisy).setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="okralong-ray-") as folder:
         if address is None:
-            _private_environment(Path(folder))
+            ours = _private_environment(Path(folder))
             ray.init(
+                address="local",
                 num_cpus=max(LOGICAL_CPUS, os.cpu_count() or 1),
                 namespace=NAMESPACE,
                 include_dashboard=False,
@@ -45,17 +46,23 @@ def connected(address: str | None = None) -> Iterator[None]:
                 configure_logging=True,
             )
         else:
+            ours = ()
             ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
         try:
             yield
         finally:
             ray.shutdown()
+            for name in ours:
+                os.environ.pop(name, None)
 
 
-def _private_environment(folder: Path) -> None:
+def _private_environment(folder: Path) -> tuple[str, ...]:
+    """Set what a private cluster needs; the names of variables that must go when ``folder`` goes."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
         token = folder / "token"
         token.write_text(os.urandom(32).hex())
         token.chmod(0o600)
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        return ("RAY_AUTH_TOKEN_PATH",)
+    return ()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from okralong.actors.analyzer import deploy_analyzer
 from okralong.actors.index_shard import start_index_shards
@@ -19,11 +21,12 @@ from okralong.actors.rate_limiter import start_limiter
 from okralong.actors.serving import remove_app
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.preparation import Prepared
+from okralong.pipelines.errors import BrokenError, OkraError
 
 BRANCHES_PER_QUESTION = 4
 """Places for branches in a planner, for each question that it carries (a split has at most four sub-questions)."""
-RESTARTS = 3
-"""Times that a planner which died is started again; the journal lets it repeat nothing that was paid for."""
+REVIVED: dict[str, Any] = {"max_restarts": 3, "max_task_retries": 3}
+"""Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
 
 
 @dataclass(frozen=True)
@@ -36,47 +39,61 @@ class Crew:
 
 @contextmanager
 def crew(prepared: Prepared, run: str, llm: LlmConfig, address: str | None, namespace: str) -> Iterator[Crew]:
-    """Start shards, embedder, analyzer, limiter, ledger and planners; stop them when the block ends."""
+    """Start shards, embedder, analyzer, limiter, ledger and planners; stop them when the block ends, however it ends.
+
+    ``run`` is absolute or a URI, since actors have working directories of their own. Raises OkraError when a part
+    cannot start.
+    """
     config = prepared.config
     tag = uuid.uuid4().hex[:8]
-    apps = (f"okralong-analyzer-{tag}", f"okralong-embedder-{tag}")
+    # Named after the run: the same command, run again after a kill, replaces the applications that were left behind.
+    apps = [f"okralong-{part}-{hashlib.sha256(run.encode()).hexdigest()[:8]}" for part in ("analyzer", "embedder")]
     names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
     location = prepared.archive.location
-    ledger = start_ledger(run, config.budget_usd)
-    limiter = start_limiter(llm)
-    shards = start_index_shards(location, prepared.archive.n_shards)
-    setup = PlannerSetup(
-        archive=location,
-        strategy=config.strategy,
-        policy=prepared.policy,
-        llm=llm,
-        prices=prepared.prices,
-        address=address,
-        tags=config.tags,
-        planners=names,
-        namespace=namespace,
-        shards=tuple(shards),
-        analyzer=deploy_analyzer(config.analyzer, name=apps[0]),
-        embedder=deploy_query_embedder(prepared.manifest, name=apps[1]),
-        ledger=ledger,
-        limiter=limiter,
-    )
-    per_planner = -(-config.concurrency // config.planners)
-    groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
-    with_options: Any = ray.remote  # its overloads do not know concurrency_groups
-    remote = with_options(concurrency_groups=groups)(Planner)
-    planners = [
-        remote.options(
-            name=name, namespace=namespace, num_cpus=0, max_restarts=RESTARTS, max_task_retries=RESTARTS
-        ).remote(setup)
-        for name in names
-    ]
-    try:
-        ray.get([shard.ready.remote() for shard in shards] + [planner.ready.remote() for planner in planners])
+    with ExitStack() as held:
+        ledger = _held(held, start_ledger(run, config.budget_usd))
+        limiter = start_limiter(llm)  # not held: it may serve other runs of the cluster
+        shards = [_held(held, shard) for shard in start_index_shards(location, prepared.archive.n_shards, **REVIVED)]
+        for app in apps:
+            held.callback(remove_app, app)
+        setup = PlannerSetup(
+            archive=location,
+            strategy=config.strategy,
+            policy=prepared.policy,
+            llm=llm,
+            prices=prepared.prices,
+            address=address,
+            tags=config.tags,
+            planners=names,
+            namespace=namespace,
+            shards=tuple(shards),
+            analyzer=deploy_analyzer(config.analyzer, name=apps[0]),
+            embedder=deploy_query_embedder(prepared.manifest, name=apps[1]),
+            ledger=ledger,
+            limiter=limiter,
+        )
+        per_planner = -(-config.concurrency // config.planners)
+        groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
+        with_options: Any = ray.remote  # its overloads do not know concurrency_groups
+        remote = with_options(concurrency_groups=groups)(Planner)
+        options = {"namespace": namespace, "num_cpus": 0, **REVIVED}
+        planners = [_held(held, remote.options(name=name, **options).remote(setup)) for name in names]
+        _started([ledger.totals.remote(), *(actor.ready.remote() for actor in [*shards, *planners])])
         yield Crew(planners, RayLedger(ledger))
         ray.get(ledger.close.remote())
-    finally:
-        for actor in [*planners, *shards, ledger]:  # the limiter may serve other runs of the cluster
-            ray.kill(actor)
-        for app in apps:
-            remove_app(app)
+
+
+def _held(held: ExitStack, actor: Any) -> Any:
+    held.callback(ray.kill, actor)
+    return actor
+
+
+def _started(ready: list[Any]) -> None:
+    try:
+        ray.get(ready)
+    except RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, OkraError):
+            raise cause from None
+        last = str(error).strip().splitlines()[-1].strip()
+        raise BrokenError(f"An actor of the run could not start: {last}") from error

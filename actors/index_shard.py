@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import ray
 
+from okralong.actors.ledger import plain_errors
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.bm25 import ScopeStatistics
 from okralong.pipelines.search.shard import Vector
@@ -67,17 +68,17 @@ class RayShard:
 
     async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
         """See ``Shard.statistics``."""
-        found: ScopeStatistics = await self.handle.statistics.remote(self.granularity, terms, doc_ids)
+        found: ScopeStatistics = await plain_errors(self.handle.statistics.remote(self.granularity, terms, doc_ids))
         return found
 
     async def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
     ) -> list[Hit]:
         """See ``Shard.exact``."""
-        hits: list[Hit] = await self.handle.exact.remote(self.granularity, terms, doc_ids, statistics, k)
+        hits: list[Hit] = await plain_errors(self.handle.exact.remote(self.granularity, terms, doc_ids, statistics, k))
         return hits
 
     async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
         """See ``Shard.semantic``."""
-        hits: list[Hit] = await self.handle.semantic.remote(self.granularity, vector, doc_ids, k)
+        hits: list[Hit] = await plain_errors(self.handle.semantic.remote(self.granularity, vector, doc_ids, k))
         return hits

@@ -6,18 +6,21 @@ their places. A branch of a branch runs in place, for the same reason.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import numpy as np
 import ray
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import RayServeException
 
 from okralong.actors.index_shard import RayShard
-from okralong.actors.ledger import RayLedger
+from okralong.actors.ledger import RayLedger, plain_errors
 from okralong.actors.rate_limiter import RayLimiter
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.journal import JournalRow
@@ -31,10 +34,17 @@ from okralong.pipelines.answering.reserve import plan_reserve
 from okralong.pipelines.answering.rows import answer_row
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.errors import EndpointError, OverBudget, QuestionError, ReplyError
+from okralong.pipelines.errors import (
+    EXIT_BROKEN,
+    BrokenError,
+    EndpointError,
+    OverBudget,
+    QuestionError,
+    ReplyError,
+)
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.tokens import token_counter
-from okralong.pipelines.values import Analysis, Answer, Message, Plan, Question, Reply
+from okralong.pipelines.values import Analysis, Answer, Plan, Question
 
 logger = logging.getLogger(__name__)
 
@@ -89,9 +99,7 @@ class Planner:
             shards=lambda granularity: [RayShard(handle, granularity) for handle in setup.shards],
             embed=self._embed,
             analyze=self._analyze,
-            complete=lambda query_id, path, role, messages, logprobs: _complete(
-                client, query_id, path, role, messages, logprobs
-            ),
+            complete=client.complete,
             admit=self._admit,
             policy=setup.policy,
             window=setup.llm.window,
@@ -112,8 +120,11 @@ class Planner:
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)
-        except EndpointError as error:
+        except (EndpointError, BrokenError) as error:
             return Stop(str(error), error.exit_code)
+        except (RayActorError, RayServeException, OSError) as error:
+            broken = f"{type(error).__name__}: {str(error).strip()[:500]}. Run the same command again to go on."
+            return Stop(broken, EXIT_BROKEN)
         except OverBudget as error:
             answer = Answer("over_budget", "", error=str(error))
         except (QuestionError, ReplyError) as error:
@@ -143,7 +154,9 @@ class Planner:
         async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
             if prefix:
                 return await self._run(question, doc_ids, branch, path)
-            done: tuple[Any, Mapping[str, float]] = await self._peer().branch.remote(question, doc_ids, branch, path)
+            done: tuple[Any, Mapping[str, float]] = await plain_errors(
+                self._peer().branch.remote(question, doc_ids, branch, path)
+            )
             return done
 
         steps = await _LedgerSteps.load(self._ledger, question.query_id)
@@ -159,23 +172,18 @@ class Planner:
         return Answer("failed", "", error=message)
 
     async def _embed(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        vectors = [self._setup.embedder.remote(text) for text in texts]
-        return np.stack([await vector for vector in vectors]).astype(np.float32)
+        vectors = [plain_errors(self._setup.embedder.remote(text)) for text in texts]
+        return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
 
     async def _analyze(self, asked: AnalysisInput) -> Analysis:
-        analysis: Analysis = await self._setup.analyzer.remote(asked)
+        analysis: Analysis = await plain_errors(self._setup.analyzer.remote(asked))
         return analysis
 
     async def _admit(self, query_id: str, plan: Plan) -> None:
         table_tokens = self._setup.policy.context.table_tokens
-        reserve = plan_reserve(plan, self._price, table_tokens, self._setup.llm.completion_limit)
+        llm = self._setup.llm
+        reserve = plan_reserve(plan, self._price, table_tokens, llm.window, llm.completion_limit)
         await self._ledger.admit(query_id, reserve)
-
-
-async def _complete(
-    client: LlmClient, query_id: str, path: str, role: str, messages: Sequence[Message], logprobs: bool
-) -> Reply:
-    return await client.complete(query_id, path, role, messages, logprobs=logprobs)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ def run_app(application: Any, name: str) -> Any:
     try:
         return serve.run(application, name=name, route_prefix=None)
     except RuntimeError as error:
-        serve.delete(name)
         raise ConfigError(
             f"{name} could not be started on Ray Serve: {error}. Check the model, the adapter and the number of GPUs "
             "that the config names."

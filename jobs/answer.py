@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_OK
+from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED, ConfigError
 
 
 def command(
@@ -24,16 +24,26 @@ def command(
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
     from okralong.jobs.answer_run import answer_questions
     from okralong.jobs.summary import print_summary
+    from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
 
+    unknown = sorted(set(retry or ()) - {"failed", "unanswerable"})
+    if unknown:
+        raise ConfigError(
+            f"--retry takes failed or unanswerable, not {', '.join(unknown)}; over_budget always goes on."
+        )
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
     console = Console()
-    result = answer_questions(
-        archive, str(questions), run, settings, address=address, retry=frozenset(retry or ()), console=console
-    )
+    try:
+        result = answer_questions(
+            archive, str(questions), run, settings, address=address, retry=frozenset(retry or ()), console=console
+        )
+    except KeyboardInterrupt:
+        say_line(console, "Stopped. What was finished is kept; run the same command again to go on.")
+        raise typer.Exit(EXIT_STOPPED) from None
     print_summary(console, Folder.of(run), result.stopped)
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)

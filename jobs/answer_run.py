@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from okralong.actors.cluster import NAMESPACE, connected
 from okralong.actors.crew import crew
 from okralong.jobs.drive import drive
 from okralong.jobs.generator import generator
-from okralong.jobs.run_folder import begin, finished, manifest, table
+from okralong.jobs.run_folder import begin, manifest, statuses, table
 from okralong.pipelines.answering.preparation import Prepared, prepare
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.storage import MANIFEST, Folder
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,20 @@ def answer_questions(
     folder = Folder.of(run)
     with folder.locked("okralong answer"):
         begin(folder, prepared)
-        done = finished(folder, retry)
+        before = statuses(folder, prepared)
+        # over_budget is never an end: the same command with a higher cap goes on.
+        done = {query_id for query_id, status in before.items() if status not in retry | {"over_budget"}}
         todo = [scoped for scoped in prepared.questions if scoped.question.query_id not in done]
         unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
         if not todo and not unscoped and folder.read_manifest() is not None:
             return _result(folder, prepared)
+        folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
         logs = Path(folder.path) if folder.is_local else None
         with (
             generator(config.llm, logs) as served,
             connected(address),
-            crew(prepared, run, served.llm, served.address, NAMESPACE) as hands,
+            crew(prepared, folder.path if folder.is_local else run, served.llm, served.address, NAMESPACE) as hands,
         ):
             stop, totals = drive(hands, todo, unscoped, prepared, console)
         if stop is not None:
@@ -79,15 +83,13 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
 
 
 def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:
-    statuses: dict[str, int] = {}
-    for row in table(folder, "answers", ["status"]):
-        statuses[row["status"]] = statuses.get(row["status"], 0) + 1
-    if code == EXIT_OK and statuses.get("over_budget"):
+    counts = Counter(str(row["status"]) for row in table(folder, "answers", ["status"]))
+    if code == EXIT_OK and counts["over_budget"]:
         code = EXIT_OVER_BUDGET
         stopped = (
-            f"The budget of ${prepared.config.budget_usd} is used up; {statuses['over_budget']} questions are left "
+            f"The budget of ${prepared.config.budget_usd} is used up; {counts['over_budget']} questions are left "
             "over_budget. Raise budget_usd and run the same command: it goes on with those."
         )
-    elif code == EXIT_OK and (statuses.get("failed") or prepared.bad):
+    elif code == EXIT_OK and (counts["failed"] or prepared.bad):
         code = EXIT_FAILURES
-    return RunResult(folder.path, statuses, code, stopped)
+    return RunResult(folder.path, dict(counts), code, stopped)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 import typer
 from rich.console import Console
 
 from okralong.jobs import answer, doctor, index, sample, show
-from okralong.pipelines.errors import OkraError
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.errors import EXIT_BROKEN, OkraError
 
 app = typer.Typer(
     name="okralong",
@@ -26,18 +28,16 @@ app.command("sample")(sample.command)
 
 def main() -> None:
     """Run the command line. Exit codes: see ``pipelines/errors.py``."""
+    console = Console(stderr=True)
     try:
         app()
     except OkraError as error:
-        Console(stderr=True, highlight=False).print(f"[red]okralong:[/red] {_escape(str(error))}", soft_wrap=True)
+        say_line(console, f"okralong: {error}", style="red")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("\nokralong: stopped. What was finished is kept; run the same command again to go on.", file=sys.stderr)
-        sys.exit(130)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
+    except Exception as error:
+        traceback.print_exc()
+        say_line(console, f"okralong: {type(error).__name__}; this is a bug. What was finished is kept.", style="red")
+        sys.exit(EXIT_BROKEN)
 
 
 if __name__ == "__main__":

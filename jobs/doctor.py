@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from okralong.jobs.terminal import say_line
 from okralong.pipelines.errors import EXIT_USAGE, OkraError
 
 PACKAGES = ("ray", "torch", "transformers", "peft", "sentence-transformers", "pyarrow", "bm25s", "openai", "okralong")
@@ -38,10 +39,10 @@ def command(
     console = Console()
     findings = list(examine(config, archive))
     for finding in findings:
-        mark = "[green]ok  [/green]" if finding.ok else "[red]mend[/red]"
-        console.print(mark, f"{finding.name}: {finding.says}", highlight=False, soft_wrap=True)
+        mark, style = ("ok  ", "green") if finding.ok else ("mend", "red")
+        say_line(console, f"{mark} {finding.name}: {finding.says}", style=style)
         if finding.remedy:
-            console.print("    ", f"-> {finding.remedy}", highlight=False, markup=False, soft_wrap=True)
+            say_line(console, f"     -> {finding.remedy}")
     if not all(finding.ok for finding in findings):
         raise typer.Exit(EXIT_USAGE)
 
@@ -72,7 +73,7 @@ def _packages() -> Finding:
             found.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             missing.append(package)
-    remedy = "Install with the project's lock: make test installs all, or pip install -c requirements.lock okralong."
+    remedy = "Run make demo or make test in a checkout: either installs all, at the lock's versions."
     says = ", ".join(found) + (f"; missing: {', '.join(missing)}" if missing else "")
     return Finding("packages", not missing, says, remedy if missing else "")
 

@@ -39,6 +39,7 @@ def command(
 
 
 def _summary(console: Console, result: IndexResult) -> None:
+    from okralong.jobs.terminal import say_line
     from okralong.pipelines.storage import Folder
     from okralong.pipelines.tables import FAILURES
 
@@ -59,4 +60,5 @@ def _summary(console: Console, result: IndexResult) -> None:
     lines += [f"not read: {message}" for message in failures[:FAILURES_SHOWN]]
     if len(failures) > FAILURES_SHOWN:
         lines.append(f"... and {len(failures) - FAILURES_SHOWN} more in {result.archive}/failures")
-    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    for line in lines:
+        say_line(console, line)

@@ -27,6 +27,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
         begun = {
             "fingerprint": prepared.fingerprint,
             "archive": str(prepared.archive.location),
+            "archive_fingerprint": prepared.manifest.get("fingerprint"),
             "config": prepared.config.model_dump(mode="json"),
         }
         folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
@@ -35,7 +36,8 @@ def begin(folder: Folder, prepared: Prepared) -> None:
     if begun["fingerprint"] == prepared.fingerprint:
         return
     now = prepared.config.model_dump(mode="json")
-    changed = sorted(key for key in now if begun["config"].get(key) != now[key]) or ["policy values or the archive"]
+    decides = ("strategy", "policy", "analyzer", "llm")
+    changed = [key for key in decides if begun["config"].get(key) != now[key]] or ["policy values or the archive"]
     raise ConfigError(
         f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "
         "of one set-up. Choose another folder for --run, or go back to the config that the folder was begun with "
@@ -49,11 +51,23 @@ def table(folder: Folder, name: str, columns: list[str] | None = None) -> list[d
     return rows
 
 
-def finished(folder: Folder, retry: frozenset[str] = frozenset()) -> set[str]:
-    """Ids of the questions that need no more work. Statuses in ``retry`` count as unfinished, and over_budget always
-    does: the same command with a higher cap goes on."""
-    again = retry | {"over_budget"}
-    return {row["query_id"] for row in table(folder, "answers", ["query_id", "status"]) if row["status"] not in again}
+def statuses(folder: Folder, prepared: Prepared) -> dict[str, str]:
+    """Status by query_id of what was asked in this run before.
+
+    Raises ConfigError when a query_id stands for another question or scope now: its answer would not be one to it.
+    """
+    asked = {scoped.question.query_id: (scoped.question.question, scoped.doc_ids) for scoped in prepared.questions}
+    found: dict[str, str] = {}
+    for row in table(folder, "answers", ["query_id", "question", "doc_ids", "status"]):
+        query_id = row["query_id"]
+        before = (row["question"], tuple(row["doc_ids"]))
+        if row["status"] != "failed" and asked.get(query_id, before) != before:
+            raise ConfigError(
+                f"The question {query_id!r} was asked in {folder.path} with other words or another scope. Give the new "
+                "question an id of its own, or choose another folder for --run."
+            )
+        found[query_id] = row["status"]
+    return found
 
 
 def manifest(prepared: Prepared, generator: dict[str, Any], seconds: float, totals: dict[str, Any]) -> dict[str, Any]:

@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
 from rich.rule import Rule
+from rich.text import Text
 
 from okralong.jobs.run_folder import BEGUN, table
-from okralong.pipelines.errors import ArchiveError, InputError
+from okralong.jobs.terminal import printable, say
+from okralong.pipelines.errors import ArchiveError, InputError, QuestionError
 from okralong.pipelines.storage import Folder
 
 if TYPE_CHECKING:
     from okralong.pipelines.search.archive import Archive
 
 QUOTE_CHARS = 400
-PRIMARY_CHARS = 240
+CHUNK_CHARS = 240
+CHUNKS_SHOWN = 3
 
 
 def command(
     run: Annotated[str, typer.Argument(help="A run folder.")],
     query_id: Annotated[str | None, typer.Argument(help="One question; without it, the run's table.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show prompts and chunks without shortening.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show retrieved chunks without shortening.")] = False,
 ) -> None:
     """Show a run, or how one question was answered."""
     from okralong.jobs.summary import print_summary
@@ -41,23 +42,29 @@ def command(
     if not rows and not steps:
         known = ", ".join(row["query_id"] for row in table(folder, "answers", ["query_id"])[:8])
         raise InputError(f"{run} has no question {query_id!r}. Its first ones are: {known}.")
-    archive = _archive(folder)
-    _Printer(console, archive, None if full else PRIMARY_CHARS).question(rows[0] if rows else None, steps)
+    archive = _archive(folder, console)
+    _Printer(console, archive, None if full else CHUNK_CHARS).question(rows[0] if rows else None, steps)
 
 
-def _archive(folder: Folder) -> Archive | None:
-    """The run's archive, for the texts of chunks and citations; None where it is gone."""
+def _archive(folder: Folder, console: Console) -> Archive | None:
+    """The run's archive, for the texts of chunks and citations; None where it is gone or has changed since."""
     from okralong.pipelines.search.archive import Archive
 
     begun = json.loads(folder.read_bytes(BEGUN))
     try:
-        return Archive.open(begun["archive"])
+        archive = Archive.open(begun["archive"])
     except ArchiveError:
+        say(console, f"{begun['archive']} is not there any more: places are shown without their words.", style="red")
         return None
+    if archive.manifest.get("fingerprint") != begun["archive_fingerprint"]:
+        say(console, f"{begun['archive']} has changed since: places are shown without their words.", style="red")
+        return None
+    return archive
 
 
 class _Printer:
     def __init__(self, console: Console, archive: Archive | None, limit: int | None) -> None:
+        self._places: dict[str, tuple[str, int, int]] = {}
         self._console = console
         self._archive = archive
         self._limit = limit
@@ -65,63 +72,73 @@ class _Printer:
     def question(self, row: dict[str, Any] | None, steps: list[dict[str, Any]]) -> None:
         """Everything the journal knows of the question, in the order it happened, then the answer."""
         if row is not None:
-            self._line(f"[bold]{escape(row['query_id'])}[/bold]  {escape(row['question'])}")
-            self._line(f"scope: {escape(', '.join(row['doc_ids']) or 'the whole archive')}", 2)
-        for step in sorted(steps, key=lambda each: each["seq"]):
-            body = json.loads(step["body"])
-            getattr(self, f"_{step['kind']}")(step["path"], body)
+            self._line(f"{row['query_id']}  {row['question']}", style="bold")
+            self._line(f"scope: {', '.join(row['doc_ids']) or 'the whole archive'}", 2)
+        printers = {
+            "retrieval": self._retrieval,
+            "analysis": self._analysis,
+            "plan": self._plan,
+            "request": self._request,
+            "reply": self._reply,
+        }
+        for step in sorted(steps, key=lambda each: int(each["seq"])):
+            printers[step["kind"]](step["path"], json.loads(step["body"]))
         if row is not None:
             self._answer(row)
 
     def _retrieval(self, path: str, body: dict[str, Any]) -> None:
         wanted = body["wanted"]
         self._rule(f"{path}: top {wanted['k']} of {wanted['granularity']}-token chunks for each retriever")
-        self._line(f"query: {escape(wanted['query'])}", 2)
+        self._line(f"query: {wanted['query']}", 2)
         for side in ("exact", "semantic"):
-            self._line(f"[bold]{side}[/bold] ({len(body[side])} chunks)", 2)
-            for chunk_id, doc_id, _, _, start, end, _, _, score in body[side][:3]:
-                self._line(f"{score:8.3f}  {escape(chunk_id)}  {escape(doc_id)}:{start}-{end}", 4)
-                self._line(escape(self._text(doc_id, start, end)), 14)
+            self._line(f"{side} ({len(body[side])} chunks)", 2, "bold")
+            for chunk_id, doc_id, _, _, start, end, _, _, score in body[side][:CHUNKS_SHOWN]:
+                self._line(f"{score:8.3f}  {chunk_id}  {doc_id}:{start}-{end}", 4)
+                self._line(self._text(doc_id, start, end), 14)
+            self._places |= {row[0]: (row[1], row[4], row[5]) for row in body[side]}
 
-    def _analysis(self, path: str, body: dict[str, Any]) -> None:
-        self._rule(f"{path}: what {body['analyzer']} says")
-        self._line(f"type      {escape(body['type'])}  {_odds(body['type_probabilities'])}", 2)
-        self._line(f"pattern   {escape(body['pattern'])}  {_odds(body['pattern_probabilities'])}", 2)
-        self._line(
-            f"evidence  {'at hand' if body['evidence'] else 'not at hand'}  (p = {body['evidence_probability']:.2f})", 2
-        )
+    def _analysis(self, path: str, record: dict[str, Any]) -> None:
+        body = record["analysis"]
+        self._rule(f"{path}: what {body['analyzer']} says of the question and {len(record['chunk_ids'])} chunks")
+        for chunk_id in record["chunk_ids"]:
+            doc_id, start, end = self._places[chunk_id]
+            self._line(f"{chunk_id}  {doc_id}:{start}-{end}", 2)
+            self._line(self._text(doc_id, start, end), 4)
+        self._line(f"type      {body['type']}  {_odds(body['type_probabilities'])}", 2)
+        self._line(f"pattern   {body['pattern']}  {_odds(body['pattern_probabilities'])}", 2)
+        at_hand = "at hand" if body["evidence"] else "not at hand"
+        self._line(f"evidence  {at_hand}  (p = {body['evidence_probability']:.2f})", 2)
 
     def _plan(self, path: str, body: dict[str, Any]) -> None:
-        self._rule(
-            f"{path}: {body['workflow']}, {body['count']} chunks of {body['granularity']} tokens, exact : semantic = "
-            f"{body['exact_weight']:g} : {body['semantic_weight']:g}"
-        )
+        weights = f"{body['exact_weight']:g} : {body['semantic_weight']:g}"
+        size = f"{body['count']} chunks of {body['granularity']} tokens"
+        self._rule(f"{path}: {body['workflow']}, {size}, exact : semantic = {weights}")
         for reason in body["reasons"]:
-            self._line(f"- {escape(reason)}", 2)
+            self._line(f"- {reason}", 2)
 
     def _request(self, path: str, body: dict[str, Any]) -> None:
         self._rule(f"{path}: asked")
         for message in body["request"].get("messages", []):
-            self._line(f"[bold]{escape(str(message.get('role')))}[/bold]", 2)
-            self._line(escape(self._short(str(message.get("content")))), 4)
+            self._line(message.get("role"), 2, "bold")
+            self._line(message.get("content"), 4)
 
     def _reply(self, path: str, body: dict[str, Any]) -> None:
         reply, call = body["reply"], body["call"]
         tokens = f"{call['prompt_tokens']:,} + {call['completion_tokens']:,} tokens"
         self._rule(f"{path}: replied ({tokens}, ${call['cost_usd']:.6f}, {call['latency_s']:.1f} s)")
-        self._line(escape(str(reply.get("text", ""))), 4)
+        self._line(reply.get("text", ""), 4)
 
     def _answer(self, row: dict[str, Any]) -> None:
         self._rule(f"answer: {row['status']}")
-        self._line(f"[bold]{escape(row['answer'] or '-')}[/bold]", 2)
+        self._line(row["answer"] or "-", 2, "bold")
         if row["error"]:
-            self._line(f"[red]{escape(row['error'])}[/red]", 2)
+            self._line(row["error"], 2, "red")
         if not row["citations"]:
             self._line("uncited", 2)
         for span in row["citations"]:
-            self._line(f"{escape(span['doc_id'])}:{span['start_char']}-{span['end_char']}", 2)
+            self._line(f"{span['doc_id']}:{span['start_char']}-{span['end_char']}", 2)
             for line in self._text(span["doc_id"], span["start_char"], span["end_char"], QUOTE_CHARS).splitlines():
-                self._line(f"[green]> {escape(line)}[/green]", 4)
+                self._line(f"> {line}", 4, "green")
         seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"])
         self._line(
             f"{row['calls']} calls, {row['prompt_tokens']:,} + {row['completion_tokens']:,} tokens, "
@@ -131,24 +148,21 @@ class _Printer:
 
     def _text(self, doc_id: str, start: int, end: int, limit: int | None = None) -> str:
         if self._archive is None:
-            return "(the archive is not there any more)"
-        return self._short(self._archive.document(doc_id).text[start:end].strip(), limit or self._limit)
-
-    def _short(self, text: str, limit: int | None = None) -> str:
+            return "..."
+        try:
+            text = self._archive.document(doc_id).text[start:end].strip()
+        except QuestionError as error:
+            return f"({error})"
         limit = limit or self._limit
-        return (
-            text
-            if limit is None or len(text) <= limit
-            else f"{text[:limit]} ... [{len(text) - limit:,} more characters]"
-        )
+        return text if limit is None or len(text) <= limit else f"{text[:limit]} ... [{len(text) - limit:,} more]"
 
     def _rule(self, title: str) -> None:
-        self._console.print(Rule(escape(title), align="left", style="cyan"))
+        self._console.print(Rule(Text(printable(title), style="cyan"), align="left", style="cyan"))
 
-    def _line(self, text: str, indent: int = 0) -> None:
-        self._console.print(Padding(text, (0, 0, 0, indent)), highlight=False)
+    def _line(self, text: object, indent: int = 0, style: str = "") -> None:
+        say(self._console, text, indent=indent, style=style)
 
 
 def _odds(probabilities: dict[str, float]) -> str:
     ordered = sorted(probabilities.items(), key=lambda item: (-item[1], item[0]))
-    return "(" + ", ".join(f"{escape(name)} {value:.2f}" for name, value in ordered) + ")"
+    return "(" + ", ".join(f"{name} {value:.2f}" for name, value in ordered) + ")"

@@ -7,8 +7,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from okralong.jobs.run_folder import table
+from okralong.jobs.terminal import printable, say_line
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Usage
@@ -46,33 +48,39 @@ def print_summary(console: Console, run: Folder, stopped: str) -> None:
         statuses[row["status"]] = statuses.get(row["status"], 0) + 1
     cost = sum(row["cost_usd"] or 0.0 for row in rows)
     reference = PriceTable.load().price(REFERENCE_MODEL).cost(usage)
-    console.print(
-        f"{', '.join(f'{count} {status}' for status, count in sorted(statuses.items()))}; "
-        f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens = "
-        f"{usage.weighted_tokens:,} weighted (input + 4 x output)\n"
-        f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}\n"
+    sums = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
+    ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+    cited = sum(bool(row["cited"]) for row in rows)
+    for line in (
+        f"{ended}; {cited} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
+        f"{sums} = {usage.weighted_tokens:,} weighted (input + 4 x output)",
+        f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
         f"run folder: {run.path}; one question's whole way: okralong show {run.path} QUERY_ID",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    ):
+        say_line(console, line)
     if stopped:
-        console.print(f"stopped: {stopped}", style="red", highlight=False, markup=False, soft_wrap=True)
+        say_line(console, f"stopped: {stopped}", style="red")
+
+
+def _analyzers(rows: list[dict[str, Any]]) -> set[str]:
+    return {json.loads(row["analysis"])["analyzer"] for row in rows if row["analysis"]}
+
+
+def _text(words: str) -> Text:
+    return Text(printable(words))
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
-    from rich.text import Text
-
     analysis = json.loads(row["analysis"]) if row["analysis"] else None
     plan = json.loads(row["plan"]) if row["plan"] else None
     answer = row["answer"] if row["status"] == "answered" else f"({row['status']}) {row['error'] or ''}".strip()
     cited = sorted({span["doc_id"] for span in row["citations"]})
     return [
-        Text(f"{row['query_id']}  {row['question']}"),
-        Text(analysis["type"] if analysis else "-"),
-        Text(plan["workflow"] if plan else "-"),
-        Text(answer if len(answer) <= ANSWER_CHARS else f"{answer[:ANSWER_CHARS]} ..."),
-        Text(", ".join(cited) if cited else "uncited"),
-        Text(f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}"),
-        Text(f"${row['cost_usd'] or 0.0:.4f}"),
+        _text(f"{row['query_id']}  {row['question']}"),
+        _text(analysis["type"] if analysis else "-"),
+        _text(plan["workflow"] if plan else "-"),
+        _text(answer if len(answer) <= ANSWER_CHARS else f"{answer[:ANSWER_CHARS]} ..."),
+        _text(", ".join(cited) if cited else "uncited"),
+        _text(f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}"),
+        _text(f"${row['cost_usd'] or 0.0:.4f}"),
     ]

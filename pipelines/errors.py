@@ -18,6 +18,10 @@ EXIT_ENDPOINT: Final = 4
 """The LLM endpoint is down, the key is wrong, or the quota is used up; run the same command again when mended."""
 EXIT_LOCKED: Final = 5
 """Another process writes this archive or run."""
+EXIT_BROKEN: Final = 6
+"""A part of the machinery broke (an actor died, storage went away, a bug); run the same command again."""
+EXIT_STOPPED: Final = 130
+"""Ctrl-C. What was finished is kept; the same command goes on."""
 
 
 class OkraError(Exception):
@@ -48,6 +52,12 @@ class EndpointError(OkraError):
     """The LLM endpoint cannot be used: down, wrong key, unknown model, no quota. Stops the run."""
 
     exit_code = EXIT_ENDPOINT
+
+
+class BrokenError(OkraError):
+    """A part of the machinery is gone. Stops the run; what is finished is kept."""
+
+    exit_code = EXIT_BROKEN
 
 
 class OverBudget(OkraError):

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from okralong.pipelines.errors import ArchiveError, LockedError
+from okralong.pipelines.errors import ArchiveError, ConfigError, LockedError
 from okralong.pipelines.tables import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
@@ -40,6 +40,12 @@ class Folder:
         """The folder at a local path or URI. It need not exist yet."""
         text = str(location)
         if "://" in text:
+            if "@" in text.split("://", 1)[1].split("/", 1)[0]:
+                # The value is not repeated: locations are written into manifests and shown, and this one holds a key.
+                raise ConfigError(
+                    "An archive or run location must not hold credentials (KEY:SECRET@). Give the bare URI, and set the "
+                    "credentials in the environment of every node, as the storage's own client wants them."
+                )
             filesystem, path = fs.FileSystem.from_uri(text)
             return cls(filesystem, path)
         return cls(fs.LocalFileSystem(), str(Path(text).resolve()))

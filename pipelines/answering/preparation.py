@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from okralong.pipelines.answering.llm.config import EMBEDDED
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.questions import BadQuestion, read_questions
@@ -14,6 +15,7 @@ from okralong.pipelines.answering.strategies.registry import granularities_neede
 from okralong.pipelines.errors import ArchiveError, QuestionError
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.settings import load_config
+from okralong.pipelines.tokens import token_counter
 from okralong.pipelines.values import Question
 
 
@@ -46,6 +48,9 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
     policy = load_config(Policy, config.policy)
     prices = PriceTable.load(config.prices)
     load_strategy(config.strategy)
+    if config.llm.base_url != EMBEDDED:
+        prices.price(config.llm.model, config.llm.price)
+        token_counter(config.llm.tokenizer)
     opened = Archive.open(archive)
     needed = granularities_needed(config.strategy, policy)
     missing = sorted(set(needed) - set(opened.manifest["granularities"]))

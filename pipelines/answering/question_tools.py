@@ -42,20 +42,29 @@ class StepLog(Protocol):
         ...
 
 
+class Complete(Protocol):
+    """The generator's one path: ``LlmClient.complete``."""
+
+    async def __call__(
+        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+    ) -> Reply:
+        """The reply at a step of a question."""
+        ...
+
+
 @dataclass(frozen=True)
 class Ports:
     """What the tools of every question of a run share.
 
-    ``embed`` turns texts into unit vectors of shape (n, dimension); ``complete`` is the generator's one path
-    (query_id, step path, role, messages, logprobs); ``admit`` reserves a plan's dollars or raises OverBudget;
-    ``demonstrate`` puts a worked example before each prompt.
+    ``embed`` turns texts into unit vectors of shape (n, dimension); ``admit`` reserves a plan's dollars or raises
+    OverBudget; ``demonstrate`` puts a worked example before each prompt.
     """
 
     archive: Archive
     shards: Callable[[int], Sequence[ShardClient]]
     embed: Callable[[list[str]], Awaitable[np.ndarray[Any, np.dtype[np.float32]]]]
     analyze: Callable[[AnalysisInput], Awaitable[Analysis]]
-    complete: Callable[[str, str, str, Sequence[Message], bool], Awaitable[Reply]]
+    complete: Complete
     admit: Callable[[str, Plan], Awaitable[None]]
     policy: Policy
     window: int
@@ -121,9 +130,10 @@ class QuestionTools:
         with self._timed("analyze"):
             recorded = self.log.recorded(path, "analysis")
             if recorded is not None:
-                return decode(Analysis, recorded)
+                return decode(Analysis, json.dumps(json.loads(recorded)["analysis"]))
             analysis = await self.ports.analyze(AnalysisInput(question, tuple(hit.chunk.text for hit in chunks)))
-            await self.log.record(path, "analysis", encode(analysis))
+            read = [hit.chunk.chunk_id for hit in chunks]
+            await self.log.record(path, "analysis", encode({"chunk_ids": read, "analysis": analysis}))
             return analysis
 
     async def record_plan(self, step: str, plan: Plan) -> Plan:
@@ -143,7 +153,7 @@ class QuestionTools:
         if self.ports.demonstrate:
             messages = with_demonstration(messages, role)
         with self._timed(role):
-            return await self.ports.complete(self.question.query_id, path, role, messages, logprobs)
+            return await self.ports.complete(self.question.query_id, path, role, messages, logprobs=logprobs)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """See ``Tools``."""

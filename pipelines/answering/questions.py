@@ -99,6 +99,12 @@ def _question(row: Any, number: int, file: Path) -> Question:
         raise QuestionError(f"{where} is not JSON: {row.msg} at column {row.colno}. Mend that line.")
     if not isinstance(row, dict):
         raise QuestionError(f"{where} holds a {type(row).__name__}, not an object with a question. Mend that line.")
+    try:
+        json.dumps(row, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        raise QuestionError(
+            f"{where} holds half of a character (a lone surrogate). Mend the text of that row."
+        ) from None
     unknown = [key for key in row if key is None]
     if unknown:
         raise QuestionError(f"{where} has more cells than the header has columns. Quote cells that hold commas.")

@@ -11,24 +11,31 @@ PROMPT_OVERHEAD = 600
 """Tokens of instructions, frames and question around the passages of one prompt, rounded up. Ours."""
 
 
-def plan_bound(plan: Plan, table_tokens: int, completion_limit: Callable[[str], int]) -> Usage:
-    """Upper bound of prompt and completion tokens of a plan, without an escalation to the full text.
+def plan_bound(plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int]) -> Usage:
+    """Upper bound of prompt and completion tokens of a plan. No prompt is longer than the ``window``.
 
-    The escalation reserves its own call when it comes, since most questions never need it.
+    With precise mode allowed, a full window is part of it, since the escalation may come.
     """
+    bound = _workflow_bound(plan, table_tokens, window, completion_limit)
+    return bound + Usage(window, 0, completion_limit("full_text")) if plan.escalate else bound
+
+
+def _workflow_bound(plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int]) -> Usage:
     widest = max(plan.granularity + 2 * plan.extension_tokens, table_tokens if plan.recover_tables else 0)
-    context = plan.count * widest
+    context = min(plan.count * widest, window)
     generate, split, step = (completion_limit(role) for role in ("generate", "split", "step"))
     if plan.workflow == "split":
-        context = max(context, plan.max_sub_questions * plan.sub_question_count * widest)
+        context = min(plan.max_sub_questions * plan.sub_question_count * widest, window)
         return Usage(context + 2 * PROMPT_OVERHEAD, 0, generate + split)
     if plan.workflow == "step":
-        rounds = plan.max_steps * (plan.max_steps + 1) // 2
-        prompts = rounds * context + plan.max_steps * context + (plan.max_steps + 1) * PROMPT_OVERHEAD
+        shown = [min(rounds * context, window) for rounds in range(1, plan.max_steps + 1)]
+        prompts = sum(shown) + shown[-1] + (plan.max_steps + 1) * PROMPT_OVERHEAD
         return Usage(prompts, 0, generate + plan.max_steps * step)
     return Usage(context + PROMPT_OVERHEAD, 0, generate)
 
 
-def plan_reserve(plan: Plan, price: Price, table_tokens: int, completion_limit: Callable[[str], int]) -> float:
+def plan_reserve(
+    plan: Plan, price: Price, table_tokens: int, window: int, completion_limit: Callable[[str], int]
+) -> float:
     """``plan_bound`` in dollars."""
-    return price.cost(plan_bound(plan, table_tokens, completion_limit))
+    return price.cost(plan_bound(plan, table_tokens, window, completion_limit))

@@ -50,7 +50,9 @@ class SentenceEmbedder:
         self.precision = str(dtype).removeprefix("torch.")
         messages: Any = transformers.utils.logging
         messages.disable_progress_bar()
-        self._model = SentenceTransformer(path, device=self.device, model_kwargs={"dtype": dtype})
+        self._model = SentenceTransformer(
+            path, device=self.device, model_kwargs={"dtype": dtype, "use_safetensors": True}
+        )
         first_module: Any = self._model[0]
         positions = getattr(first_module.auto_model.config, "max_position_embeddings", max_seq_length)
         self.limit = min(max_seq_length, int(positions))

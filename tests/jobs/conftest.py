@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import okralong
+from okralong.jobs import cli
 from okralong.pipelines.samples import generate, write_sample
 from tests.fakes.openai_server import FakeOpenAI, Messages
 
@@ -63,3 +65,12 @@ def endpoint(server: FakeOpenAI) -> dict[str, object]:
         "llm.tokenizer": "o200k_base",
         "llm.window": 128_000,
     }
+
+
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    """Exit code, and output and errors together on one line."""
+    monkeypatch.setattr(sys, "argv", ["okralong", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), " ".join((printed.out + printed.err).split())

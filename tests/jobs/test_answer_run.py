@@ -12,12 +12,12 @@ import pytest
 import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.codec import decode
-from okralong.pipelines.errors import EXIT_OVER_BUDGET, ConfigError
+from okralong.pipelines.errors import EXIT_ENDPOINT, EXIT_OVER_BUDGET, ConfigError, EndpointError
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Analysis, Plan
-from tests.fakes.openai_server import FakeOpenAI
-from tests.jobs.conftest import endpoint
+from tests.fakes.openai_server import FakeOpenAI, Trouble
+from tests.jobs.conftest import call, endpoint
 
 WORKFLOW = {
     "extractive": "linear",
@@ -94,7 +94,9 @@ def test_the_papers_constants_are_what_was_done(run_rows: dict[str, Any]) -> Non
         steps.setdefault(row["query_id"], {})[row["path"], row["kind"]] = json.loads(row["body"])
     seen: set[str] = set()
     for question in steps.values():
-        analysis = decode(Analysis, json.dumps(question["analyze", "analysis"]))
+        analysed = question["analyze", "analysis"]
+        assert len(analysed["chunk_ids"]) == 3
+        analysis = decode(Analysis, json.dumps(analysed["analysis"]))
         plan = decode(Plan, json.dumps(question["plan", "plan"]))
         seen.add(analysis.type)
         primary = question["primary/retrieve", "retrieval"]["wanted"]
@@ -201,3 +203,60 @@ def test_precise_mode_and_long_context_read_the_whole_scope(
     ]
     assert paths[-1] == "full_text/generate"
     assert len(paths) >= 2
+
+
+def test_show_prints_the_whole_way(
+    run_rows: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_workflow = {json.loads(row["plan"])["workflow"]: row for row in run_rows["answers"]}
+    assert set(by_workflow) == set(WORKFLOW.values())
+    for row in by_workflow.values():
+        code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path, row["query_id"])
+        assert code == 0
+        assert "what keyword-rules says of the question and 3 chunks" in said
+        assert all(" ".join(reason.split()) in said for reason in json.loads(row["plan"])["reasons"])
+        assert '<passage id="1"' in said
+        assert "replied (" in said
+        assert f"{row['citations'][0]['doc_id']}:{row['citations'][0]['start_char']}-" in said
+    code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path)
+    assert "18 answered; 18 cited; analyzer: keyword-rules" in said
+    assert f"${run_rows['bill']:.4f}" in said
+
+
+def test_a_run_that_cannot_reach_its_generator_spends_nothing(
+    sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = sample_folder / "questions.jsonl"
+    with pytest.raises(EndpointError, match="cannot be reached"):
+        dead = {**endpoint(reader), "llm.base_url": "http://127.0.0.1:9/v1"}
+        okralong.answer(sample_archive, questions, tmp_path / "dead", **dead)
+    reader.key = "right"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-key")
+    with pytest.raises(EndpointError, match="refuses the key") as refused:
+        okralong.answer(sample_archive, questions, tmp_path / "refused", **endpoint(reader))
+    assert "sk-wrong-key" not in str(refused.value)
+    with pytest.raises(ConfigError, match="no price for the model 'llama3'"):
+        okralong.answer(sample_archive, questions, tmp_path / "free", **{**endpoint(reader), "llm.model": "llama3"})
+    assert reader.received == []
+    for run in ("dead", "refused", "free"):
+        assert not any((tmp_path / run).rglob("*.parquet"))
+    assert b"sk-wrong-key" not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_a_key_that_is_revoked_half_way_stops_the_run_and_is_nowhere(
+    sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-secret-0123456789"
+    reader.key = key
+    reader.troubles = [None, None, None, *[Trouble(401, "invalid_api_key", f"Incorrect key: {key}")] * 50]
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    questions = sample_folder / "questions.jsonl"
+    told = {**endpoint(reader), "concurrency": 2, "strategy": "std_rag", "budget_usd": 1.0}
+    stopped = okralong.answer(sample_archive, questions, tmp_path, **told)
+    assert stopped.exit_code == EXIT_ENDPOINT
+    assert "key" in stopped.stopped
+    assert stopped.statuses == {"answered": 3}
+    assert Folder.of(tmp_path).read_manifest() is None
+    assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    reader.troubles = []
+    assert okralong.answer(sample_archive, questions, tmp_path, **told).statuses == {"answered": 18}

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from okralong.jobs import cli
 from okralong.pipelines.settings import shipped_config
-
-
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
-    """Exit code, and output and errors together on one line."""
-    monkeypatch.setattr(sys, "argv", ["okralong", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    printed = capsys.readouterr()
-    return int(ended.value.code or 0), " ".join((printed.out + printed.err).split())
+from tests.jobs.conftest import call
 
 
 def test_sample_writes_reports_and_questions(

@@ -37,10 +37,11 @@ def test_bad_rows_are_told_apart_and_the_rest_is_asked(tmp_path: Path) -> None:
         "not json\n"
         "[1]\n"
         '{"question": "No id?"}\n'
+        '{"query_id": "half", "question": "what \\ud83d is?"}\n'
     )
     questions, bad = read_questions(file)
     assert [question.query_id for question in questions] == ["a", "q000006"]
-    assert [item.query_id for item in bad] == ["b", "row-3", "row-4", "row-5"]
+    assert [item.query_id for item in bad] == ["b", "row-3", "row-4", "row-5", "half"]
     assert "row 2 has an empty question" in bad[0].message
     assert "'a' is used twice" in bad[1].message
     assert all(str(file) in item.message for item in bad)

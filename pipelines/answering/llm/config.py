@@ -77,8 +77,10 @@ class LlmConfig(Settings):
     @field_validator("base_url")
     @classmethod
     def _an_address(cls, value: str) -> str:
-        if value != EMBEDDED and not re.match(r"https?://[^/@]+(/|$)", value):
-            raise ValueError("must be embedded, or an address such as https://api.openai.com/v1 without user or key")
+        if value != EMBEDDED and not re.fullmatch(r"https?://[^/@?#]+(/[^@?#]*)?", value):
+            raise ValueError(
+                "must be embedded, or an address such as https://api.openai.com/v1 without user, key or query"
+            )
         return value.rstrip("/")
 
     def completion_limit(self, role: str) -> int:
