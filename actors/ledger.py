@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import RayTaskError
 
 from okralong.pipelines.answering.journal import JournalRow
+from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.ports import Totals
@@ -30,19 +31,19 @@ MAX_CONCURRENCY = 10_000
 class LedgerActor(RunLedger):
     """The actor's class; its methods are those of ``LedgerClient``."""
 
-    def __init__(self, run: str, cap_usd: float | None) -> None:
-        super().__init__(Folder.of(run), cap_usd, patience_s=PATIENCE_S)
+    def __init__(self, run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset()) -> None:
+        super().__init__(Folder.of(run), cap_usd, patience_s=PATIENCE_S, reopened=reopened)
 
 
-def start_ledger(run: str, cap_usd: float | None) -> Any:
+def start_ledger(run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset()) -> Any:
     """The handle of a new ledger for a run folder (path or URI that the actor's node sees), for ``RayLedger``.
 
-    The actor ends with the job that started it. It raises LockedError or ArchiveError at its first call when the run
-    cannot be opened.
+    ``reopened`` are the query_ids that are asked again (see ``RunLedger``). The actor ends with the job that started
+    it. It raises LockedError or ArchiveError at its first call when the run cannot be opened.
     """
     options: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_CONCURRENCY}
     remote: Any = ray.remote(LedgerActor)
-    return remote.options(num_cpus=0, **options).remote(run, cap_usd)
+    return remote.options(num_cpus=0, **options).remote(run, cap_usd, reopened)
 
 
 class RayLedger:
@@ -68,8 +69,12 @@ class RayLedger:
         """Set a reserve aside for a question's plan. Raises OverBudget."""
         await self._call("admit", query_id, reserve_usd)
 
+    async def reserve(self, key: CallKey, query_id: str, usd: float) -> None:
+        """Set the worst case of an attempt aside. Raises OverBudget."""
+        await self._call("reserve", key, query_id, usd)
+
     async def intend(self, call: Call) -> None:
-        """Make the intent of an attempt durable and reserve its worst case. Raises OverBudget."""
+        """Make the intent of an attempt durable. Raises OverBudget."""
         await self._call("intend", call)
 
     async def settle(self, outcome: Outcome) -> None:
@@ -79,6 +84,10 @@ class RayLedger:
     async def finish(self, row: Mapping[str, Any]) -> None:
         """Write the one answers row of a question."""
         await self._call("finish", dict(row))
+
+    async def release(self, query_id: str) -> None:
+        """Put a question down without an answers row."""
+        await self._call("release", query_id)
 
     async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
         """Write a row of ``failures``."""

@@ -11,13 +11,14 @@ from typing import Any
 
 import ray
 
+from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import plain_errors
-from okralong.pipelines.answering.llm.config import EMBEDDED, LlmConfig
+from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.ports import Grant
+from okralong.pipelines.models.embedded import EMBEDDED
 
-NAMESPACE = "okralong"
 MAX_CONCURRENCY = 10_000
 """Requests that may queue at a time. Ours."""
 
@@ -29,18 +30,20 @@ class LimiterActor(LocalLimiter):
     """
 
     async def set_limits(self, limits: Limits) -> None:
-        """Take other limits from now on: those of the job that spoke last."""
-        self.limit(limits)
+        """Take a further job's limits: those of the job that spoke last, or the stricter ones while it is not alone."""
+        self.join(limits)
 
 
 def start_limiter(config: LlmConfig) -> Any:
     """The handle of the limiter of a configured generator, for ``RayLimiter``.
 
-    For an endpoint that others may use as well, the one that already runs on this cluster, with the limits of
-    ``config`` from now on. The embedded model belongs to its job, and so does its limiter.
+    For an endpoint that others may use as well, the one that already runs on this cluster, told of the limits of
+    ``config``. A call that its process loses is sent again when it is back. The embedded model belongs to its job, and
+    so does its limiter.
     """
     limits = Limits(config.requests_per_minute, config.tokens_per_minute, config.max_in_flight)
-    options: dict[str, Any] = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": MAX_CONCURRENCY}
+    revived = {"max_restarts": -1, "max_task_retries": -1}
+    options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": MAX_CONCURRENCY, **revived}
     remote: Any = ray.remote(LimiterActor)
     if config.base_url == EMBEDDED:
         return remote.options(**options).remote(limits)

@@ -75,4 +75,10 @@ class QuestionError(Exception):
 
 
 class ReplyError(Exception):
-    """The generator's reply broke its output contract (kept raw in the journal)."""
+    """The generator's reply broke its output contract (kept raw in the journal, so a rerun meets it again)."""
+
+
+class CallFailed(Exception):
+    """The endpoint gave no reply after all attempts, or refused the request. Nothing is in the journal that a rerun
+    would meet again, so no operator may go on without the reply: the question fails.
+    """

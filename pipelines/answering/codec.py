@@ -1,8 +1,7 @@
 """Values to JSON and back, exactly: what the journal keeps must come back as it was.
 
 Dataclasses become objects with their fields' names and are read back by their type hints, so a new field needs no
-code here. Floats keep all their digits. Retrieved candidates are the exception: the journal keeps chunk ids and scores,
-not texts, because the archive already holds the texts and a run should not hold them again.
+code here. Floats keep all their digits. (Retrieved chunks have a shorter form of their own: ``retrieval_record.py``.)
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
-
-from okralong.pipelines.values import Candidates, Chunk, Hit
 
 T = TypeVar("T")
 
@@ -31,32 +28,6 @@ def decode(kind: type[T], text: str) -> T:
         return typing.cast(T, _typed(kind, json.loads(text)))
     except (TypeError, KeyError) as error:
         raise ValueError(f"This is not the JSON of a {getattr(kind, '__name__', kind)}: {text[:200]}") from error
-
-
-def encode_candidates(candidates: Candidates) -> str:
-    """``{"exact": [[chunk_id, score], ...], "semantic": [...]}``, best first."""
-    return encode(
-        {
-            side: [[hit.chunk.chunk_id, hit.score] for hit in hits]
-            for side, hits in (("exact", candidates.exact), ("semantic", candidates.semantic))
-        }
-    )
-
-
-def candidate_ids(text: str) -> list[str]:
-    """The chunk ids that ``encode_candidates`` wrote, each once, in order of first mention."""
-    body = json.loads(text)
-    return list(dict.fromkeys(chunk_id for side in ("exact", "semantic") for chunk_id, _ in body[side]))
-
-
-def decode_candidates(text: str, chunks: Mapping[str, Chunk] | Iterable[Chunk]) -> Candidates:
-    """The candidates again, with their chunks taken from ``chunks``. Raises KeyError for a chunk that is not there."""
-    by_id = chunks if isinstance(chunks, Mapping) else {chunk.chunk_id: chunk for chunk in chunks}
-    body = json.loads(text)
-    exact, semantic = (
-        tuple(Hit(by_id[chunk_id], float(score)) for chunk_id, score in body[side]) for side in ("exact", "semantic")
-    )
-    return Candidates(exact, semantic)
 
 
 def _plain(value: Any) -> Any:

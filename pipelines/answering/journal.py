@@ -2,7 +2,8 @@
 
 The journal holds every step that must not be redone, keyed by (query_id, path, sample, kind). Rows are buffered and
 written together by ``commit``; a row counts once its commit has returned. Within a commit the journal goes first, then
-the ledger, then the answers: whatever a later table says, the earlier ones can prove.
+the ledger, then the answers: whatever a later table says, the earlier ones can prove. A row that no table takes is left
+out and named, so that it fails its own question and not those that share the commit.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ ROW_KEYS: Final = {
 }
 """By which columns a later row of a table replaces an earlier one; the order is that of writing."""
 
+UNFIT: Final = (ValueError, TypeError, OverflowError)
+"""What Arrow raises for a row that does not fit its schema. Storage that fails raises OSError."""
+
 Batch = dict[str, list[dict[str, Any]]]
+Refused = dict[str, Exception]
+"""By query_id (by id in ``failures``): why a row could not be written."""
 StepKey = tuple[str, int, str]
 """``(path, sample, kind)`` within a question."""
 
@@ -89,8 +95,8 @@ class RunLog:
         return log
 
     def append(self, table: str, row: Mapping[str, Any]) -> None:
-        """Buffer a row; it is nowhere until the next commit."""
-        self._pending.setdefault(table, []).append(dict(row))
+        """Buffer a row; it is nowhere until the next commit. Surrogates without a partner become question marks."""
+        self._pending.setdefault(table, []).append(_clean(row))
 
     def append_step(self, row: JournalRow) -> None:
         """Buffer a journal row."""
@@ -117,21 +123,48 @@ class RunLog:
         for table, rows in batch.items():
             self._pending[table] = rows + self._pending.get(table, [])
 
-    def write(self, batch: Batch) -> None:
-        """Make a batch durable; a table leaves ``batch`` when it is written. Raises OSError on a full disk."""
+    def write(self, batch: Batch) -> Refused:
+        """Make a batch durable; a table leaves ``batch`` when it is written. Raises OSError on a full disk.
+
+        Returns the rows that do not fit their table; the others are written.
+        """
+        refused: Refused = {}
         for table in ROW_KEYS:
-            if batch.get(table):
+            if not batch.get(table):
+                continue
+            try:
                 self.tables[table].write(batch[table])
-                del batch[table]
+            except UNFIT:
+                batch[table] = self._fitting(table, batch[table], refused)
+                if batch[table]:
+                    self.tables[table].write(batch[table])
+            del batch[table]
+        return refused
 
     def commit(self) -> None:
-        """Make everything buffered durable."""
+        """Make everything buffered durable. Raises ValueError when a row does not fit; the others are written."""
         batch = self.take()
         try:
-            self.write(batch)
+            refused = self.write(batch)
         except BaseException:
             self.put_back(batch)
             raise
+        for why in refused.values():
+            raise why
+
+    def _fitting(self, table: str, rows: list[dict[str, Any]], refused: Refused) -> list[dict[str, Any]]:
+        fit = []
+        for row in rows:
+            try:
+                pa.Table.from_pylist([row], schema=RUN_TABLES[table])
+            except UNFIT as error:
+                named = str(row.get("query_id", row.get("id")))
+                why = ValueError(f"A row of {self.run.at(table).path} for {named!r} cannot be written: {error}")
+                why.__cause__ = error
+                refused[named] = why
+            else:
+                fit.append(row)
+        return fit
 
     @property
     def crowded(self) -> bool:
@@ -154,6 +187,19 @@ class RunLog:
     def abandon(self) -> None:
         """Let the lock go without writing anything: what was buffered is lost."""
         self._held.close()
+
+
+def _clean(value: Any) -> Any:
+    """The value with strings that can be encoded; a lone surrogate could not."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_clean(item) for item in value)
+    return value
 
 
 def read_run_table(run: Folder, name: str, columns: list[str] | None = None) -> pa.Table:

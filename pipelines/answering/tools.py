@@ -70,7 +70,8 @@ class Tools(Protocol):
     async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
         """One call of the generator. ``role`` (generate, split, step, full_text) chooses the completion limit.
 
-        Raises OverBudget, EndpointError (stops the run) or ReplyError (this question fails).
+        Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or
+        ReplyError (a reply of no use, kept in the journal: catch it where the method can do without).
         """
         ...
 

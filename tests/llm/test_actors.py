@@ -57,11 +57,15 @@ async def test_workers_share_one_budget_one_journal_and_one_limiter(ray_cluster:
 async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Path) -> None:
     with FakeOpenAI() as server:
         config = config_for(server, tokens_per_minute=1000)
-        ledger, limiter = start_ledger(str(tmp_path), 0.01), start_limiter(config)
+        ledger, limiter = start_ledger(str(tmp_path), 0.01, frozenset({"q"})), start_limiter(config)
         with pytest.raises(OverBudget) as refused:
             await RayLedger(ledger).admit("q", 0.02)
         assert type(refused.value) is OverBudget
         assert "Traceback" not in str(refused.value)
+        await RayLedger(ledger).admit("stopped", 0.009)
+        await RayLedger(ledger).release("stopped")
+        await RayLedger(ledger).reserve(("call", 1), "other", 0.009)
+        assert (await RayLedger(ledger).totals()).reserved_usd == pytest.approx(0.009)
         with pytest.raises(QuestionError, match="tokens_per_minute"):
             await RayLimiter(limiter).acquire(2000, 10)
         for actor in (ledger, limiter):

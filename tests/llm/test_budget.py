@@ -114,7 +114,11 @@ def test_a_question_that_is_posed_again_is_admitted_once() -> None:
 def test_a_call_in_flight_at_the_end_of_its_question_is_unknown_and_may_be_settled_late() -> None:
     budget = Budget(None)
     assert budget.reserve(("x", 1), "a", 0.5)
+    assert budget.calls_of("a") == [("x", 1)]
+    assert not budget.in_doubt(("x", 1))
     assert budget.close("a") == [("x", 1)]
+    assert budget.in_doubt(("x", 1))
+    assert budget.calls_of("a") == []
     assert budget.unknown_usd == 0.5
     budget.settle(("x", 1), 0.2)
     assert (budget.unknown_usd, budget.settled_usd) == (0.0, 0.2)

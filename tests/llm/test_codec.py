@@ -7,20 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.codec import (
-    candidate_ids,
-    decode,
-    decode_candidates,
-    encode,
-    encode_candidates,
-)
+from okralong.pipelines.answering.codec import decode, encode
 from okralong.pipelines.values import (
     Analysis,
     Answer,
-    Candidates,
-    Chunk,
     Citation,
-    Hit,
     Message,
     Passage,
     Plan,
@@ -65,17 +56,6 @@ def test_any_reply_comes_back_to_the_last_digit(reply: Reply) -> None:
 def test_an_answer_with_all_its_parts_comes_back() -> None:
     full = dataclasses.replace(VALUES[6], analysis=VALUES[0], plan=VALUES[1])
     assert decode(Answer, encode(full)) == full
-
-
-def test_candidates_are_kept_as_ids_and_scores() -> None:
-    chunks = [Chunk(f"c{n}", "d", 150, n, n * 10, n * 10 + 10, 3, f"text {n}") for n in range(3)]
-    found = Candidates((Hit(chunks[0], 1.25), Hit(chunks[1], 0.1 + 0.2)), (Hit(chunks[1], 0.9), Hit(chunks[2], 0.3)))
-    text = encode_candidates(found)
-    assert "text" not in text
-    assert candidate_ids(text) == ["c0", "c1", "c2"]
-    assert decode_candidates(text, chunks) == found
-    with pytest.raises(KeyError, match="c2"):
-        decode_candidates(text, chunks[:2])
 
 
 def test_the_json_of_something_else_is_refused_by_name() -> None:

@@ -2,36 +2,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from okralong.pipelines.answering.journal import JournalRow
-from okralong.pipelines.answering.llm.calls import Call, Outcome, unknown
+from okralong.pipelines.answering.llm.calls import unknown
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.errors import ArchiveError, OverBudget
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Usage
-from tests.llm.tools import rows
-
-REPLY = '{"reply":{},"refusal":""}'
-
-
-def a_call(number: int, query_id: str = "q", usd: float = 0.1, attempt: int = 1) -> Call:
-    return Call(
-        call_id=f"call-{number}", attempt=attempt, query_id=query_id, path="generate", sample=number, role="generate",
-        model="m", request_hash="h", input_usd_per_million=1.0, cached_usd_per_million=1.0, output_usd_per_million=1.0,
-        reserved_usd=usd, queue_s=0.0, started_at=datetime(2026, 1, 1, tzinfo=UTC), tags={"team": "night"},
-    )  # fmt: skip
-
-
-def paid(call: Call, usd: float) -> Outcome:
-    return Outcome(call, "ok", 200, Usage(10, 2, 3), usd, 0.1, "id", "", REPLY)
-
-
-def statuses(run: Path) -> dict[str, tuple[str, float]]:
-    return {row["call_id"]: (row["status"], row["cost_usd"]) for row in rows(run, "ledger")}
+from tests.llm.tools import a_call, paid, rows, statuses
 
 
 async def test_many_calls_share_a_commit(tmp_path: Path) -> None:

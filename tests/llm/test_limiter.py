@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.llm.limiter import Limiter, Limits
+from okralong.pipelines.answering.llm.limiter import Limiter, Limits, stricter
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.errors import QuestionError
 
@@ -100,6 +100,20 @@ def test_the_named_wait_wins_and_the_unnamed_one_grows() -> None:
     assert limiter.reserve(8.0, 1, 10)[0] == 2.0
     limiter.penalise(100.0, None)
     assert limiter.reserve(100.0, 1, 10)[0] == 1.0
+
+
+def test_a_second_job_does_not_lift_the_limits_of_one_that_is_at_work() -> None:
+    limiter = Limiter(Limits(60, None, max_in_flight=8))
+    _, lease = limiter.reserve(0.0, 1, 100)
+    limiter.join(1.0, Limits(None, 5000))
+    assert limiter.limits == Limits(60, 5000, max_in_flight=8)
+    limiter.release(lease)
+    limiter.join(2.0, Limits(500, None))  # nobody is at work: the job that comes knows best
+    assert limiter.limits == Limits(500, None)
+    assert limiter.reserve(2.0, 1, 10)[1]
+    limiter.join(20.0, Limits())  # its lease has ended by itself
+    assert limiter.limits == Limits()
+    assert stricter(Limits(10, 20), Limits(20, 10)) == Limits(10, 10)
 
 
 async def test_the_local_limiter_wakes_on_release_and_refuses_the_impossible() -> None:

@@ -99,6 +99,30 @@ def test_what_could_not_be_written_is_kept_for_the_next_commit(run: Folder, monk
     assert read_run_table(run, "journal")["seq"].to_pylist() == [1]
 
 
+def test_a_broken_surrogate_is_mended_wherever_it_stands(run: Folder) -> None:
+    broken = "cut \ud83d short"
+    log = RunLog.open(run)
+    log.append("failures", failure(broken, broken))
+    span = {"doc_id": broken, "start_char": 0, "end_char": 1}
+    log.append("answers", {"query_id": "q\ud83d", "answer": "☃", "citations": [span], "seconds": [(broken, 1.0)]})
+    log.close()
+    assert failures(run) == [("cut ? short", "cut ? short")]
+    (answer,) = read_run_table(run, "answers").to_pylist()
+    assert (answer["query_id"], answer["answer"]) == ("q?", "☃")
+    assert answer["citations"][0]["doc_id"] == answer["seconds"][0][0] == "cut ? short"
+
+
+def test_a_row_that_no_table_takes_is_left_out_alone(run: Folder) -> None:
+    log = RunLog.open(run)
+    log.append("failures", failure("a"))
+    log.append("failures", {**failure("b"), "at": "yesterday"})
+    log.append("failures", failure("c"))
+    with pytest.raises(ValueError, match="failures for 'b' cannot be written"):
+        log.commit()
+    log.close()
+    assert failures(run) == [("a", "m"), ("c", "m")]
+
+
 def test_a_run_has_one_writer(tmp_path: Path) -> None:
     run = Folder.of(tmp_path)
     log = RunLog.open(run)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from okralong.pipelines.answering.journal import read_run_table
+from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.ledger import RunLedger
@@ -15,7 +17,7 @@ from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Message
+from okralong.pipelines.values import Message, Usage
 from tests.fakes.openai_server import FakeOpenAI
 
 PRICE = Price(input=2.5, cached_input=1.25, output=10.0)
@@ -51,3 +53,19 @@ def rows(run: Path, table: str) -> list[dict[str, Any]]:
 
 def all_bytes(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
+
+
+def a_call(number: int, query_id: str = "q", usd: float = 0.1, attempt: int = 1) -> Call:
+    return Call(
+        call_id=f"call-{number}", attempt=attempt, query_id=query_id, path="generate", sample=number, role="generate",
+        model="m", request_hash="h", input_usd_per_million=1.0, cached_usd_per_million=1.0, output_usd_per_million=1.0,
+        reserved_usd=usd, queue_s=0.0, started_at=datetime(2026, 1, 1, tzinfo=UTC), tags={"team": "night"},
+    )  # fmt: skip
+
+
+def paid(call: Call, usd: float) -> Outcome:
+    return Outcome(call, "ok", 200, Usage(10, 2, 3), usd, 0.1, "id", "", '{"reply":{},"refusal":""}')
+
+
+def statuses(run: Path) -> dict[str, tuple[str, float]]:
+    return {row["call_id"]: (row["status"], row["cost_usd"]) for row in rows(run, "ledger")}

@@ -115,6 +115,14 @@ class Budget:
         """Whether a call is reserved, or held as unknown."""
         return key in self._calls or key in self._unknown
 
+    def in_doubt(self, key: CallKey) -> bool:
+        """Whether a call is held as unknown."""
+        return key in self._unknown
+
+    def calls_of(self, query_id: str) -> list[CallKey]:
+        """The calls of a question that are reserved and neither settled nor held as unknown."""
+        return [key for key, call in self._calls.items() if call.query_id == query_id]
+
     def settle(self, key: CallKey, cost_usd: float) -> None:
         """A call is over and cost ``cost_usd`` (0 for one that failed). Also for one held as unknown until now."""
         cost = picodollars(cost_usd)
@@ -142,7 +150,7 @@ class Budget:
     def close(self, query_id: str) -> list[CallKey]:
         """A question is over: free what it had left. Calls of it still in flight become unknown and are returned."""
         self._committed -= self._questions.pop(query_id, 0)
-        left = [key for key, call in self._calls.items() if call.query_id == query_id]
+        left = self.calls_of(query_id)
         for key in left:
             self.hold_unknown(key)
         return left

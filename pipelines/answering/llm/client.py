@@ -1,15 +1,16 @@
 """The one way to a generator: replayed from the journal where it can be, else asked within the limits and the cap.
 
-Each attempt runs: leave from the limiter, intent durable and cost reserved, HTTP, outcome durable, leave given back.
-Only then does the caller see the reply, so that a reply that was used was always paid for once and is on disk.
+Each attempt runs: cost reserved, leave from the limiter, intent durable, HTTP, outcome durable, leave given back. Only
+then does the caller see the reply, so that a reply that was used was always paid for once and is on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -21,13 +22,15 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import open_client, read_key
 from okralong.pipelines.answering.llm.faults import Fault, classify, without_key
 from okralong.pipelines.answering.llm.meter import PromptMeter
-from okralong.pipelines.answering.llm.ports import LedgerClient, LimiterClient
+from okralong.pipelines.answering.llm.ports import Grant, LedgerClient, LimiterClient
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, read_completion, to_journal, usable
 from okralong.pipelines.answering.llm.request import LlmRequest
-from okralong.pipelines.errors import EndpointError
+from okralong.pipelines.errors import EndpointError, OverBudget
 from okralong.pipelines.tokens import token_counter
 from okralong.pipelines.values import Message, Reply, Usage
+
+logger = logging.getLogger(__name__)
 
 LEASE_SLACK_S = 60.0
 """How long after the timeout a lease of the limiter ends by itself, should its holder have died. Ours."""
@@ -98,8 +101,8 @@ class LlmClient:
     ) -> Reply:
         """The reply at a step of a question.
 
-        Raises OverBudget, EndpointError (stop the run), ReplyError (this question fails; the raw reply, if one came,
-        is in the journal) or QuestionError (no minute of the account can hold the prompt).
+        Raises OverBudget, EndpointError (stop the run), CallFailed (no reply came), ReplyError (one came that is of no
+        use; it is in the journal) or QuestionError (no minute of the account can hold the prompt).
         """
         config = self.config
         request = LlmRequest(
@@ -170,26 +173,26 @@ class LlmClient:
     async def _attempt(self, request: LlmRequest, call: Call) -> RawReply:
         plain = self._meter.plain(request.messages)
         estimate = self._meter.safe(plain)
-        grant = await self._limiter.acquire(estimate + request.max_tokens, self.config.timeout_s + LEASE_SLACK_S)
-        call = replace(
-            call,
-            reserved_usd=self.price.cost(Usage(estimate, 0, request.max_tokens)),
-            queue_s=grant.queue_s,
-            started_at=datetime.now(UTC),
-        )
+        tokens = estimate + request.max_tokens
+        call = replace(call, reserved_usd=self.price.cost(Usage(estimate, 0, request.max_tokens)))
+        grant: Grant | None = None
         sent_at: float | None = None
         try:
+            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
+            grant = await self._limiter.acquire(tokens, self.config.timeout_s + LEASE_SLACK_S)
+            call = replace(call, queue_s=grant.queue_s, started_at=datetime.now(UTC))
             await self._ledger.intend(call)
             sent_at = time.perf_counter()
             raw = await self._send(request, call)
         except asyncio.CancelledError:
             late = unknown(call, "cancelled while in flight", latency_s=_since(sent_at))
-            if sent_at is None:
-                late = replace(late, status="failed", cost_usd=0.0, error="cancelled before it was sent")
-            await asyncio.shield(self._ledger.settle(late))
+            await asyncio.shield(self._ledger.settle(_unsent(call, "cancelled") if sent_at is None else late))
+            raise
+        except OverBudget:  # nothing is reserved, and nothing went out
             raise
         except Exception as error:
-            if sent_at is None:  # the ledger refused: nothing went out
+            if sent_at is None:
+                await _quietly(self._ledger.settle(_unsent(call, str(error))))
                 raise
             raise await self._failed(call, error, _since(sent_at)) from None
         else:
@@ -197,7 +200,8 @@ class LlmClient:
             await asyncio.shield(self._ledger.settle(_arrived(call, raw)))
             return raw
         finally:
-            await self._limiter.release(grant.lease)
+            if grant is not None:
+                await _quietly(self._limiter.release(grant.lease))
 
     async def _send(self, request: LlmRequest, call: Call) -> RawReply:
         start = time.perf_counter()
@@ -221,7 +225,7 @@ class LlmClient:
         """Settle an attempt that brought no reply; returns the exception to raise."""
         fault = classify(error, self.config.base_url, self.config.model, self.config.api_key_env, self._key)
         if fault.limited:
-            await self._limiter.penalise(fault.retry_after)
+            await _quietly(self._limiter.penalise(fault.retry_after))
         outcome = replace(
             unknown(call, fault.message, fault.http_status, latency_s), provider_request_id=fault.request_id
         )
@@ -233,6 +237,18 @@ class LlmClient:
 
 def _since(start: float | None) -> float:
     return 0.0 if start is None else time.perf_counter() - start
+
+
+async def _quietly(work: Awaitable[None]) -> None:
+    """Await what may fail without harm to the question: a lost lease ends by itself, a lost reserve with it."""
+    try:
+        await work
+    except Exception as error:
+        logger.warning("%s: %s", type(error).__name__, error)
+
+
+def _unsent(call: Call, why: str) -> Outcome:
+    return replace(unknown(call, f"never sent: {why}"), status="failed", cost_usd=0.0)
 
 
 def _arrived(call: Call, raw: RawReply) -> Outcome:

@@ -13,10 +13,8 @@ from pydantic import Field, field_validator
 
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.settings import Settings
-
-EMBEDDED = "embedded"
-"""The ``base_url`` of the model that comes with the package."""
 
 VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 

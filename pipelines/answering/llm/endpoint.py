@@ -8,9 +8,10 @@ from typing import Literal
 
 import openai
 
-from okralong.pipelines.answering.llm.config import EMBEDDED, LlmConfig
+from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.faults import scrub
 from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.models.embedded import EMBEDDED
 
 NO_KEY = "none"
 """Sent to servers of one's own, which want some key but do not look at it."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 import openai
 
-from okralong.pipelines.errors import EndpointError, ReplyError
+from okralong.pipelines.errors import CallFailed, EndpointError
 
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
 """Names of the transport's exceptions that come before a request has left. By name: the transport library of
@@ -47,9 +47,9 @@ class Fault:
         """Whether the endpoint said that it gets too many requests."""
         return self.http_status == 429 and self.retry
 
-    def error(self) -> EndpointError | ReplyError:
-        """The exception for it: EndpointError stops the run, ReplyError fails the question."""
-        return EndpointError(self.message) if self.whose == "endpoint" else ReplyError(self.message)
+    def error(self) -> EndpointError | CallFailed:
+        """The exception for it: EndpointError stops the run, CallFailed fails the question."""
+        return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
 
 
 def without_key(text: str, key: str) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from okralong.pipelines.answering.journal import JournalRow, RunLog
-from okralong.pipelines.answering.llm.budget import Budget
+from okralong.pipelines.answering.journal import JournalRow, Refused, RunLog
+from okralong.pipelines.answering.llm.budget import Budget, CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome, intent_body, ledger_row, reply_body, unknown
 from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.answering.llm.replay import FINAL, replay
@@ -23,14 +24,32 @@ GATHER_S = 0.003
 """How long a commit waits for company, in seconds. Ours."""
 
 
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """A call or an admission that waits for room; ``ended`` when its question was closed meanwhile."""
+
+    query_id: str
+    ended: bool = False
+
+
 class RunLedger:
     """The one writer of a run folder (see ``LedgerClient`` for what the methods promise)."""
 
-    def __init__(self, run: Folder, cap_usd: float | None, *, patience_s: float = 0.0) -> None:
-        """Open the run and replay it; the rows that the last process owed are written before anything else."""
+    def __init__(
+        self,
+        run: Folder,
+        cap_usd: float | None,
+        *,
+        patience_s: float = 0.0,
+        reopened: frozenset[str] = frozenset(),
+    ) -> None:
+        """Open the run and replay it; the rows that the last process owed are written before anything else.
+
+        ``reopened`` are the query_ids of questions that have an end and are asked again all the same (see ``replay``).
+        """
         self._log = RunLog.open(run, patience_s)
         try:
-            self._state = replay(self._log)
+            self._state = replay(self._log, reopened)
             for row in self._state.to_write:
                 self._log.append("ledger", row)
             self._log.commit()
@@ -39,11 +58,11 @@ class RunLedger:
             raise
         self._budget = Budget(cap_usd)
         self._budget.restore(self._state.settled_usd, self._state.unknown_usd)
-        self._calls: dict[tuple[str, int], Call] = {}
-        self._waiting: list[str] = []
+        self._calls: dict[CallKey, Call] = {}
+        self._waiting: list[_Waiter] = []
         self._room = asyncio.Event()
         self._disk = asyncio.Lock()
-        self._next_commit: asyncio.Task[None] | None = None
+        self._next_commit: asyncio.Task[Refused] | None = None
         self._merging: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -61,7 +80,7 @@ class RunLedger:
         """Make journal rows durable."""
         for row in rows:
             self._log.append_step(row)
-        await self._durable()
+        await self._durable(*{row.query_id for row in rows})
         for row in rows:
             self._state.question(row.query_id).rows[row.key] = row
 
@@ -69,17 +88,20 @@ class RunLedger:
         """Set a reserve aside, waiting for others to give back what they do not need. Raises OverBudget."""
         await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
 
+    async def reserve(self, key: CallKey, query_id: str, usd: float) -> None:
+        """Set the worst case of an attempt aside, waiting as ``admit`` does. Raises OverBudget."""
+        if not self._budget.holds(key):  # it does when the message was sent twice, also across a restart
+            await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd))
+
     async def intend(self, call: Call) -> None:
-        """Reserve the worst case of an attempt and make its intent durable. Raises OverBudget."""
-        reserve = call.reserved_usd
-        if not self._budget.holds(call.key):  # it does when the message was sent twice, also across a restart
-            await self._make_room(
-                call.query_id, reserve, lambda: self._budget.reserve(call.key, call.query_id, reserve)
-            )
+        """Make the intent of an attempt durable; reserves it when nobody did. Raises OverBudget."""
+        # A call that was reserved before this process was started anew is not held any more.
+        await self.reserve(call.key, call.query_id, call.reserved_usd)
+        if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = call
             body = intent_body(call)
             self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
-        await self._durable()
+        await self._durable(call.query_id)
 
     async def settle(self, outcome: Outcome) -> None:
         """Make an outcome durable. A second settlement of one attempt corrects an "unknown" and is else ignored."""
@@ -102,7 +124,7 @@ class RunLedger:
         self._calls.pop(call.key, None)
         self._log.append("ledger", ledger_row(outcome))
         self._make_known_that_room_may_be()
-        await self._durable()
+        await self._durable(call.query_id)
         if step is not None:
             question.rows[step.key] = step
 
@@ -110,9 +132,7 @@ class RunLedger:
         """Write a question's answers row; calls of it that are still in flight are held as unknown."""
         query_id = str(row["query_id"])
         question = self._state.question(query_id)
-        for key in self._budget.close(query_id):
-            late = unknown(self._calls.pop(key), "the question ended while this call was in flight")
-            self._log.append("ledger", ledger_row(late))
+        self._end(query_id)
         spent = {
             "calls": question.calls,
             "prompt_tokens": question.usage.prompt_tokens,
@@ -123,18 +143,22 @@ class RunLedger:
             "finished_at": datetime.now(UTC),
         }
         self._log.append("answers", {**spent, **row})
-        self._make_known_that_room_may_be()
-        await self._durable()
+        await self._durable(query_id)
         self._state.statuses[query_id] = str(row["status"])
         if row["status"] in FINAL:
             self._state.questions.pop(query_id, None)
+
+    async def release(self, query_id: str) -> None:
+        """Put a question down without an answers row; calls of it that are still in flight are held as unknown."""
+        if self._end(query_id):
+            await self._durable(query_id)
 
     async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
         """Write a row of ``failures``."""
         row = {"id": item, "stage": stage, "error_type": error_type, "message": message, "at": datetime.now(UTC)}
         self._log.append("failures", row)
         self._state.failures += 1
-        await self._durable()
+        await self._durable(item)
 
     async def answered(self) -> dict[str, str]:
         """Status by query_id of every question that has an answers row."""
@@ -164,15 +188,32 @@ class RunLedger:
     async def _make_room(self, query_id: str, usd: float, attempt: Callable[[], bool]) -> None:
         """Try until it fits. Waits only while somebody who does not wait may still give something back."""
         while not attempt():
-            stuck = self._budget.open_questions <= {*self._waiting, query_id} and not self._budget.calls_in_flight
+            waiting = {query_id, *(other.query_id for other in self._waiting)}
+            stuck = self._budget.open_questions <= waiting and not self._budget.calls_in_flight
             if stuck or self._budget.hopeless(usd, query_id):
                 raise OverBudget(self._refusal(query_id, usd))
-            self._waiting.append(query_id)
-            room = self._room
+            waiter = _Waiter(query_id)
+            self._waiting.append(waiter)
             try:
-                await room.wait()
+                await self._room.wait()
             finally:
-                self._waiting.remove(query_id)
+                self._waiting.remove(waiter)
+            if waiter.ended:  # nobody would use what it reserves, and nobody would give it back
+                raise OverBudget(f"Question {query_id} ended while it waited for room in the budget.")
+
+    def _end(self, query_id: str) -> bool:
+        """Close a question in the budget and wake who waits; whether rows were appended for calls in flight."""
+        for key in self._budget.calls_of(query_id):
+            if key not in self._calls:
+                self._budget.settle(key, 0.0)  # without an intent it was never sent
+        late = self._budget.close(query_id)
+        for key in late:
+            lost = unknown(self._calls.pop(key), "the question ended while this call was in flight")
+            self._log.append("ledger", ledger_row(lost))
+        for waiter in self._waiting:
+            waiter.ended = waiter.ended or waiter.query_id == query_id
+        self._make_known_that_room_may_be()
+        return bool(late)
 
     def _make_known_that_room_may_be(self) -> None:
         self._room.set()
@@ -187,27 +228,33 @@ class RunLedger:
             "the same command again."
         )
 
-    async def _durable(self) -> None:
-        """Return when every row appended before this call is on disk."""
+    async def _durable(self, *query_ids: str) -> None:
+        """Return when every row appended before this call is on disk. Raises ValueError when one of these questions'
+        rows fits no table.
+        """
         if self._closed:
             raise ArchiveError("This run was closed while a question was still being worked on. Run the command again.")
         if self._next_commit is None:
             self._next_commit = asyncio.get_running_loop().create_task(self._commit())
-        await asyncio.shield(self._next_commit)
+        refused = await asyncio.shield(self._next_commit)
+        for query_id in query_ids:
+            if query_id in refused:
+                raise refused[query_id]
 
-    async def _commit(self) -> None:
+    async def _commit(self) -> Refused:
         await asyncio.sleep(GATHER_S)
         async with self._disk:
             self._next_commit = None
             batch = self._log.take()
             try:
-                await asyncio.to_thread(self._log.write, batch)
+                refused = await asyncio.to_thread(self._log.write, batch)
             except BaseException:
                 self._log.put_back(batch)
                 raise
         if self._log.crowded:
             # Merging holds up the next commit, not this one: whoever waits for these rows goes on.
             self._merging = asyncio.get_running_loop().create_task(self._merge())
+        return refused
 
     async def _merge(self) -> None:
         async with self._disk:

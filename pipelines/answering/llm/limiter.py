@@ -28,6 +28,19 @@ class Limits:
     max_in_flight: int = 64
 
 
+def stricter(one: Limits, other: Limits) -> Limits:
+    """Limits that keep both; None, which knows no limit, gives way."""
+    return Limits(
+        _least(one.requests_per_minute, other.requests_per_minute),
+        _least(one.tokens_per_minute, other.tokens_per_minute),
+        min(one.max_in_flight, other.max_in_flight),
+    )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
 @dataclass(slots=True)
 class _Quota:
     """One limit: what was admitted in the last window, and the time at which the pace allows more."""
@@ -63,19 +76,31 @@ class Limiter:
     def __init__(self, limits: Limits) -> None:
         self._requests = _Quota(math.inf)
         self._tokens = _Quota(math.inf)
-        self.limit(limits)
+        self._take(limits)
         self._leases: dict[int, float] = {}
         self._last_lease = 0
         self._blocked_until = -math.inf
         self._pause = FIRST_PAUSE_S
         self._calm_after = -math.inf
 
-    def limit(self, limits: Limits) -> None:
-        """Take other limits from now on; what was admitted in the last minute still counts."""
+    def join(self, now: float, limits: Limits) -> None:
+        """A job comes with limits of its own, which hold from now on; what was admitted in the last minute counts.
+
+        While another's requests are in flight its limits are kept as well, the stricter of each, until a job comes
+        that finds nothing in flight.
+        """
+        self._forget_ended(now)
+        self._take(stricter(self.limits, limits) if self._leases else limits)
+
+    def _take(self, limits: Limits) -> None:
         self.limits = limits
         self._requests.limit = limits.requests_per_minute or math.inf
         self._tokens.limit = limits.tokens_per_minute or math.inf
         self._allowed = float(limits.max_in_flight)
+
+    def _forget_ended(self, now: float) -> None:
+        for lease in [lease for lease, ends in self._leases.items() if ends <= now]:
+            del self._leases[lease]
 
     def impossible(self, tokens: int) -> bool:
         """Whether a request of that size would pass the limit of a minute all by itself."""
@@ -87,8 +112,7 @@ class Limiter:
         Otherwise nothing was taken: ask again after ``wait`` seconds or a release, whichever comes first. A lease that
         nobody releases (its holder was killed) ends by itself after ``lease_s``.
         """
-        for lease in [lease for lease, ends in self._leases.items() if ends <= now]:
-            del self._leases[lease]
+        self._forget_ended(now)
         if len(self._leases) >= int(self._allowed):
             return min(self._leases.values()) - now, 0
         wait = max(self._blocked_until - now, self._requests.wait(now, 1), self._tokens.wait(now, tokens))

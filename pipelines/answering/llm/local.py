@@ -20,9 +20,9 @@ class LocalLimiter:
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
 
-    def limit(self, limits: Limits) -> None:
-        """Take other limits from now on; what was sent in the last minute is remembered."""
-        self._limiter.limit(limits)
+    def join(self, limits: Limits) -> None:
+        """Take a further job's limits (see ``Limiter.join``)."""
+        self._limiter.join(self._clock(), limits)
         self._changed.set()
 
     async def acquire(self, tokens: int, lease_s: float) -> Grant:

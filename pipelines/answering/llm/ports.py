@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from okralong.pipelines.answering.journal import JournalRow
+from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.values import Usage
 
@@ -50,7 +51,9 @@ class LimiterClient(Protocol):
 
 
 class LedgerClient(Protocol):
-    """The one writer of a run. A method that writes returns only when what it wrote is durable."""
+    """The one writer of a run. A method that writes returns only when what it wrote is durable, or raises ValueError
+    when what it was given fits no table.
+    """
 
     async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
         """The last reply recorded at that step, or None."""
@@ -68,8 +71,15 @@ class LedgerClient(Protocol):
         """Set a reserve aside for a question's plan, waiting while others may give some back. Raises OverBudget."""
         ...
 
+    async def reserve(self, key: CallKey, query_id: str, usd: float) -> None:
+        """Set the worst case of an attempt aside, waiting as ``admit`` does. Writes nothing. Raises OverBudget.
+
+        The limiter comes after it, so that nobody who waits for money holds a place at the endpoint.
+        """
+        ...
+
     async def intend(self, call: Call) -> None:
-        """Make the intent of an attempt durable and reserve its worst case, before it is sent. Raises OverBudget."""
+        """Make the intent of an attempt durable, before it is sent; reserves it when nobody did. Raises OverBudget."""
         ...
 
     async def settle(self, outcome: Outcome) -> None:
@@ -80,6 +90,13 @@ class LedgerClient(Protocol):
         """Write the one answers row of a question and give back what it had reserved.
 
         Columns of money and tokens that are missing in ``row`` are filled in from the ledger, and ``finished_at``.
+        """
+        ...
+
+    async def release(self, query_id: str) -> None:
+        """Put a question down without an answers row: what it had reserved is free, its calls in flight are unknown.
+
+        For a question that stops unfinished, or is taken up anew after its planner died. An unknown one is fine.
         """
         ...
 

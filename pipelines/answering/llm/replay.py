@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,9 @@ from okralong.pipelines.answering.llm.parts import last_rows
 from okralong.pipelines.values import Usage
 
 FINAL = ("answered", "unanswerable")
-"""Statuses that a rerun leaves alone. A question that failed or met the cap is posed again, over its old journal."""
+"""Statuses of questions of which nothing is kept but their sums, unless they are reopened."""
+RETRIED = ("failed", "unanswerable")
+"""Statuses that may have come of a bad reply, which a reopened question asks for anew."""
 
 _SPENT = ["call_id", "attempt", "query_id", "status", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd"]
 
@@ -62,24 +65,32 @@ class RunState:
         return self.questions.setdefault(query_id, QuestionState())
 
 
-def replay(log: RunLog) -> RunState:
-    """Read a run's tables; sets ``log.next_seq``. Bodies are kept of unfinished questions only."""
+def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
+    """Read a run's tables; sets ``log.next_seq``. Bodies are kept of unfinished questions only.
+
+    ``reopened`` questions are asked again although they have an end, so what is known of them and what they have cost
+    is kept too. The replies that led one to "failed" or "unanswerable" are not: replayed, they would lead there again.
+    They are known by their times, since both tables are written by one process: not later than the answers row.
+    """
     state = RunState()
-    for batch in log.tables["answers"].batches(["query_id", "status"]):
-        state.statuses.update(zip(batch["query_id"].to_pylist(), batch["status"].to_pylist(), strict=True))
+    ended: dict[str, datetime] = {}
+    for batch in log.tables["answers"].batches(["query_id", "status", "finished_at"]):
+        queries = batch["query_id"].to_pylist()
+        state.statuses.update(zip(queries, batch["status"].to_pylist(), strict=True))
+        ended.update(zip(queries, batch["finished_at"].to_pylist(), strict=True))
     failures = list(log.tables["failures"].batches(["id", "stage"]))
     state.failures = last_rows(pa.concat_tables(failures), ["id", "stage"]).num_rows if failures else 0
-    finished = pa.array([query for query, status in state.statuses.items() if status in FINAL], pa.string())
-    known = _replay_ledger(log, state, finished)
-    _replay_journal(log, state, finished, known)
+    finished = {query for query, status in state.statuses.items() if status in FINAL and query not in reopened}
+    disowned = {query: ended[query] for query in reopened if state.statuses.get(query) in RETRIED}
+    ledger = _replay_ledger(log, state, finished)
+    owed = _replay_journal(log, state, {query: ended[query] for query in finished}, disowned)
+    _settle_owed(state, owed, ledger)
     return state
 
 
-def _replay_ledger(log: RunLog, state: RunState, finished: pa.Array) -> set[CallKey]:
-    """Sums of what was paid; returns the keys of unfinished questions' attempts that have a row."""
-    parts = list(log.tables["ledger"].batches(_SPENT))
-    if not parts:
-        return set()
+def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
+    """Sums of what was paid; returns the table, one row an attempt."""
+    parts = [log.tables["ledger"].schema.empty_table().select(_SPENT), *log.tables["ledger"].batches(_SPENT)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
     paid = ledger.filter(pc.equal(ledger["status"], "ok"))
     state.calls = paid.num_rows
@@ -87,30 +98,44 @@ def _replay_ledger(log: RunLog, state: RunState, finished: pa.Array) -> set[Call
     state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
     for row in ledger.filter(pc.equal(ledger["status"], "unknown")).to_pylist():
         state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
-    known: set[CallKey] = set()
-    for row in ledger.filter(pc.invert(pc.is_in(ledger["query_id"], finished))).to_pylist():
-        key = (row["call_id"], row["attempt"])
-        known.add(key)
-        if row["status"] == "ok":
-            usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
-            state.question(row["query_id"]).pay(key, usage, row["cost_usd"])
-    return known
+    open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
+    for row in paid.filter(open_again).to_pylist():
+        usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
+        state.question(row["query_id"]).pay((row["call_id"], row["attempt"]), usage, row["cost_usd"])
+    return ledger
 
 
-def _replay_journal(log: RunLog, state: RunState, finished: pa.Array, known: set[CallKey]) -> None:
+def _replay_journal(
+    log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime]
+) -> dict[CallKey, dict[str, Any]]:
+    """What is known of unfinished questions; returns the calls that may owe a ledger row.
+
+    Calls of a finished question have theirs since its answers row, unless they were written after it: by a process
+    that had it reopened, or by a branch that ran on.
+    """
+    ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
     owed: dict[CallKey, dict[str, Any]] = {}
     for batch in log.tables["journal"].batches():
         log.next_seq = max(log.next_seq, int(pc.max(batch["seq"]).as_py() or 0) + 1)
-        for row in batch.filter(pc.invert(pc.is_in(batch["query_id"], finished))).to_pylist():
+        end = pc.take(times, pc.index_in(batch["query_id"], ids))
+        for row in batch.filter(pc.fill_null(pc.greater(batch["written_at"], end), True)).to_pylist():
             step = JournalRow(
                 row["query_id"], row["path"], row["kind"], row["body"], row["sample"], row["request_hash"]
             )
             if step.kind in ("request", "reply"):
                 call = json.loads(step.body)["call"]
-                if (key := (call["call_id"], call["attempt"])) not in known:
-                    owed[key] = call
-            if step.kind != "request":
+                owed[call["call_id"], call["attempt"]] = call
+            old = step.query_id in disowned and row["written_at"] <= disowned[step.query_id]
+            if step.query_id not in finished and step.kind != "request" and not (old and step.kind == "reply"):
                 state.question(step.query_id).rows[step.key] = step
+    return owed
+
+
+def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
+    """Count the calls that have no ledger row, and put down the rows that are to be written."""
+    known = ledger.filter(pc.is_in(ledger["call_id"], pa.array([call_id for call_id, _ in owed], pa.string())))
+    for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
+        owed.pop(key, None)
     for key, call in owed.items():
         row = row_from_json(call)
         state.to_write.append(row)
