@@ -38,11 +38,18 @@ class Crew:
 
 
 @contextmanager
-def crew(prepared: Prepared, run: str, llm: LlmConfig, address: str | None, namespace: str) -> Iterator[Crew]:
+def crew(
+    prepared: Prepared,
+    run: str,
+    llm: LlmConfig,
+    address: str | None,
+    namespace: str,
+    reopened: frozenset[str] = frozenset(),
+) -> Iterator[Crew]:
     """Start shards, embedder, analyzer, limiter, ledger and planners; stop them when the block ends, however it ends.
 
-    ``run`` is absolute or a URI, since actors have working directories of their own. Raises OkraError when a part
-    cannot start.
+    ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
+    generator listens; ``reopened`` are questions that are asked again. Raises OkraError when a part cannot start.
     """
     config = prepared.config
     tag = uuid.uuid4().hex[:8]
@@ -51,7 +58,7 @@ def crew(prepared: Prepared, run: str, llm: LlmConfig, address: str | None, name
     names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
     location = prepared.archive.location
     with ExitStack() as held:
-        ledger = _held(held, start_ledger(run, config.budget_usd))
+        ledger = _held(held, start_ledger(run, config.budget_usd, reopened))
         limiter = start_limiter(llm)  # not held: it may serve other runs of the cluster
         shards = [_held(held, shard) for shard in start_index_shards(location, prepared.archive.n_shards, **REVIVED)]
         for app in apps:

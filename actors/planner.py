@@ -37,6 +37,7 @@ from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.errors import (
     EXIT_BROKEN,
     BrokenError,
+    CallFailed,
     EndpointError,
     OverBudget,
     QuestionError,
@@ -117,17 +118,19 @@ class Planner:
     async def answer(self, question: Question, doc_ids: tuple[str, ...]) -> Stop | None:
         """Carry one question to its answers row. Returns a Stop, and writes no row, when the run cannot go on."""
         started = time.perf_counter()
+        # A planner that died with this question may have left reserves and calls open.
+        await self._ledger.release(question.query_id)
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)
         except (EndpointError, BrokenError) as error:
-            return Stop(str(error), error.exit_code)
+            return await self._stopped(question, str(error), error.exit_code)
         except (RayActorError, RayServeException, OSError) as error:
             broken = f"{type(error).__name__}: {str(error).strip()[:500]}. Run the same command again to go on."
-            return Stop(broken, EXIT_BROKEN)
+            return await self._stopped(question, broken, EXIT_BROKEN)
         except OverBudget as error:
             answer = Answer("over_budget", "", error=str(error))
-        except (QuestionError, ReplyError) as error:
+        except (QuestionError, ReplyError, CallFailed) as error:
             answer = await self._failed(question, error, str(error))
         except Exception as error:  # a question never stops the run: whatever it is lands in failures
             logger.exception("question %s failed", question.query_id)
@@ -166,6 +169,10 @@ class Planner:
         if not self._peers:
             self._peers = [ray.get_actor(name, self._setup.namespace) for name in self._setup.planners]
         return self._peers[next(self._turn) % len(self._peers)]
+
+    async def _stopped(self, question: Question, message: str, exit_code: int) -> Stop:
+        await self._ledger.release(question.query_id)  # else questions that wait for room in the budget wait for ever
+        return Stop(message, exit_code)
 
     async def _failed(self, question: Question, error: Exception, message: str) -> Answer:
         await self._ledger.fail(question.query_id, "answer", type(error).__name__, message)

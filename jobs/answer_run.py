@@ -57,10 +57,12 @@ def answer_questions(
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
         logs = Path(folder.path) if folder.is_local else None
+        reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
+        where = folder.path if folder.is_local else run
         with (
             generator(config.llm, logs) as served,
             connected(address),
-            crew(prepared, folder.path if folder.is_local else run, served.llm, served.address, NAMESPACE) as hands,
+            crew(prepared, where, served.llm, served.address, NAMESPACE, reopened) as hands,
         ):
             stop, totals = drive(hands, todo, unscoped, prepared, console)
         if stop is not None:

@@ -128,10 +128,10 @@ def _disk() -> Finding:
 
 
 def _endpoint(config: str) -> Iterator[Finding]:
-    from okralong.pipelines.answering.llm.config import EMBEDDED
     from okralong.pipelines.answering.llm.endpoint import check_endpoint
     from okralong.pipelines.answering.llm.prices import PriceTable
     from okralong.pipelines.answering.run_config import RunConfig
+    from okralong.pipelines.models.embedded import EMBEDDED
     from okralong.pipelines.settings import load_config
 
     try:

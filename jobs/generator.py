@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.answering.llm.config import EMBEDDED, LlmConfig
+from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import check_endpoint
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.errors import EndpointError
+from okralong.pipelines.models.embedded import EMBEDDED
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ import json
 import platform
 from typing import TYPE_CHECKING, Any
 
-from okralong.pipelines.answering.journal import ROW_KEYS
-from okralong.pipelines.answering.llm.parts import read_rows
+from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import RUN_TABLES, SCHEMA_VERSION
+from okralong.pipelines.tables import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from okralong.pipelines.answering.preparation import Prepared
@@ -47,7 +46,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
 
 def table(folder: Folder, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
     """The rows of a run's table as it stands now, each once."""
-    rows: list[dict[str, Any]] = read_rows(folder.at(name), RUN_TABLES[name], ROW_KEYS[name], columns).to_pylist()
+    rows: list[dict[str, Any]] = read_run_table(folder, name, columns).to_pylist()
     return rows
 
 

@@ -43,8 +43,8 @@ class Folder:
             if "@" in text.split("://", 1)[1].split("/", 1)[0]:
                 # The value is not repeated: locations are written into manifests and shown, and this one holds a key.
                 raise ConfigError(
-                    "An archive or run location must not hold credentials (KEY:SECRET@). Give the bare URI, and set the "
-                    "credentials in the environment of every node, as the storage's own client wants them."
+                    "An archive or run location must not hold credentials (KEY:SECRET@). Give the bare URI, and set "
+                    "the credentials in the environment of every node, as the storage's own client wants them."
                 )
             filesystem, path = fs.FileSystem.from_uri(text)
             return cls(filesystem, path)

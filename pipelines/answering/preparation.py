@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from okralong.pipelines.answering.llm.config import EMBEDDED
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.questions import BadQuestion, read_questions
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
 from okralong.pipelines.answering.strategies.registry import granularities_needed, load_strategy
 from okralong.pipelines.errors import ArchiveError, QuestionError
+from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.settings import load_config
 from okralong.pipelines.tokens import token_counter

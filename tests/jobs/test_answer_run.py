@@ -17,7 +17,7 @@ from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Analysis, Plan
 from tests.fakes.openai_server import FakeOpenAI, Trouble
-from tests.jobs.conftest import call, endpoint
+from tests.jobs.conftest import call, endpoint, quoting, splits
 
 WORKFLOW = {
     "extractive": "linear",
@@ -32,8 +32,6 @@ WEIGHTS = {"exact": (3.0, 2.0), "semantic": (2.0, 3.0), "same": (1.0, 1.0)}
 @pytest.fixture(scope="module")
 def run_rows(sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One run of ``okralong`` over the sample: its tables, its manifest and the bill of the endpoint."""
-    from tests.jobs.conftest import quoting, splits
-
     run = tmp_path_factory.mktemp("run")
     rules = [(splits, "What is the first company's revenue?\nWhat is the second company's revenue?"), (_any, quoting)]
     with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
@@ -227,8 +225,8 @@ def test_a_run_that_cannot_reach_its_generator_spends_nothing(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions = sample_folder / "questions.jsonl"
+    dead = {**endpoint(reader), "llm.base_url": "http://127.0.0.1:9/v1"}
     with pytest.raises(EndpointError, match="cannot be reached"):
-        dead = {**endpoint(reader), "llm.base_url": "http://127.0.0.1:9/v1"}
         okralong.answer(sample_archive, questions, tmp_path / "dead", **dead)
     reader.key = "right"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-key")

@@ -76,8 +76,10 @@ class LlmConfig(Settings):
     @classmethod
     def _an_address(cls, value: str) -> str:
         if value != EMBEDDED and not re.fullmatch(r"https?://[^/@?#]+(/[^@?#]*)?", value):
-            raise ValueError(
-                "must be embedded, or an address such as https://api.openai.com/v1 without user, key or query"
+            # Again without the value, which may hold a key.
+            raise ConfigError(
+                "llm.base_url must be embedded, or an address such as https://api.openai.com/v1: without user, key, "
+                "query or fragment. Mend it in the config; keys go into the environment."
             )
         return value.rstrip("/")
 
