@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,9 @@ os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+
+NODE_KEY = "sk-of-the-test-node-0123456789"
+"""The API key in the environment of the test cluster's nodes, where keys belong; the driver's own may differ."""
 
 ORCHARD = """Annual report of Alder Orchards
 
@@ -66,17 +70,23 @@ def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
         patch.setenv("PYTHONPATH", f"{CHECKOUT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep))
-        ray.init(
-            address="local",
-            num_cpus=4,
-            include_dashboard=False,
-            namespace="okralong-tests",
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            object_store_memory=200 * 1024 * 1024,
-        )
+        with pytest.MonkeyPatch.context() as node:
+            node.setenv("OPENAI_API_KEY", NODE_KEY)
+            _start(ray)
         yield
         ray.shutdown()
+
+
+def _start(ray: Any) -> None:
+    ray.init(
+        address="local",
+        num_cpus=4,
+        include_dashboard=False,
+        namespace="okralong-tests",
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=200 * 1024 * 1024,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from okralong.pipelines.errors import EXIT_ENDPOINT, EXIT_OVER_BUDGET, ConfigErr
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Analysis, Plan
+from tests.conftest import NODE_KEY
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.jobs.conftest import call, endpoint, quoting, splits
 
@@ -244,8 +245,7 @@ def test_a_run_that_cannot_reach_its_generator_spends_nothing(
 def test_a_key_that_is_revoked_half_way_stops_the_run_and_is_nowhere(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = "sk-secret-0123456789"
-    reader.key = key
+    key = reader.key = NODE_KEY
     reader.troubles = [None, None, None, *[Trouble(401, "invalid_api_key", f"Incorrect key: {key}")] * 50]
     monkeypatch.setenv("OPENAI_API_KEY", key)
     questions = sample_folder / "questions.jsonl"
