@@ -78,7 +78,7 @@ def _dataset(items: list[dict[str, Any]]) -> ray.data.Dataset:
     if not sys.stderr.isatty() or os.environ.get("RAY_DATA_DISABLE_PROGRESS_BARS") == "1":
         context.enable_progress_bars = False
     context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray.data.from_items(items, override_num_blocks=min(len(items), _MOST_BLOCKS))
 
 
