@@ -87,7 +87,7 @@ def score_run(run: Folder, golds: Sequence[Gold], text: Text) -> list[Sheet]:
     sheets = []
     for gold in golds:
         row = rows.get(gold.question.query_id)
-        if row is None or row["question"] != gold.question.question:
+        if row is None or row["question"].strip() != gold.question.question.strip():
             continue
         sheets.append(_sheet(gold, row, text, spent.get(gold.question.query_id, Spent())))
     if not sheets:
