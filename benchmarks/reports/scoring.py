@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from okralong.pipelines.answering.journal import ROW_KEYS
-from okralong.pipelines.answering.llm.parts import read_rows
+from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.errors import InputError
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.metrics import best, exact_match, token_f1
 from okralong.pipelines.evaluation.numeric import numeric_match
 from okralong.pipelines.evaluation.recall import answer_recall
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import RUN_TABLES
 
 Text = Callable[[str], str]
 """The text of a document of the archive by its doc_id."""
@@ -129,5 +127,5 @@ def _spent(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Spent]:
 
 
 def _rows(run: Folder, name: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = read_rows(run.at(name), RUN_TABLES[name], ROW_KEYS[name]).to_pylist()
+    rows: list[dict[str, Any]] = read_run_table(run, name).to_pylist()
     return rows

@@ -36,7 +36,6 @@ class Prepared:
     config: RunConfig
     policy: Policy
     prices: PriceTable
-    granularities: list[int]
     questions: list[Scoped]
     unscoped: list[tuple[Question, str]]
     bad: list[BadQuestion]
@@ -69,5 +68,5 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
             unscoped.append((question, f"{questions}, {question.query_id}: {error}"))
     manifest = opened.manifest
     return Prepared(
-        opened, manifest, config, policy, prices, needed, scoped, unscoped, bad, fingerprint(config, policy, manifest)
+        opened, manifest, config, policy, prices, scoped, unscoped, bad, fingerprint(config, policy, manifest)
     )

@@ -94,7 +94,7 @@ def write_run(location: Path, strategy: str = "okralong") -> Path:
     )
     run.at("ledger").write_table("part-000000001.parquet", pa.Table.from_pylist(ledger, schema=LEDGER))
     config = {"strategy": strategy, "analyzer": {"kind": "rules"}, "llm": {"model": "/models/small", "window": 8192}}
-    run.write_bytes("run.json", json.dumps({"archive": "/home/someone/archive", "config": config}).encode())
+    run.write_bytes("run.json", json.dumps({"archive": "/mnt/someone/archive", "config": config}).encode())
     return location
 
 

@@ -77,7 +77,7 @@ def test_the_report_is_written_with_its_json_and_without_local_paths(
     assert config == {"strategy": "okralong", "window": 8192, "model": "small", "analyzer": "rules"}
     for text in (page, json.dumps(body)):
         assert str(tmp_path) not in text
-        assert "/home/someone" not in text
+        assert "/mnt/someone" not in text
 
 
 def test_a_run_of_other_questions_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,10 +85,6 @@ class LlmClient:
         """Prompt tokens on the safe side, as they would be reserved."""
         return self._meter.safe(self._meter.plain(messages))
 
-    def worst_cost(self, prompt_tokens: int, role: str) -> float:
-        """The most, in dollars, that a call of ``role`` with such a prompt can cost."""
-        return self.price.cost(Usage(prompt_tokens, 0, self.config.completion_limit(role)))
-
     async def complete(
         self,
         query_id: str,
