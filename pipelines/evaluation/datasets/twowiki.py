@@ -1,0 +1,33 @@
+"""2WikiMultihopQA: questions made from Wikidata's relations, over two to four of ten paragraphs (Ho et al. 2020).
+
+The format and what evidence is stand in ``wiki``; its sentences come stripped, so they are joined by a blank. Each row
+also has ``evidences``: the [subject, relation, object] triples that lead to the answer. A perfect writer would ask for
+the object of each, so the gold queries are "subject relation" in the triples' order ("Ann Alder mother").
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from okralong.pipelines.evaluation.datasets.fields import Row
+from okralong.pipelines.evaluation.datasets.values import DataSet
+from okralong.pipelines.evaluation.datasets.wiki import read_wiki
+
+NAME: Final = "2wikimultihopqa"
+
+
+def read(path: Path, part: str) -> DataSet:
+    """A file such as ``dev.json``. Raises InputError naming file, row and field."""
+    return read_wiki(path, NAME, part, " ", _relations)
+
+
+def _relations(row: Row) -> tuple[str, ...]:
+    queries = []
+    for triple in row.get("evidences", list):
+        match triple:
+            case [str(subject), str(relation), str()]:
+                queries.append(f"{subject} {relation}")
+            case _:
+                row.bad("evidences", f"holds {triple!r} and not a subject, a relation and an object")
+    return tuple(dict.fromkeys(queries))
