@@ -3,11 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 DRAWS = 2000
 """Bootstrap samples. Ours."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its 95 % interval. ``value`` is None where it is not defined; ``low`` or ``high`` is None where
+    that end cannot be told: fewer than two clusters, or more than 2.5 % of the draws undefined on that side.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resample:
+    """Draws of whole clusters with replacement. Means taken with one Resample are paired: they share their draws.
+
+    ``index`` (questions,) numbers each question's cluster; ``weights`` (draws, clusters) says how often a draw has it.
+    """
+
+    index: NDArray[np.intp]
+    weights: Floats
+
+    def means(self, values: Floats) -> Floats:
+        """The mean over questions in each draw: (..., questions) becomes (draws, ...)."""
+        sums = np.zeros((self.weights.shape[1], *values.shape[:-1]))
+        np.add.at(sums, self.index, np.moveaxis(values, -1, 0))
+        counts = self.weights @ np.bincount(self.index)
+        return np.tensordot(self.weights, sums, axes=1) / counts.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def resample(clusters: Sequence[Hashable], seed: int = 7, draws: int = DRAWS) -> Resample | None:
+    """Draw as many clusters as there are, ``draws`` times. None when there are fewer than two clusters."""
+    numbers: dict[Hashable, int] = {}
+    index = np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.intp)
+    if len(numbers) < 2:
+        return None
+    drawn = np.random.default_rng(seed).integers(0, len(numbers), size=(draws, len(numbers)))
+    flat = drawn + np.arange(draws)[:, None] * len(numbers)
+    weights = np.bincount(flat.ravel(), minlength=drawn.size).reshape(drawn.shape)
+    return Resample(index, weights.astype(np.float64))
 
 
 def clustered_interval(
@@ -18,15 +63,28 @@ def clustered_interval(
     ``clusters[i]`` says to which ``values[i]`` belongs. None when there are fewer than two clusters. Raises ValueError
     when the two differ in length.
     """
-    sums: dict[Hashable, tuple[float, int]] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        total, count = sums.get(cluster, (0.0, 0))
-        sums[cluster] = (total + value, count + 1)
-    if len(sums) < 2:
+    if len(values) != len(clusters):
+        raise ValueError(f"There are {len(values)} values and {len(clusters)} clusters: one is shorter.")
+    drawn = resample(clusters, seed, draws)
+    if drawn is None:
         return None
-    totals = np.array([total for total, _ in sums.values()])
-    counts = np.array([count for _, count in sums.values()])
-    drawn = np.random.default_rng(seed).integers(0, len(sums), size=(draws, len(sums)))
-    means = totals[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
+    low, high = np.quantile(drawn.means(np.asarray(values, dtype=np.float64)), [0.025, 0.975])
     return float(low), float(high)
+
+
+def estimate(value: float, draws: Floats | None) -> Estimate:
+    """A figure and its values in the draws as an Estimate: 95 % percentiles, taken outwards.
+
+    An infinite value means "out of reach" and counts on its side; nan means "not defined" and counts against both ends.
+    Neither is reported as a number.
+    """
+    if draws is None:
+        return Estimate(_finite(value))
+    undefined = np.isnan(draws)
+    low = np.quantile(np.where(undefined, -np.inf, draws), 0.025, method="lower")
+    high = np.quantile(np.where(undefined, np.inf, draws), 0.975, method="higher")
+    return Estimate(_finite(value), _finite(low), _finite(high))
+
+
+def _finite(value: float | np.float64) -> float | None:
+    return float(value) if np.isfinite(value) else None
