@@ -25,8 +25,8 @@ from benchmarks.reports.scoring import Sheet, score_run
 from benchmarks.reports.summary import groups, summarise
 from benchmarks.reports.tables import cost_table, mix_table, quality_table, stage_table
 from okralong.pipelines.errors import OkraError
+from okralong.pipelines.evaluation.datasets.reports import read_reports
 from okralong.pipelines.evaluation.gold import Gold, read_gold
-from okralong.pipelines.evaluation.reports import read_reports
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.storage import Folder
 

@@ -1,13 +1,6 @@
 """The ``reports`` set: TAT-DQA, FinQA, Qasper and SEC 10-Q questions, four shapes in one ``questions.jsonl``.
 
-How the sources' types become the method's five:
-
-- TAT-DQA span and multi-span: extractive. Arithmetic and count: arithmetic (a count is worked out, not copied).
-- FinQA: arithmetic; all its questions come with a program.
-- SEC 10-Q: Multi-Doc is multi-source. Single-Doc Multi-Chunk asks how two sections of one filing relate and is answered
-  by a paragraph: abstractive. Single-Doc Single-Chunk asks for one fact: extractive, though its gold is a sentence.
-- Qasper, which has no type here: extractive when some gold answer has at most 12 words, else abstractive. That is a
-  guess by length and not the annotators' word.
+Qasper comes without a type here; it goes by the length of its answers, a guess and not the annotators' word.
 
 An answer that stands nowhere in its documents as it is written was put in other words by its annotator. It has no parts
 to look for, since no retrieval could show them.
@@ -26,25 +19,48 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.pipelines.errors import InputError
+from okralong.pipelines.evaluation.datasets.answer_length import length_label
+from okralong.pipelines.evaluation.datasets.answer_parts import (
+    grounded,
+    one_part,
+    operand_parts,
+    scaled_wordings,
+    span_parts,
+)
+from okralong.pipelines.evaluation.datasets.pieces import keep_text
+from okralong.pipelines.evaluation.datasets.types import question_type
+from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.operands import OperandBook, read_operands
-from okralong.pipelines.evaluation.recall import MOST_WORDS, Parts, answer_recall, findable
+from okralong.pipelines.evaluation.recall import Parts
 from okralong.pipelines.values import Question
 
 Row = Mapping[str, Any]
 
-TYPES: Final = {
-    "span": "extractive",
-    "multi-span": "extractive",
-    "arithmetic": "arithmetic",
-    "count": "arithmetic",
-    "Multi-Doc RAG": "multi-source",
-    "Single-Doc Multi-Chunk RAG": "abstractive",
-    "Single-Doc Single-Chunk RAG": "extractive",
-}
-"""By the source's own type; Qasper's go by length."""
+NAME: Final = "reports"
 
 _SOURCES: Final = re.compile(r"\s*\(?\bSOURCE(?:\(S\))?:[^\n]*", re.IGNORECASE)
+
+
+def read(path: Path, part: str) -> DataSet:
+    """``reports/questions.jsonl`` with the documents beside it, each of which is a text; no evidence is known.
+
+    An item's ``documents`` are those that its question is about, its context is all of them. Operands are looked up in
+    the other folders beside ``reports``. Raises InputError naming file and line, also when a document is missing.
+    """
+    texts: dict[str, Text] = {}
+    documents = {name: keep_text(texts, name, text) for name, text in read_texts(path.parent.parent).items()}
+    items = []
+    for gold in read_reports(path.parent.parent):
+        scope = [name for name in documents if _in_scope(name, gold)]
+        if not scope:
+            raise InputError(
+                f"{path}, the question {gold.question.query_id}: the field 'doc' is {gold.question.doc_ids[0]!r}, and "
+                f"{path.parent / 'docs'} holds no text of that name. Put the document there, or delete the question."
+            )
+        asked = replace(gold, question=replace(gold.question, doc_ids=()))
+        items.append(Item(asked, tuple(scope), tuple(documents[name].text_id for name in scope)))
+    return DataSet(NAME, part, texts, tuple(items))
 
 
 def read_reports(data: Path) -> list[Gold]:
@@ -68,6 +84,8 @@ def read_reports(data: Path) -> list[Gold]:
             dataset = row["dataset"]
             counts[dataset] += 1
             golds.append(_grounded(_SHAPES[dataset](row, f"{dataset}-{counts[dataset]:03d}", book), texts))
+        except InputError as error:
+            raise InputError(f"{file}, line {number}: {error}") from error
         except (ValueError, KeyError, TypeError, SyntaxError) as error:
             raise InputError(
                 f"{file}, line {number} is none of the shapes {', '.join(_SHAPES)}: {type(error).__name__}: {error}. "
@@ -84,49 +102,42 @@ def read_texts(data: Path) -> dict[str, str]:
 
 def _grounded(gold: Gold, texts: Mapping[str, str]) -> Gold:
     """``gold``, without parts when some of them stand nowhere in its documents."""
-    scope = [text for doc_id, text in texts.items() if any(fnmatchcase(doc_id, e) for e in gold.question.doc_ids)]
-    return gold if not scope or answer_recall(gold.parts, scope) in (None, 1.0) else replace(gold, parts=())
+    scope = [text for name, text in texts.items() if _in_scope(name, gold)]
+    return replace(gold, parts=grounded(gold.parts, scope))
+
+
+def _in_scope(name: str, gold: Gold) -> bool:
+    return any(fnmatchcase(name, scope) for scope in gold.question.doc_ids)
 
 
 def _tat_dqa(row: Row, query_id: str, book: OperandBook) -> Gold:
     spans = tuple(str(span) for span in ast.literal_eval(row["answer"]))
-    parts: Parts
-    if TYPES[row["type"]] == "arithmetic":
-        parts = tuple((operand,) for operand in book.operands(row["question"], spans))
-    else:
-        parts = tuple((span,) for span in findable(spans)) if len(findable(spans)) == len(spans) else ()
-    answer = "; ".join(spans)
-    if row["scale"] == "percent":
-        wordings = ["; ".join(span if "%" in span else f"{span}%" for span in spans)]
-    else:
-        wordings = [answer, f"{answer} {row['scale']}"] if row["scale"] else [answer]
-    return _gold(row, query_id, wordings, TYPES[row["type"]], parts)
+    calculated = question_type(NAME, row["type"]) == "arithmetic"
+    parts = operand_parts(book.operands(row["question"], spans)) if calculated else span_parts(spans)
+    return _gold(row, query_id, scaled_wordings(spans, row["scale"]), row["type"], parts)
 
 
 def _finqa(row: Row, query_id: str, book: OperandBook) -> Gold:
     # The executed result is exact, the written one rounded; where they disagree nobody knows which is meant.
-    answers = list(dict.fromkeys(answer for answer in (row["answer"], row["exe_answer"]) if answer))
-    parts = tuple((operand,) for operand in book.operands(row["question"], answers))
-    return _gold(row, query_id, answers, TYPES[row["type"]], parts)
+    answers = tuple(dict.fromkeys(answer for answer in (row["answer"], row["exe_answer"]) if answer))
+    return _gold(row, query_id, answers, row["type"], operand_parts(book.operands(row["question"], answers)))
 
 
 def _qasper(row: Row, query_id: str, book: OperandBook) -> Gold:
     del book  # a paper is not calculated with
-    answers = list(dict.fromkeys(row["answers"]))
-    short = min(len(answer.split()) for answer in answers) <= MOST_WORDS
-    found = findable(answers)
-    return _gold(row, query_id, answers, "extractive" if short else "abstractive", (found,) if found else ())
+    answers = tuple(dict.fromkeys(row["answers"]))
+    return _gold(row, query_id, answers, length_label(answers), one_part(answers))
 
 
 def _sec_10q(row: Row, query_id: str, book: OperandBook) -> Gold:
     del book  # its answers are sentences
     answer = _SOURCES.sub("", _mended(row["answer"])).strip()
-    found = findable([answer])
-    return _gold(row, query_id, [answer], TYPES[row["type"]], (found,) if found else ())
+    return _gold(row, query_id, (answer,), row["type"], one_part([answer]))
 
 
-def _gold(row: Row, query_id: str, answers: list[str], type_: str, parts: Parts) -> Gold:
-    question = Question(query_id, row["question"], (row["doc"],), tuple(answers), type=type_)
+def _gold(row: Row, query_id: str, answers: tuple[str, ...], label: str, parts: Parts) -> Gold:
+    kind = question_type(NAME, label)
+    question = Question(query_id, row["question"], (row["doc"],), answers, type=kind)
     return Gold(question, row["dataset"], row.get("type", ""), parts)
 
 

@@ -1,0 +1,90 @@
+"""The user's own questions: documents beside them, evidence found in them, mistakes named by row and field."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from okralong.pipelines.errors import InputError
+from okralong.pipelines.evaluation.datasets.own import read
+from tests.evaluation.datasets.filings import evidence_of
+
+ROW: dict[str, Any] = {
+    "query_id": "rent",
+    "question": "What is the rent?",
+    "doc_ids": "alder.txt",
+    "answers": ["12 crowns"],
+    "evidence": ["The rent is 12 crowns."],
+    "type": "extractive",
+}
+
+
+def own_folder(folder: Path, *rows: dict[str, Any]) -> Path:
+    (folder / "documents").mkdir(exist_ok=True)
+    (folder / "documents" / "alder.txt").write_text("Alder Ltd.\n\nThe rent\n is 12 crowns. It is due in May.")
+    (folder / "documents" / "birch.md").write_text("Birch Ltd. pays nothing.")
+    (folder / "elsewhere.txt").write_text("A third text.")
+    path = folder / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_evidence_is_found_whatever_its_line_breaks(tmp_path: Path) -> None:
+    data_set = read(own_folder(tmp_path, ROW), "mine")
+    (item,) = data_set.items
+    assert evidence_of(data_set, item) == ["The rent\n is 12 crowns."]
+    assert (item.documents, item.gold.parts, item.gold.source_type) == (("alder",), (("12 crowns",),), "extractive")
+    assert item.gold.question.query_id == "rent"
+    assert item.gold.question.doc_ids == ()
+
+
+def test_the_documents_are_named_all_by_pattern_or_by_path(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"question": "One?"}, {"question": "Two?", "doc_ids": ["bir*"]}]
+    data_set = read(own_folder(tmp_path, *rows, {"question": "Three?", "doc_ids": "elsewhere.txt"}), "mine")
+    assert [item.documents for item in data_set.items] == [("alder", "birch"), ("birch",), ("elsewhere",)]
+    assert [item.gold.question.type for item in data_set.items] == ["", "", ""]
+    assert all(text_id in data_set.texts for item in data_set.items for text_id in item.text_ids)
+
+
+def test_csv_and_parquet_are_read_alike(tmp_path: Path) -> None:
+    own_folder(tmp_path)
+    (tmp_path / "q.csv").write_text(
+        "query_id,question,doc_ids,answers,evidence,type\n"
+        "rent,What is the rent?,alder.txt,12 crowns,The rent is 12 crowns.,extractive\n"
+    )
+    pq.write_table(pa.Table.from_pylist([ROW]), tmp_path / "q.parquet")
+    assert read(tmp_path / "q.csv", "mine") == read(tmp_path / "q.parquet", "mine")
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"evidence": ["The rent is 13 crowns."]}, "row 2: the field 'evidence' holds 'The rent is 13 crowns.'"),
+        ({"doc_ids": "birch", "answers": []}, "row 2: the field 'evidence' holds 'The rent is 12 crowns.'"),
+        ({"type": "riddle"}, "row 2: the field 'type' is 'riddle', none of extractive"),
+        ({"doc_ids": "oak"}, "row 2: the field 'doc_ids' names 'oak'"),
+        ({"question": " "}, "row 2 has an empty question"),
+    ],
+)
+def test_mistakes_are_named_by_row_and_field(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
+    with pytest.raises(InputError, match=f"questions.jsonl, {where}"):
+        read(own_folder(tmp_path, ROW, {**ROW, "query_id": "second", **changes}), "mine")
+
+
+def test_questions_without_documents_or_with_two_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = own_folder(tmp_path, {"question": "One?"})
+    (tmp_path / "documents" / "birch.txt").write_text("Another birch.")
+    with pytest.raises(InputError, match="two texts named birch"):
+        read(path, "mine")
+    for file in (tmp_path / "documents").iterdir():
+        file.unlink()
+    with pytest.raises(InputError, match="row 1: the field 'doc_ids' names no document"):
+        read(path, "mine")
+    (tmp_path / "documents" / "empty.txt").write_text(" ")
+    with pytest.raises(InputError, match=r"empty.txt is empty"):
+        read(path, "mine")
