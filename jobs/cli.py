@@ -8,7 +8,7 @@ import traceback
 import typer
 from rich.console import Console
 
-from okralong.jobs import answer, doctor, index, sample, show
+from okralong.jobs import answer, doctor, index, sample, show, split
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.errors import EXIT_BROKEN, OkraError
 
@@ -24,6 +24,7 @@ app.command("answer")(answer.command)
 app.command("show")(show.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample.command)
+app.command("split")(split.command)
 
 
 def main() -> None:

@@ -102,7 +102,7 @@ JOURNAL: Final = _schema(
         ("written_at", _UTC),
     ],
 )
-"""``kind`` is analysis, plan, retrieval, request or reply; ``body`` is JSON; ``seq`` orders the rows of a run."""
+"""``kind`` is analysis, plan, retrieval, selection, request or reply; ``body`` is JSON; ``seq`` orders a run's rows."""
 
 LEDGER: Final = _schema(
     "ledger",
@@ -144,6 +144,10 @@ FAILURES: Final = _schema(
         ("at", _UTC),
     ],
 )
+
+SPLIT: Final = _schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
+"""``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash, see
+``evaluation/split/keys.py``."""
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
 """The tables of a run folder by folder name."""

@@ -1,0 +1,53 @@
+"""Small invented data sets: questions about documents that have one text each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, make_text
+from okralong.pipelines.evaluation.gold import Gold
+from okralong.pipelines.evaluation.split.keys import Side
+from okralong.pipelines.evaluation.split.rules import Rule, SplitRules
+from okralong.pipelines.values import Question
+
+Asked = tuple[str, Sequence[str], Sequence[str]]
+"""A question, the documents whose texts hold its evidence, and those whose texts only stand beside them."""
+
+
+def text_of(document: str) -> str:
+    return f"All that is known about {document}, the famous one."
+
+
+def data_set(name: str, part: str, asked: Iterable[Asked], loose: Sequence[str] = ()) -> DataSet:
+    """A set in which each document has the one text of ``text_of``; ``loose`` documents belong to no item."""
+    texts = {document: make_text(document, text_of(document)) for document in loose}
+    items = []
+    for number, (question, gold, beside) in enumerate(asked):
+        own = {document: make_text(document, text_of(document)) for document in (*gold, *beside)}
+        texts |= own
+        items.append(
+            Item(
+                Gold(Question(f"{name}-{part}-{number}", question), name),
+                tuple(gold),
+                tuple(text.text_id for text in own.values()),
+                tuple(Evidence(own[document].text_id, 0, 5) for document in gold),
+            )
+        )
+    return DataSet(name, part, {text.text_id: text for text in texts.values()}, tuple(items))
+
+
+def rule(sources: Sequence[str], **shares: float) -> Rule:
+    sides: tuple[Side, ...] = ("train", "validation", "tune", "test")
+    return Rule(sources=tuple(sources), shares={s: shares[s] for s in sides if s in shares}, why="for the test")
+
+
+def rules(*each: Rule, seed: int = 1) -> SplitRules:
+    return SplitRules(seed=seed, rules=each)
+
+
+TEST_FIRST = rules(
+    rule(["exam"], test=1.0),
+    rule(["dev"], tune=0.5, test=0.5),
+    rule(["lessons"], train=1.0),
+)
+"""``exam`` is test, ``dev`` tune or test, ``lessons`` train, unless they share something."""
