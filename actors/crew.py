@@ -18,6 +18,7 @@ from okralong.actors.ledger import RayLedger, start_ledger
 from okralong.actors.planner import Planner, PlannerSetup
 from okralong.actors.query_embedder import deploy_query_embedder
 from okralong.actors.rate_limiter import start_limiter
+from okralong.actors.scorer import deploy_scorer
 from okralong.actors.serving import remove_app
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.preparation import Prepared
@@ -27,6 +28,9 @@ BRANCHES_PER_QUESTION = 4
 """Places for branches in a planner, for each question that it carries (a split has at most four sub-questions)."""
 REVIVED: dict[str, Any] = {"max_restarts": 3, "max_task_retries": 3}
 """Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
+
+APPS = ("analyzer", "embedder", "scorer")
+"""The run's applications on Ray Serve; the scorer only where the policy needs one."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +50,15 @@ def crew(
     namespace: str,
     reopened: frozenset[str] = frozenset(),
 ) -> Iterator[Crew]:
-    """Start shards, embedder, analyzer, limiter, ledger and planners; stop them when the block ends, however it ends.
+    """Start shards, models, limiter, ledger and planners; stop them when the block ends, however it ends.
 
     ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
     generator listens; ``reopened`` are questions that are asked again. Raises OkraError when a part cannot start.
     """
-    config = prepared.config
+    config, scored = prepared.config, prepared.policy.needs_scorer
     tag = uuid.uuid4().hex[:8]
     # Named after the run: the same command, run again after a kill, replaces the applications that were left behind.
-    apps = [f"okralong-{part}-{hashlib.sha256(run.encode()).hexdigest()[:8]}" for part in ("analyzer", "embedder")]
+    apps = [f"okralong-{part}-{hashlib.sha256(run.encode()).hexdigest()[:8]}" for part in APPS]
     names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
     location = prepared.archive.location
     with ExitStack() as held:
@@ -76,6 +80,7 @@ def crew(
             shards=tuple(shards),
             analyzer=deploy_analyzer(config.analyzer, name=apps[0]),
             embedder=deploy_query_embedder(prepared.manifest, name=apps[1]),
+            scorer=deploy_scorer(config.scorer, name=apps[2]) if scored and config.scorer else None,
             ledger=ledger,
             limiter=limiter,
         )

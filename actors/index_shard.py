@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
 import ray
+from numpy.typing import NDArray
 
 from okralong.actors.ledger import plain_errors
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.bm25 import ScopeStatistics
 from okralong.pipelines.search.shard import Vector
-from okralong.pipelines.values import Hit
+from okralong.pipelines.values import Chunk, Hit
 
 THREADS: Final = 4
 """Calls that an actor serves at once: numpy and FAISS let go of the interpreter while they work (ours)."""
@@ -52,6 +54,10 @@ class IndexShard:
         """See ``Shard.semantic``."""
         return self._shards[granularity].semantic(vector, doc_ids, k)
 
+    def vectors_of(self, granularity: int, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
+        """See ``Shard.vectors_of``."""
+        return self._shards[granularity].vectors_of(chunks)
+
 
 def start_index_shards(location: str, shards: int, **options: Any) -> list[Any]:
     """Start an actor for each shard number; returns their handles in order. ``options`` are Ray's actor options."""
@@ -82,3 +88,10 @@ class RayShard:
         """See ``Shard.semantic``."""
         hits: list[Hit] = await plain_errors(self.handle.semantic.remote(self.granularity, vector, doc_ids, k))
         return hits
+
+    async def vectors_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
+        """See ``Shard.vectors_of``."""
+        # Without the texts: a vector is found by its document and its ordinal.
+        named = [replace(chunk, text="") for chunk in chunks]
+        vectors: NDArray[np.float32] = await plain_errors(self.handle.vectors_of.remote(self.granularity, named))
+        return vectors

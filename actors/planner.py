@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlannerSetup:
-    """What every planner of a run is given. The last five are handles.
+    """What every planner of a run is given. The last six are handles; ``scorer`` is None where the policy needs none.
 
     ``address`` is where an embedded generator listens; ``planners`` are the names of all planners of the run, among
     which branches are dealt out.
@@ -70,6 +70,7 @@ class PlannerSetup:
     shards: tuple[Any, ...]
     analyzer: Any
     embedder: Any
+    scorer: Any
     ledger: Any
     limiter: Any
 
@@ -107,6 +108,7 @@ class Planner:
             count=token_counter(setup.llm.tokenizer),
             completion_limit=setup.llm.completion_limit,
             demonstrate=setup.llm.demonstrations,
+            score=None if setup.scorer is None else self._score,
         )
 
     @ray.method(concurrency_group="control")
@@ -185,6 +187,10 @@ class Planner:
     async def _analyze(self, asked: AnalysisInput) -> Analysis:
         analysis: Analysis = await plain_errors(self._setup.analyzer.remote(asked))
         return analysis
+
+    async def _score(self, prefix: str, texts: list[str]) -> list[list[float]]:
+        logs: list[list[float]] = await plain_errors(self._setup.scorer.remote(prefix, texts))
+        return logs
 
     async def _admit(self, query_id: str, plan: Plan) -> None:
         table_tokens = self._setup.policy.context.table_tokens

@@ -35,7 +35,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
     if begun["fingerprint"] == prepared.fingerprint:
         return
     now = prepared.config.model_dump(mode="json")
-    decides = ("strategy", "policy", "analyzer", "llm")
+    decides = ("strategy", "policy", "analyzer", "llm", "scorer")
     changed = [key for key in decides if begun["config"].get(key) != now[key]] or ["policy values or the archive"]
     raise ConfigError(
         f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "

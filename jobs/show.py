@@ -78,6 +78,7 @@ class _Printer:
             "retrieval": self._retrieval,
             "analysis": self._analysis,
             "plan": self._plan,
+            "selection": self._selection,
             "request": self._request,
             "reply": self._reply,
         }
@@ -112,9 +113,17 @@ class _Printer:
     def _plan(self, path: str, body: dict[str, Any]) -> None:
         weights = f"{body['exact_weight']:g} : {body['semantic_weight']:g}"
         size = f"{body['count']} chunks of {body['granularity']} tokens"
+        if body["max_tokens"] is not None:
+            size += f" ({body['max_tokens']} tokens at most)"
         self._rule(f"{path}: {body['workflow']}, {size}, exact : semantic = {weights}")
         for reason in body["reasons"]:
             self._line(f"- {reason}", 2)
+
+    def _selection(self, path: str, body: dict[str, Any]) -> None:
+        pool = body["wanted"]["pool"]
+        self._rule(f"{path}: {len(body['chosen'])} chunks chosen one by one from the {len(pool)} best")
+        for chunk_id in body["chosen"]:
+            self._line(f"rank {pool.index(chunk_id) + 1:3}  {chunk_id}", 2)
 
     def _request(self, path: str, body: dict[str, Any]) -> None:
         self._rule(f"{path}: asked")

@@ -152,7 +152,8 @@ class Plan:
     ``granularity`` and ``count`` say how much is shown; ``candidates`` how many each retriever offers to the fusion;
     ``threshold`` is relative to the best fused score; ``extension_tokens`` widens each passage on both sides;
     ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` bound the split and step workflows;
-    ``escalate`` allows precise mode (full text after "unanswerable").
+    ``escalate`` allows precise mode (full text after "unanswerable"). ``max_tokens`` bounds the chunks of one retrieval
+    together, ``sub_question_tokens`` those of one sub-question; None leaves it to the counts.
     """
 
     workflow: Workflow
@@ -169,6 +170,8 @@ class Plan:
     max_steps: int
     escalate: bool
     reasons: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    sub_question_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

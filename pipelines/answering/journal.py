@@ -42,7 +42,7 @@ StepKey = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """A step of a question. ``kind`` is analysis, plan, retrieval, request or reply; ``body`` is JSON."""
+    """A step of a question. ``kind`` is analysis, plan, retrieval, selection, request or reply; ``body`` is JSON."""
 
     query_id: str
     path: str

@@ -36,6 +36,9 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     extension = policy.context.extension_tokens if workflow == "extend" else 0
     if extension:
         reasons.append(f"figures need their surroundings → each passage widened by up to {extension} tokens a side")
+    if policy.selection.method != "none":
+        by = "embedding novelty" if policy.selection.method == "novelty" else "conditional self-information"
+        reasons.append(f"of the {policy.selection.pool} best candidates, the chunks are chosen one by one by {by}")
     if precise:
         reasons.append('precise mode → the full text is read if the reply is "unanswerable"')
     return Plan(
@@ -53,6 +56,8 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
         max_steps=policy.step.max_steps,
         escalate=precise,
         reasons=tuple(reasons),
+        max_tokens=scope.tokens,
+        sub_question_tokens=policy.split.tokens,
     )
 
 
@@ -80,7 +85,10 @@ def _size(analysis: Analysis | None, policy: Policy) -> tuple[ScopePolicy, int, 
     granularity = scope.granularity_present if present else scope.granularity_absent
     kind = "contextual" if contextual else "factoid"
     where = "evidence in the primary chunks" if present else "evidence not in the primary chunks"
-    return scope, granularity, f"{where} → {scope.count} chunks of {granularity} tokens ({kind})"
+    size = f"{scope.count} chunks of {granularity} tokens"
+    if scope.tokens is not None:
+        size += f", {scope.tokens} tokens at most"
+    return scope, granularity, f"{where} → {size} ({kind})"
 
 
 def _pattern_words(pattern: Pattern) -> str:

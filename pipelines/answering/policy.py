@@ -5,7 +5,7 @@ The paper's own policy is ``configs/policy/paper.yaml``. The models below say wh
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,8 @@ from okralong.pipelines.values import QuestionType, Workflow
 Tokens = Annotated[int, Field(ge=16, le=8192)]
 Count = Annotated[int, Field(ge=1, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
+Budget = Annotated[int, Field(ge=16, le=1_000_000)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 GRANULARITIES = (150, 256, 400, 512)
 """Chunk sizes that an archive is indexed at: 150, 256 and 400 (paper B.3) and 512 for Std-RAG (paper 4.2)."""
@@ -30,27 +32,48 @@ class PrimaryPolicy(Settings):
 
 
 class ScopePolicy(Settings):
-    """How much is shown for one class of questions: chunks, and their size by whether evidence was at hand."""
+    """How much is shown for one class of questions: chunks, and their size by whether evidence was at hand.
+
+    ``tokens``, where given, bounds the chunks of one retrieval together; ``count`` stays the most that are shown.
+    """
 
     count: Count
+    tokens: Budget | None = None
     granularity_present: Tokens
     granularity_absent: Tokens
 
 
 class FusionPolicy(Settings):
-    """The assembled retriever."""
+    """The assembled retriever. ``rank_constant`` is of use to ``method: reciprocal_rank`` only."""
 
+    method: Literal["minmax", "reciprocal_rank"]
+    rank_constant: Annotated[float, Field(ge=0, le=10_000)]
     candidates: Count
     preferred_weight: Weight
     other_weight: Weight
     same_weight: Weight
-    threshold: Annotated[float, Field(ge=0, le=1)]
+    threshold: Share
 
     @model_validator(mode="after")
     def _some_weight(self) -> Self:
         if self.preferred_weight + self.other_weight == 0 or self.same_weight == 0:
             raise ValueError("the fusion weights of a side are all zero, so nothing could be ranked")
         return self
+
+
+class SelectionPolicy(Settings):
+    """Which of the fused candidates are shown: the best ones ("none"), or a choice made one by one for what each adds.
+
+    "novelty" judges by embeddings, "csi" by the conditional self-information that a local language model sees, which
+    the run's config must name (``scorer``). ``pool`` fused candidates are offered; ``trade_off`` is the share of
+    relevance in the judgement, against novelty; ``condition_on_question`` puts the question before the chosen chunks
+    when self-information is measured.
+    """
+
+    method: Literal["none", "novelty", "csi"]
+    pool: Count
+    trade_off: Share
+    condition_on_question: bool
 
 
 class ContextPolicy(Settings):
@@ -62,10 +85,11 @@ class ContextPolicy(Settings):
 
 
 class SplitPolicy(Settings):
-    """The question splitter."""
+    """The question splitter. ``count`` and ``tokens`` bound the chunks of each sub-question."""
 
     max_sub_questions: Annotated[int, Field(ge=2, le=16)]
     count: Count
+    tokens: Budget | None = None
 
 
 class StepPolicy(Settings):
@@ -98,6 +122,7 @@ class Policy(Settings):
     contextual: ScopePolicy
     factoid: ScopePolicy
     fusion: FusionPolicy
+    selection: SelectionPolicy
     context: ContextPolicy
     split: SplitPolicy
     step: StepPolicy
@@ -110,6 +135,11 @@ class Policy(Settings):
         if missing:
             raise ValueError(f"workflow has no entry for {', '.join(sorted(missing))}")
         return self
+
+    @property
+    def needs_scorer(self) -> bool:
+        """Whether the run must have a local language model that measures likelihoods."""
+        return self.selection.method == "csi"
 
     def granularities(self) -> list[int]:
         """Chunk sizes, in tokens, that an archive must hold for this policy."""

@@ -11,7 +11,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.questions import BadQuestion, read_questions
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
 from okralong.pipelines.answering.strategies.registry import granularities_needed, load_strategy
-from okralong.pipelines.errors import ArchiveError, QuestionError
+from okralong.pipelines.errors import ArchiveError, ConfigError, QuestionError
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.settings import load_config
@@ -47,6 +47,12 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
     policy = load_config(Policy, config.policy)
     prices = PriceTable.load(config.prices)
     load_strategy(config.strategy)
+    if policy.needs_scorer and config.scorer is None:
+        raise ConfigError(
+            f"The policy {policy.name!r} selects evidence by {policy.selection.method}, which needs a local language "
+            "model that measures likelihoods, and the answer config names none. Set scorer: {model: embedded} (or a "
+            "model folder), or set the policy's selection.method to none or novelty. Nothing was spent."
+        )
     if config.llm.base_url != EMBEDDED:
         prices.price(config.llm.model, config.llm.price)
         token_counter(config.llm.tokenizer)

@@ -23,9 +23,9 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration
 from okralong.pipelines.answering.retrieval_record import chunks_from_record, retrieval_record
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.errors import QuestionError
+from okralong.pipelines.errors import ConfigError, QuestionError
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import ShardClient, search
+from okralong.pipelines.search.scatter import ShardClient, search, stored_vectors
 from okralong.pipelines.tokens import CountTokens
 from okralong.pipelines.values import Analysis, Candidates, Document, Hit, Message, Plan, Question, Reply
 
@@ -57,7 +57,8 @@ class Ports:
     """What the tools of every question of a run share.
 
     ``embed`` turns texts into unit vectors of shape (n, dimension); ``admit`` reserves a plan's dollars or raises
-    OverBudget; ``demonstrate`` puts a worked example before each prompt.
+    OverBudget; ``demonstrate`` puts a worked example before each prompt; ``score`` is None where no model was
+    configured that could (see ``Tools.score``).
     """
 
     archive: Archive
@@ -71,6 +72,7 @@ class Ports:
     count: CountTokens
     completion_limit: Callable[[str], int]
     demonstrate: bool = False
+    score: Callable[[str, list[str]], Awaitable[list[list[float]]]] | None = None
 
 
 FanOut = Callable[[Branch, str], Awaitable[tuple[Any, Mapping[str, float]]]]
@@ -159,6 +161,37 @@ class QuestionTools:
         """See ``Tools``."""
         vectors: list[list[float]] = (await self.ports.embed(list(texts))).tolist()
         return vectors
+
+    async def record_choice(
+        self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
+    ) -> list[Hit]:
+        """See ``Tools``."""
+        path = self._path(step)
+        with self._timed("select"):
+            offered = {hit.chunk.chunk_id: hit for hit in pool}
+            wanted = {"query": query, "pool": list(offered)}
+            recorded = self.log.recorded(path, "selection")
+            body = json.loads(recorded) if recorded else None
+            if body is not None and body["wanted"] == wanted:
+                return [offered[chunk_id] for chunk_id in body["chosen"]]
+            chosen = await pick()
+            ids = [hit.chunk.chunk_id for hit in chosen]
+            await self.log.record(path, "selection", encode({"wanted": wanted, "chosen": ids}))
+            return chosen
+
+    async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:
+        """See ``Tools``."""
+        held: list[list[float]] = (await stored_vectors(self.ports.shards, [hit.chunk for hit in hits])).tolist()
+        return held
+
+    async def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
+        """See ``Tools``."""
+        if self.ports.score is None:
+            raise ConfigError(
+                f"The policy {self.policy.name!r} selects evidence by csi, and this run has no model to measure it "
+                "with. Name one under scorer in the answer config, or set selection.method to none or novelty."
+            )
+        return await self.ports.score(prefix, list(texts))
 
     async def documents(self) -> list[tuple[str, int]]:
         """See ``Tools``."""

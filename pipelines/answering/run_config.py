@@ -12,6 +12,7 @@ from pydantic import Field
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.scorer import ScorerConfig
 from okralong.pipelines.settings import Settings
 
 
@@ -19,7 +20,8 @@ class RunConfig(Settings):
     """An answer run.
 
     ``policy`` and ``prices`` are paths or names of shipped configs; ``concurrency`` is questions in flight over all
-    planners; ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row.
+    planners; ``scorer`` is the model of policies that measure likelihoods (null: none); ``budget_usd`` is a hard cap
+    (null: none); ``tags`` go to every ledger row.
     """
 
     strategy: str
@@ -27,6 +29,7 @@ class RunConfig(Settings):
     prices: str
     analyzer: AnalyzerConfig
     llm: LlmConfig
+    scorer: ScorerConfig | None = None
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     concurrency: Annotated[int, Field(ge=1, le=4096)] = 64
     planners: Annotated[int, Field(ge=1, le=256)] = 1
@@ -52,6 +55,7 @@ def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -
         "policy": policy.model_dump(),
         "analyzer": config.analyzer.model_dump(include={"kind", "model", "adapter"}),
         "llm": llm,
+        "scorer": config.scorer.model if config.scorer is not None and policy.needs_scorer else None,
         "archive": archive.get("fingerprint"),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -75,8 +75,29 @@ class Tools(Protocol):
         """
         ...
 
+    async def record_choice(
+        self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
+    ) -> list[Hit]:
+        """What ``pick`` chooses from ``pool`` for ``query``, made durable before it is used.
+
+        Two passes of a model may round differently and choose otherwise. On a resumed run the recorded choice from
+        the same pool is returned, and ``pick`` is not called.
+        """
+        ...
+
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Unit vectors of the archive's dense model."""
+        ...
+
+    async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:
+        """The unit vectors that the index holds for some retrieved chunks, in their order: nothing is embedded."""
+        ...
+
+    async def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
+        """Natural log-likelihood of each token of each text, read after ``prefix``, by a local language model.
+
+        The tokens are that model's own. Raises ConfigError when the run has no such model.
+        """
         ...
 
     async def documents(self) -> list[tuple[str, int]]:

@@ -7,17 +7,20 @@ the sum. A scope inside one shard, the usual case, takes one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from okralong.pipelines.search.bm25 import ScopeStatistics
 from okralong.pipelines.search.shard import Shard, Vector
 from okralong.pipelines.search.sharding import shard_of
 from okralong.pipelines.search.terms import analyze_query
-from okralong.pipelines.values import Candidates, Hit
+from okralong.pipelines.values import Candidates, Chunk, Hit
 
 
 class ShardClient(Protocol):
@@ -35,6 +38,10 @@ class ShardClient(Protocol):
 
     async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
         """See ``Shard.semantic``."""
+        ...
+
+    async def vectors_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
+        """See ``Shard.vectors_of``."""
         ...
 
 
@@ -58,6 +65,10 @@ class LocalShard:
         """See ``Shard.semantic``."""
         return self.shard.semantic(vector, doc_ids, k)
 
+    async def vectors_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
+        """See ``Shard.vectors_of``."""
+        return self.shard.vectors_of(chunks)
+
 
 _Part = tuple[ShardClient, tuple[str, ...] | None]
 """A shard and the documents that it is asked about; None for all that it has."""
@@ -77,6 +88,27 @@ async def search(
         asyncio.gather(*(client.semantic(vector, part, k) for client, part in parts)),
     )
     return Candidates(tuple(exact), tuple(merge_hits(semantic, k)))
+
+
+async def stored_vectors(
+    shards: Callable[[int], Sequence[ShardClient]], chunks: Sequence[Chunk]
+) -> NDArray[np.float32]:
+    """The vectors that the index holds for ``chunks``, shape (chunks, dimension), in their order; at least one chunk.
+
+    ``shards`` gives all shards of a granularity in order of their numbers.
+    """
+    places: dict[tuple[int, int], list[int]] = {}
+    for place, chunk in enumerate(chunks):
+        number = shard_of(chunk.doc_id, len(shards(chunk.granularity)))
+        places.setdefault((chunk.granularity, number), []).append(place)
+    found = await asyncio.gather(
+        *(
+            shards(granularity)[number].vectors_of([chunks[place] for place in group])
+            for (granularity, number), group in places.items()
+        )
+    )
+    order = [place for group in places.values() for place in group]
+    return np.concatenate(found)[np.argsort(order)]
 
 
 def merge_hits(lists: Iterable[Iterable[Hit]], k: int) -> list[Hit]:

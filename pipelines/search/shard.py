@@ -145,6 +145,15 @@ class Shard:
         rows, scores = nearest(self.vectors, query, scope, k)
         return self._hits(rows, scores, k)
 
+    def vectors_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
+        """The vectors of some chunks of this shard, shape (chunks, dimension), in the order given.
+
+        Raises KeyError when the shard does not hold a chunk's document.
+        """
+        # Rows stand in order of (doc_id, ordinal), and a document's ordinals count from 0 without a gap.
+        rows = [self.ranges[chunk.doc_id][chunk.ordinal] for chunk in chunks]
+        return np.asarray(self.vectors[rows], dtype=np.float32)
+
     def chunks(self, rows: Iterable[int]) -> list[Chunk]:
         """The chunks of some rows, in the order given."""
         taken = self.rows.take(pa.array(rows, pa.int64()))

@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,8 +121,21 @@ class ScriptedTools:
         prompt = sum(count_tokens(message.content) for message in messages)
         return Reply(text, "scripted", Usage(prompt, 0, count_tokens(text)), "stop", cost_usd=0.0)
 
+    async def record_choice(
+        self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
+    ) -> list[Hit]:
+        self._record("record_choice", step, query=query, pool=list(pool))
+        return await pick()
+
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0] for _ in texts]
+        return [letter_vector(text) for text in texts]
+
+    async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:
+        return [letter_vector(hit.chunk.text) for hit in hits]
+
+    async def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
+        seen = set(prefix.lower().split())
+        return [[-0.1 if word in seen else -2.0 for word in text.lower().split()] for text in texts]
 
     async def documents(self) -> list[tuple[str, int]]:
         return [(doc_id, count_tokens(document.text)) for doc_id, document in sorted(self._documents.items())]
@@ -167,6 +180,13 @@ class ScriptedTools:
                 chunk for document in self._documents.values() for chunk in chunk_document(document, granularity)
             ]
         return self._chunks[granularity]
+
+
+def letter_vector(text: str) -> list[float]:
+    """A unit vector of how often each letter stands in ``text``."""
+    counts = [text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"]
+    norm = sum(count * count for count in counts) ** 0.5 or 1.0
+    return [count / norm for count in counts]
 
 
 def _shared_words(query: str, text: str) -> float:

@@ -24,6 +24,7 @@ VALUES: list[Any] = [
         "extractive", "same", True, {"extractive": 1 / 3, "abstractive": 2 / 3}, {"same": 1.0}, 0.1 + 0.2, "rules"
     ),
     Plan("split", 150, 5, 20, 3.0, 2.0, 0.1, 0, True, 4, 5, 3, False, ("because",)),
+    Plan("linear", 150, 5, 20, 3.0, 2.0, 0.1, 0, True, 4, 5, 3, False, (), 700, 450),
     Reply("naïve ☃ \ud83d", "m", Usage(3, 1, 2), "stop", 1e-7, 0.25, 0.0, (-0.1, float("-inf"))),
     Passage("d", 0, 9, "some text", 3, 0.7, ("c1", "c2"), "merged"),
     Citation("d", 1, 2, "q"),
@@ -54,7 +55,7 @@ def test_any_reply_comes_back_to_the_last_digit(reply: Reply) -> None:
 
 
 def test_an_answer_with_all_its_parts_comes_back() -> None:
-    full = dataclasses.replace(VALUES[6], analysis=VALUES[0], plan=VALUES[1])
+    full = dataclasses.replace(VALUES[7], analysis=VALUES[0], plan=VALUES[2])
     assert decode(Answer, encode(full)) == full
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import ray
 
 from okralong.actors.index_shard import RayShard, start_index_shards
-from okralong.pipelines.search.scatter import search
+from okralong.pipelines.search.scatter import search, stored_vectors
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 
 
@@ -25,6 +26,9 @@ async def test_actors_answer_like_local_shards(tmp_path: Path) -> None:
             found = await search(remote, "growth of taxation", vector, scope, 7)
             assert found == await search(archive.clients(GRANULARITY), "growth of taxation", vector, scope, 7)
             assert found.exact
+        chunks = [hit.chunk for hit in found.semantic]
+        held = await stored_vectors(lambda granularity: remote, chunks)
+        assert np.array_equal(held, await stored_vectors(archive.clients, chunks))
     finally:
         for handle in handles:
             ray.kill(handle)

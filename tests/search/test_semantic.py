@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from okralong.pipelines.search.nearest import nearest
-from okralong.pipelines.search.scatter import search
+from okralong.pipelines.search.scatter import search, stored_vectors
 from okralong.pipelines.search.scope import RowRanges, joined
 from tests.search.agreement import assert_agrees
 from tests.search.oracles import inner_products
@@ -26,6 +26,16 @@ async def test_equals_brute_force(small: Small, scope: tuple[str, ...]) -> None:
         for k in (1, 3, 20, 100_000):
             found = await search(clients, "", vector, scope, k)
             assert_agrees(found.semantic, inner_products(small, vector.tolist(), scope), k, within=1e-6)
+
+
+async def test_the_index_gives_its_vectors_back(small: Small) -> None:
+    archive = small.open()
+    found = (await search(archive.clients(GRANULARITY), "", unit_vectors(5, 1)[0], (), 30)).semantic
+    held = await stored_vectors(archive.clients, [hit.chunk for hit in found])
+    rows = [small.chunk_ids.index(hit.chunk.chunk_id) for hit in found]
+    assert len({hit.chunk.doc_id for hit in found}) > 4
+    assert held.dtype == np.float32
+    assert np.array_equal(held, small.vectors[rows])
 
 
 def test_a_vector_of_another_size_is_refused(small: Small) -> None:

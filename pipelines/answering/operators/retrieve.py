@@ -1,21 +1,30 @@
-"""Retrieval as a strategy asks for it: both retrievers, fused, thresholded, cut to the count of the plan."""
+"""Retrieval as a strategy asks for it: both retrievers, fused, thresholded, chosen from, cut to the plan's size."""
 
 from __future__ import annotations
 
-from okralong.pipelines.answering.operators.fuse import fuse
-from okralong.pipelines.answering.operators.select import select
+from okralong.pipelines.answering.operators.choose import choose
+from okralong.pipelines.answering.operators.fuse import fuse_by
+from okralong.pipelines.answering.operators.select import select, within_tokens
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.values import Hit, Plan
 
 
-async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan, count: int = 0) -> list[Hit]:
-    """The chunks that ``plan`` shows for ``query``, best first; ``count`` other than 0 wins over the plan's.
+async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
+    """The chunks that ``plan`` shows for ``query``, the most important first.
 
-    Raises QuestionError when the question's scope names no document.
+    Steps: ``step``, and ``step/select`` where the policy has a selection. Raises QuestionError when the question's
+    scope names no document.
     """
-    count = count or plan.count
-    candidates = await tools.retrieve(step, query, granularity=plan.granularity, k=max(plan.candidates, count))
-    return select(fuse(candidates, plan.exact_weight, plan.semantic_weight), count, plan.threshold)
+    candidates = await tools.retrieve(step, query, granularity=plan.granularity, k=max(plan.candidates, plan.count))
+    fused = fuse_by(tools.policy.fusion, candidates, plan.exact_weight, plan.semantic_weight)
+    selection = tools.policy.selection
+    if selection.method == "none":
+        return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
+    pool = select(fused, selection.pool, plan.threshold)
+    # More than would fit even of the shortest ones need not be chosen, and each choice by a language model is dear.
+    shortest = within_tokens(sorted(pool, key=lambda hit: hit.chunk.n_tokens), plan.max_tokens)
+    chosen = await choose(tools, f"{step}/select", query, pool, min(plan.count, len(shortest)))
+    return within_tokens(chosen, plan.max_tokens)
 
 
 async def primary_retrieval(tools: Tools, step: str, query: str) -> list[Hit]:
@@ -26,4 +35,5 @@ async def primary_retrieval(tools: Tools, step: str, query: str) -> list[Hit]:
     primary = tools.policy.primary
     k = max(tools.policy.fusion.candidates, primary.count)
     candidates = await tools.retrieve(step, query, granularity=primary.granularity, k=k)
-    return select(fuse(candidates, primary.exact_weight, primary.semantic_weight), primary.count, threshold=0.0)
+    fused = fuse_by(tools.policy.fusion, candidates, primary.exact_weight, primary.semantic_weight)
+    return select(fused, primary.count, threshold=0.0)

@@ -13,3 +13,21 @@ def select(hits: Sequence[Hit], count: int, threshold: float) -> list[Hit]:
         return []
     floor = threshold * hits[0].score
     return [hit for hit in hits if hit.score >= floor][:count]
+
+
+def within_tokens(hits: Sequence[Hit], max_tokens: int | None) -> list[Hit]:
+    """The first of ``hits`` (most important first) that hold at most ``max_tokens`` tokens together; None: all.
+
+    The first one is kept whatever its size. The list ends at the first chunk that does not fit: a shorter one behind
+    it would be shown in place of a better one. What the context processor adds afterwards is not counted.
+    """
+    if max_tokens is None:
+        return list(hits)
+    kept: list[Hit] = []
+    used = 0
+    for hit in hits:
+        used += hit.chunk.n_tokens
+        if kept and used > max_tokens:
+            break
+        kept.append(hit)
+    return kept

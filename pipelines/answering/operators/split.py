@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from okralong.pipelines.answering.operators.pool import pool
 from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
 from okralong.pipelines.answering.operators.window import prompt_fits
@@ -28,11 +30,12 @@ async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[Hit]:
     ``split/1/retrieve`` onward, one branch for each sub-question.
     """
     sub_questions = await split_question(tools, "split/questions", question, plan.max_sub_questions)
+    of_one = replace(plan, count=plan.sub_question_count, max_tokens=plan.sub_question_tokens)
     branches = [
         Branch(
             f"split/{number}",
             assembled_retrieval,
-            {"step": "retrieve", "query": sub_question, "plan": plan, "count": plan.sub_question_count},
+            {"step": "retrieve", "query": sub_question, "plan": of_one},
         )
         for number, sub_question in enumerate(sub_questions, start=1)
     ]

@@ -1,0 +1,41 @@
+"""The language model that measures likelihoods, behind a Ray Serve handle."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from ray import serve
+
+from okralong.actors.serving import run_app
+from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
+
+ONGOING: Final = 8
+"""Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
+
+
+class ScorerReplica:
+    """One model in one process. Called with a prefix and texts, returns the log-likelihoods of each text's tokens."""
+
+    def __init__(self, config: ScorerConfig) -> None:
+        self._model = load_scorer(config)
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, prefix: str, texts: list[str]) -> list[list[float]]:
+        """See ``LikelihoodModel.score``."""
+        async with self._turn:
+            return await asyncio.to_thread(self._model.score, prefix, texts)
+
+
+def deploy_scorer(config: ScorerConfig, name: str = "okralong-scorer") -> Any:
+    """Deploy on the connected Ray and return the handle: ``await handle.remote(prefix, texts)``.
+
+    Raises ConfigError when the model cannot be loaded. End it with ``actors.serving.remove_app(name)``.
+    """
+    deployment = serve.deployment(
+        name="scorer",
+        num_replicas=config.replicas,
+        max_ongoing_requests=ONGOING,
+        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica},
+    )(ScorerReplica)
+    return run_app(deployment.bind(config), name)

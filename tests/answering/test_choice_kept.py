@@ -1,0 +1,108 @@
+"""A choice of chunks is durable, and a run that could not make one is refused before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from okralong.pipelines.answering.preparation import prepare
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools
+from okralong.pipelines.answering.run_config import RunConfig
+from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.search.scatter import search
+from okralong.pipelines.settings import load_config, shipped_config
+from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.values import Hit, Plan, Question
+from tests.fakes.tools import paper_policy
+from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
+
+
+class KeptLog:
+    """A journal in a dict."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], str] = {}
+
+    def recorded(self, path: str, kind: str) -> str | None:
+        return self.rows.get((path, kind))
+
+    async def record(self, path: str, kind: str, body: str) -> None:
+        self.rows[path, kind] = body
+
+
+async def unused(*arguments: Any, **named: Any) -> Any:
+    raise AssertionError(f"nothing here calls this port: {arguments} {named}")
+
+
+async def admit(query_id: str, plan: Plan) -> None:
+    return None
+
+
+async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
+    raise AssertionError("nothing here has branches")
+
+
+def ports(location: Path) -> Ports:
+    small = write_archive(location, random_corpus(7, documents=6, chunks=9), shards=2)
+    archive = small.open()
+    return Ports(
+        archive=archive,
+        shards=archive.clients,
+        embed=unused,
+        analyze=unused,
+        complete=unused,
+        admit=admit,
+        policy=paper_policy(selection__method="csi"),
+        window=8000,
+        count=count_tokens,
+        completion_limit=lambda role: 96,
+    )
+
+
+async def test_a_resumed_question_keeps_its_choice(tmp_path: Path) -> None:
+    shared, log = ports(tmp_path), KeptLog()
+    vector = unit_vectors(3, 1)[0]
+    pool = list((await search(shared.shards(GRANULARITY), "", vector, (), 6)).semantic)
+    calls: list[int] = []
+
+    async def last_two() -> list[Hit]:
+        calls.append(1)
+        return [pool[0], pool[-1]]
+
+    async def again(offered: Sequence[Hit], query: str = "q") -> list[Hit]:
+        tools = QuestionTools(shared, Question("q1", "q"), (), log, fan_out, prefix="split/1")
+        return await tools.record_choice("retrieve/select", query, offered, last_two)
+
+    assert await again(pool) == await again(pool) == [pool[0], pool[-1]]
+    assert len(calls) == 1
+    assert list(log.rows) == [("split/1/retrieve/select", "selection")]
+    # Another query, or another pool: the old choice says nothing.
+    await again(pool, "another")
+    await again(pool[1:], "another")
+    assert len(calls) == 3
+
+
+async def test_vectors_come_from_the_index_and_scores_need_a_model(tmp_path: Path) -> None:
+    shared = ports(tmp_path)
+    vector = unit_vectors(3, 1)[0]
+    pool = list((await search(shared.shards(GRANULARITY), "", vector, (), 6)).semantic)
+    tools = QuestionTools(shared, Question("q1", "q"), (), KeptLog(), fan_out)
+    held = np.asarray(await tools.vectors(pool))
+    assert (held @ vector).tolist() == pytest.approx([hit.score for hit in pool], abs=1e-6)
+    with pytest.raises(ConfigError, match=r"'paper' selects evidence by csi.*scorer"):
+        await tools.score("", ["text"])
+
+
+def test_a_policy_without_its_scorer_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    policy = yaml.safe_load(shipped_config("policy/paper.yaml"))
+    policy["selection"]["method"] = "csi"
+    (tmp_path / "csi.yaml").write_text(yaml.safe_dump(policy))
+    config = load_config(RunConfig, "answer.yaml", {"policy": str(tmp_path / "csi.yaml")})
+    with pytest.raises(ConfigError, match=r"needs a local language model.*scorer: \{model: embedded\}.*Nothing was"):
+        prepare(str(tmp_path / "no-archive"), str(tmp_path / "no-questions"), config)

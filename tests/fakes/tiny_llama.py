@@ -1,0 +1,30 @@
+"""A causal language model of a few kilobytes with random weights and the embedded generator's vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from okralong.pipelines.models.embedded import gguf_tokenizer, repacked_gguf
+
+
+def write_tiny_llama(folder: Path, window: int, seed: int = 5) -> Path:
+    """Write model and tokenizer into ``folder``, which is returned; the model reads at most ``window`` tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(gguf_tokenizer(repacked_gguf()))
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=window,
+        initializer_range=0.3,
+        tie_word_embeddings=True,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
