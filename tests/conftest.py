@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 # Ray reads these when it is imported.
@@ -87,6 +89,15 @@ def _start(ray: Any) -> None:
         logging_level=logging.ERROR,
         object_store_memory=200 * 1024 * 1024,
     )
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Callable[[list[str]], npt.NDArray[np.float32]]:
+    """The packaged sentence encoder in this process, in float32: texts in, unit vectors of shape (n, 384) out."""
+    from okralong.pipelines.indexing.embedding import SentenceEmbedder
+    from okralong.pipelines.models.embedded import resolve_embedding_model
+
+    return SentenceEmbedder(resolve_embedding_model("embedded").path, precision="float32").encode
 
 
 @pytest.fixture(scope="session")

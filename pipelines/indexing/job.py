@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from okralong.pipelines.errors import InputError
+from okralong.pipelines.indexing.clearing import clear_archive
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.flow import embed_stream, read_stream
 from okralong.pipelines.indexing.ingest import Read, drop_duplicates, part_name, plan_parts
@@ -24,10 +25,9 @@ from okralong.pipelines.indexing.manifest import archive_manifest, fingerprint_o
 from okralong.pipelines.indexing.readers.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.models.embedded import ResolvedModel, resolve_embedding_model
 from okralong.pipelines.search.build import build_shards
-from okralong.pipelines.storage import MANIFEST, Folder
+from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import FAILURES
 
-_TABLES: Final = ("documents", "chunks", "embeddings", "index", "failures")
 _REASONS_SHOWN: Final = 3
 
 
@@ -97,7 +97,7 @@ def index_archive(
         manifest = folder.read_manifest()
         if manifest is not None and manifest["fingerprint"] == fingerprint:
             return _result(location, manifest, listing.skipped, up_to_date=True)
-        _clear(folder)
+        clear_archive(folder)
         state = IndexProgress("read", len(listing.sources))
         with clock.stage("read"):
             outcomes, state = _read(location, listing, config, state, report)
@@ -157,14 +157,6 @@ def _embed(
         state = replace(state, chunks=state.chunks + row["chunks"], embedded=state.embedded + row["chunks"])
         report(state)
     return rows, state
-
-
-def _clear(folder: Folder) -> None:
-    """Take the old archive away, manifest first, so that a half-built one is never taken for whole."""
-    folder.remove(MANIFEST)
-    for name in _TABLES:
-        if folder.exists(name):
-            folder.filesystem.delete_dir(folder.at(name).path)
 
 
 def _write_failures(folder: Folder, bad: Sequence[tuple[str, str]]) -> None:

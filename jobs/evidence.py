@@ -1,0 +1,38 @@
+"""``okralong evidence``: how much of the gold evidence each policy shows for how many tokens, without a generator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def command(
+    sweep: Annotated[str, typer.Argument(help="A sweep file; see configs/evidence/.")],
+    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    out: Annotated[Path, typer.Option(help="Where the tables, figures and picture go.")] = Path("evidence"),
+    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
+        ".evidence"
+    ),
+) -> None:
+    """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.evaluation.evidence.config import Sweep
+    from okralong.pipelines.evaluation.evidence.model_writer import model_writer
+    from okralong.pipelines.evaluation.evidence.report import write_report
+    from okralong.pipelines.evaluation.evidence.summary import over_sets, set_figures
+    from okralong.pipelines.evaluation.evidence.sweep import run_sweep
+    from okralong.pipelines.settings import load_config
+
+    console = Console()
+    chosen = load_config(Sweep, sweep)
+    with model_writer(chosen, work) as writer:
+        rows = run_sweep(chosen, data, work, lambda line: say_line(console, line), writer)
+    names = list(dict.fromkeys(row.dataset for row in rows))
+    figures = [set_figures(chosen, name, rows) for name in names]
+    others = [chosen.baseline, *([chosen.strong] if chosen.strong else [])]
+    overall = {other: over_sets(chosen, rows, names, other) for other in others}
+    for path in write_report(out, Path(sweep).stem, chosen, figures, overall):
+        say_line(console, f"written: {path}")

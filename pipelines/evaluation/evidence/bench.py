@@ -1,0 +1,168 @@
+"""Running methods over a set: what each would show for each question, measured against the gold evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.base import Analyzer
+from okralong.pipelines.answering.operators.fuse import fuse_ranks
+from okralong.pipelines.answering.operators.merge import passage_of
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.strategies.okralong import orchestrate
+from okralong.pipelines.evaluation.datasets.pooling import Pooled, PooledQuestion
+from okralong.pipelines.evaluation.evidence.config import PlainMethod
+from okralong.pipelines.evaluation.evidence.measure import Shown, measure
+from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
+from okralong.pipelines.evaluation.evidence.tools import Analyze, BenchTools, Likelihood
+from okralong.pipelines.evaluation.evidence.writers import Writer
+from okralong.pipelines.evaluation.labels import PATTERN_CHUNKS, evidence_label, gold_analysis, pattern_label
+from okralong.pipelines.values import Analysis, Candidates, Hit, Passage
+
+RANK_CONSTANT = 60.0
+"""Of the plain hybrid: Cormack et al. 2009, section 2."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A set that is ready to be asked: documents indexed, questions with gold spans. ``name`` is "set part"."""
+
+    name: str
+    pooled: Pooled
+    retrievals: Retrievals
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One question under one method at one point of its curve (a count for plain methods, a scale for policies)."""
+
+    dataset: str
+    method: str
+    point: float
+    query_id: str
+    documents: tuple[str, ...]
+    type: str
+    workflow: str
+    queries: int
+    calls: int
+    shown: Shown
+
+    @property
+    def cluster(self) -> str:
+        """The sources asked about, as one name: what the bootstrap resamples."""
+        return ";".join(self.documents)
+
+    @property
+    def recall(self) -> float | None:
+        """Evidence recall; where the set marks no evidence, answer recall."""
+        return self.shown.answer_recall if self.shown.evidence_recall is None else self.shown.evidence_recall
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """The method under a policy, with its analyzer and writer, at one point of its curve.
+
+    ``analyzer`` None means the gold labels, for sets whose questions all have a type. ``likelihood`` is needed by
+    policies with ``selection.method: csi``.
+    """
+
+    policy: Policy
+    analyzer: Analyzer | None
+    writer: Writer
+    likelihood: Likelihood | None = None
+
+
+async def run_plain(bench: Bench, name: str, method: PlainMethod) -> list[Row]:
+    """Every question at every count of a plain method."""
+    rows = []
+    for question in bench.pooled.questions:
+        asked = question.item.gold.question.question
+        found = await bench.retrievals.find(asked, question.doc_ids, method.granularity, max(method.counts))
+        hits = ranked(found, method.retriever)
+        for count in method.counts:
+            passages = [passage_of(hit) for hit in hits[:count]]
+            rows.append(_row(bench, name, float(count), question, passages, "linear", 1, 0))
+    return rows
+
+
+async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> list[Row]:
+    """Every question under a policy."""
+    rows = []
+    for question in bench.pooled.questions:
+        tools = BenchTools(
+            bench.retrievals,
+            run.policy,
+            question.doc_ids,
+            question.item.gold_queries,
+            _analyze(bench, run, question),
+            run.writer,
+            run.likelihood,
+        )
+        answer = await orchestrate(question.item.gold.question.question, tools, precise=False)
+        workflow = answer.plan.workflow if answer.plan else "linear"
+        # The first look-up is the primary retrieval, which only the analyzer is shown.
+        rows.append(_row(bench, name, point, question, answer.context, workflow, len(tools.queries) - 1, tools.calls))
+    return rows
+
+
+def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
+    """Both lists as one retriever would rank them."""
+    if retriever == "exact":
+        return found.exact
+    if retriever == "semantic":
+        return found.semantic
+    return fuse_ranks(found, 1.0, 1.0, RANK_CONSTANT)
+
+
+def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> Analyze:
+    analyzer = run.analyzer
+    if analyzer is None:
+        return partial(_by_gold, bench, question, run.policy.primary.granularity)
+    return partial(_by_analyzer, analyzer)
+
+
+async def _by_analyzer(analyzer: Analyzer, text: str, chunks: Sequence[Hit]) -> Analysis:
+    return analyzer.analyze([AnalysisInput(text, tuple(hit.chunk.text for hit in chunks))])[0]
+
+
+async def _by_gold(
+    bench: Bench, question: PooledQuestion, granularity: int, text: str, chunks: Sequence[Hit]
+) -> Analysis:
+    found = await bench.retrievals.find(text, question.doc_ids, granularity, PATTERN_CHUNKS)
+    exact, semantic = (_share(bench, question, side) for side in (found.exact, found.semantic))
+    at_hand = evidence_label(_share(bench, question, chunks))
+    return gold_analysis(question.item.gold.question.type, pattern_label(exact, semantic), at_hand)
+
+
+def _share(bench: Bench, question: PooledQuestion, hits: Sequence[Hit]) -> float:
+    """The share of the gold evidence, or else of the answer's parts, that chunks hold; 0 where neither is known."""
+    shown = measure(question, [passage_of(hit) for hit in hits], bench.texts)
+    share = shown.answer_recall if shown.evidence_recall is None else shown.evidence_recall
+    return share or 0.0
+
+
+def _row(
+    bench: Bench,
+    method: str,
+    point: float,
+    question: PooledQuestion,
+    passages: Sequence[Passage],
+    workflow: str,
+    queries: int,
+    calls: int,
+) -> Row:
+    return Row(
+        dataset=bench.name,
+        method=method,
+        point=point,
+        query_id=question.item.gold.question.query_id,
+        documents=question.item.documents or question.doc_ids,
+        type=question.item.gold.question.type,
+        workflow=workflow,
+        queries=queries,
+        calls=calls,
+        shown=measure(question, passages, bench.texts),
+    )

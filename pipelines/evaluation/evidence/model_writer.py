@@ -1,0 +1,113 @@
+"""The embedded model as the bench's writer: started when a sweep needs it, its replies kept for the next run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.endpoint import NO_KEY, open_client
+from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
+from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS
+from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep
+from okralong.pipelines.evaluation.evidence.writers import ModelWriter
+from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.serving.embedded import EmbeddedServer
+from okralong.pipelines.tokens import CountTokens, token_counter
+from okralong.pipelines.values import Message
+
+COMPLETION_TOKENS: Final = {"split": 96, "step": 96}
+"""As in the shipped answer config, by role."""
+
+TIMEOUT_S: Final = 600.0
+"""As in the shipped answer config: two cores read a long prompt in half a minute."""
+
+SEED: Final = 7
+"""As in the shipped answer config; at temperature 0 it changes nothing."""
+
+
+@dataclass
+class KeptReplies:
+    """Replies by prompt, in a file with one JSON object a line: the model is asked each prompt once, ever.
+
+    One process at a time may keep replies in a file.
+    """
+
+    file: Path
+    _known: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.file.is_file():
+            for line in self.file.read_text(encoding="utf-8").split("\n"):
+                # A line that a killed run left half-written is asked again.
+                with suppress(ValueError):
+                    row = json.loads(line)
+                    self._known[row["key"]] = row["reply"]
+
+    def get(self, key: str) -> str | None:
+        """The reply known for a key, or None."""
+        return self._known.get(key)
+
+    def keep(self, key: str, reply: str) -> None:
+        """Remember a reply, on disk at once."""
+        self._known[key] = reply
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a", encoding="utf-8") as out:
+            # The line break comes first: it ends a line that was left half-written.
+            out.write("\n" + json.dumps({"key": key, "reply": reply}))
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """A served model as the writer asks it. ``identity`` stands for it among the kept replies, ``base_url`` does not:
+    a server of one's own is another address on every start.
+    """
+
+    base_url: str
+    model: str
+    identity: str
+
+
+@contextmanager
+def model_writer(sweep: Sweep, work: Path) -> Iterator[ModelWriter | None]:
+    """A writer that asks the embedded model, or None when no method of the sweep wants one.
+
+    Raises what starting the embedded server raises.
+    """
+    if not any(isinstance(m, PolicyMethod) and m.writer == EMBEDDED for m in sweep.methods.values()):
+        yield None
+        return
+    with EmbeddedServer.start() as server:
+        served = KnownModel(server.base_url, server.model, server.identity)
+        yield asking_writer(served, work / "replies.jsonl", server.window, token_counter(str(server.tokenizer)))
+
+
+def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTokens) -> ModelWriter:
+    """A writer that asks a served model each prompt once; its replies are kept in the file ``kept_in``.
+
+    ``window`` and ``count`` are in the model's own tokens. The writer raises what the ``openai`` client raises.
+    """
+    config = LlmConfig(model=served.model, timeout_s=TIMEOUT_S)
+    kept = KeptReplies(kept_in)
+
+    async def ask(messages: Sequence[Message], role: str) -> str:
+        limit = COMPLETION_TOKENS[role]
+        request = LlmRequest(served.model, EMBEDDED, tuple(messages), max_tokens=limit, seed=SEED)
+        prompt = [{"role": message.role, "content": message.content} for message in messages]
+        key = hashlib.sha256(json.dumps([served.identity, limit, prompt]).encode()).hexdigest()
+        reply = kept.get(key)
+        if reply is None:
+            async with open_client(config, served.base_url, NO_KEY) as client:
+                found = await client.chat.completions.create(**request.parameters())
+            reply = found.choices[0].message.content or ""
+            kept.keep(key, reply)
+        return reply
+
+    example = max(sum(count(m.content) + MESSAGE_OVERHEAD for m in turn) for turn in DEMONSTRATIONS.values())
+    return ModelWriter("embedded model", ask, window - example, count)

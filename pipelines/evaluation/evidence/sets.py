@@ -1,0 +1,113 @@
+"""From the data folder to benches: read, split, draw, pool, index. What was made before is found again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from okralong.pipelines.answering.analysis import TYPES
+from okralong.pipelines.errors import InputError
+from okralong.pipelines.evaluation.datasets.catalog import Catalog, DataSource
+from okralong.pipelines.evaluation.datasets.pooling import Pooled, pool, whole
+from okralong.pipelines.evaluation.datasets.registry import read_dataset
+from okralong.pipelines.evaluation.datasets.values import DataSet, Text
+from okralong.pipelines.evaluation.evidence.bench import Bench
+from okralong.pipelines.evaluation.evidence.config import SetChoice
+from okralong.pipelines.evaluation.evidence.encoder import index_encoder
+from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
+from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
+from okralong.pipelines.evaluation.split.keys import Side
+from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.local import index_here
+from okralong.pipelines.indexing.readers.raw import RawDocument
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where sets come from and what is kept of them: ``data`` holds the files, ``work`` archives and vectors.
+
+    Archives are indexed at ``granularities``.
+    """
+
+    catalog: Catalog
+    split: Split
+    data: Path
+    work: Path
+    side: Side
+    seed: int
+    granularities: list[int]
+    encoder: CachedEncoder
+    say: Say
+
+    def source(self, name: str, part: str) -> DataSource:
+        """The catalog's entry. Raises InputError naming those that there are."""
+        for source in self.catalog.sources:
+            if (source.name, source.part) == (name, part):
+                return source
+        known = ", ".join(f"{source.name} {source.part}" for source in self.catalog.sources)
+        raise InputError(f"The catalog of data sets has no {name} {part}; it has {known}.")
+
+    def read(self, name: str, part: str) -> DataSet:
+        """What of a set stands on this side of the split."""
+        return self.split.filter(read_dataset(self.source(name, part), self.data), self.side)
+
+    def pooled(self, choice: SetChoice) -> Pooled:
+        """The questions and documents of a set. Raises InputError when they cannot be had as the choice wants them."""
+        dataset = self.read(choice.name, choice.part)
+        spare = [text for named in choice.fill for text in self.read(*named.split(" ", 1)).texts.values()]
+        return pooled_set(choice, dataset, spare, self.seed)
+
+    def bench(self, choice: SetChoice, pooled: Pooled) -> Bench:
+        """One set, indexed and ready to be asked."""
+        self.say(f"{choice.name} {choice.part}: {len(pooled.questions)} questions, {len(pooled.documents)} documents")
+        raw = [RawDocument(document.doc_id, document.text, choice.name) for document in pooled.documents]
+        location = str(self.work / "archives" / self._archive_name(choice))
+        config = IndexConfig(granularities=self.granularities)
+        archive = index_here(location, raw, config, index_encoder(self.encoder))
+        texts = {document.doc_id: document.text for document in pooled.documents}
+        return Bench(f"{choice.name} {choice.part}", pooled, Retrievals(archive, self.encoder), texts)
+
+    def _archive_name(self, choice: SetChoice) -> str:
+        pooling = "whole" if choice.pool_tokens is None else str(choice.pool_tokens)
+        sizes = "-".join(map(str, self.granularities))
+        limit = "all" if choice.limit is None else str(choice.limit)
+        return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-at-{sizes}"
+
+
+def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed: int) -> Pooled:
+    """The questions of one side that can be measured, over documents. Raises InputError when there are none.
+
+    A question can be measured when its set gives a text for it, and marks evidence or parts of its answer.
+    """
+    items = [item for item in dataset.items if item.evidence or item.gold.parts]
+    if choice.limit is not None and len(items) > choice.limit:
+        items = sorted(items, key=lambda item: item.gold.question.query_id)
+        items = random.Random(f"{seed}:{choice.name}").sample(items, choice.limit)
+    if choice.pool_tokens is None:
+        pooled = whole(replace(dataset, items=tuple(items)))
+    else:
+        others = [*dataset.texts.values(), *spare]
+        pooled = pool(items, dataset.texts, choice.pool_tokens, seed, others, f"{choice.name}-{choice.part}")
+    if not pooled.questions:
+        raise InputError(
+            f"{choice.name} {choice.part} has no question on this side of the split that can be measured: one with a "
+            "text, and with evidence or an answer to look for. Choose another set or side."
+        )
+    return pooled
+
+
+def check_types(choice: SetChoice, pooled: Pooled) -> None:
+    """Raise InputError when a question has no type: gold labels cannot be had for it."""
+    for question in pooled.questions:
+        asked = question.item.gold.question
+        if asked.type not in TYPES:
+            raise InputError(
+                f"{choice.name} {choice.part}: the question {asked.query_id} has the type {asked.type!r}, and a method "
+                f"of the sweep analyzes by gold labels. Give each question one of {', '.join(TYPES)}, or set analyzer "
+                "to rules."
+            )

@@ -1,0 +1,125 @@
+"""A whole sweep: every method on every set, row by row. Reading, indexing and retrieval are real; nothing is paid."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
+from okralong.pipelines.evaluation.datasets.catalog import load_catalog
+from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, run_plain, run_policy
+from okralong.pipelines.evaluation.evidence.config import PlainMethod, PolicyMethod, Sweep
+from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
+from okralong.pipelines.evaluation.evidence.sets import Say, Shelf, check_types
+from okralong.pipelines.evaluation.evidence.tools import Likelihood
+from okralong.pipelines.evaluation.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
+from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.settings import parse_config, read_config
+
+SCALED: Final = ("contextual", "factoid", "split")
+"""The parts of a policy whose counts and token budgets a scale multiplies."""
+
+
+@dataclass(frozen=True)
+class _Hands:
+    """What the methods of a sweep share: the policies by method and scale, the writers, the scorer where needed."""
+
+    policies: Mapping[str, Mapping[float, Policy]]
+    writers: Mapping[str, Writer]
+    likelihood: Likelihood | None
+
+
+def run_sweep(sweep: Sweep, data: Path, work: Path, say: Say, model_writer: ModelWriter | None = None) -> list[Row]:
+    """The rows of every method on every set, over archives kept below ``work``.
+
+    ``model_writer`` is asked by methods whose writer is embedded; ValueError is raised where it is missing. Raises
+    ConfigError or InputError before anything is embedded when a policy, a set or the scorer cannot be used.
+    """
+    policies = {name: scaled_policies(m) for name, m in sweep.methods.items() if isinstance(m, PolicyMethod)}
+    writers: dict[str, Writer] = {"gold": GoldWriter()} | ({"embedded": model_writer} if model_writer else {})
+    wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
+    if not wanted <= writers.keys():
+        raise ValueError(
+            "A method of the sweep has the embedded model write its queries, and no model_writer is given."
+        )
+    hands = _Hands(policies, writers, _likelihood(sweep, policies))
+    shelf = Shelf(
+        catalog=load_catalog(sweep.catalog),
+        split=Split.load(sweep.split),
+        data=data,
+        work=work,
+        side=sweep.side,
+        seed=sweep.seed,
+        granularities=granularities(sweep, policies),
+        encoder=cached_encoder(work),
+        say=say,
+    )
+    pooled = [shelf.pooled(choice) for choice in sweep.sets]  # all of them first: a bad set must not cost an hour
+    if any(isinstance(method, PolicyMethod) and method.analyzer == "gold" for method in sweep.methods.values()):
+        for choice, documents in zip(sweep.sets, pooled, strict=True):
+            check_types(choice, documents)
+    rows: list[Row] = []
+    for choice, documents in zip(sweep.sets, pooled, strict=True):
+        rows += asyncio.run(_run_set(sweep, shelf.bench(choice, documents), hands, say))
+    return rows
+
+
+def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> Likelihood | None:
+    if any(policy.needs_scorer for by_scale in policies.values() for policy in by_scale.values()):
+        return load_scorer(ScorerConfig(model=sweep.scorer)).score
+    return None
+
+
+def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
+    """The policy at each scale. Raises ConfigError when an override is none of its keys."""
+    where, text = read_config(method.policy)
+    plain = parse_config(Policy, text, where, method.overrides)
+    return {scale: _scaled(plain, scale) for scale in method.scales}
+
+
+def granularities(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> list[int]:
+    """The chunk sizes that the archives must hold for all methods."""
+    sizes = {m.granularity for m in sweep.methods.values() if isinstance(m, PlainMethod)}
+    for by_scale in policies.values():
+        sizes.update(size for policy in by_scale.values() for size in policy.granularities())
+    return sorted(sizes)
+
+
+async def _run_set(sweep: Sweep, bench: Bench, hands: _Hands, say: Say) -> list[Row]:
+    bench.retrievals.prepare(_known_queries(sweep, bench))
+    rows: list[Row] = []
+    for name, method in sweep.methods.items():
+        if isinstance(method, PlainMethod):
+            rows += await run_plain(bench, name, method)
+        else:
+            analyzer = KeywordRules() if method.analyzer == "rules" else None
+            for scale, policy in hands.policies[name].items():
+                run = PolicyRun(policy, analyzer, hands.writers[method.writer], hands.likelihood)
+                rows += await run_policy(bench, name, run, scale)
+        say(f"  {bench.name}: {name}")
+    return rows
+
+
+def _known_queries(sweep: Sweep, bench: Bench) -> list[str]:
+    """What will be looked up for sure: embedded in one go, it takes a fraction of the time."""
+    items = [question.item for question in bench.pooled.questions]
+    queries = [item.gold.question.question for item in items]
+    if any(isinstance(method, PolicyMethod) and method.writer == "gold" for method in sweep.methods.values()):
+        queries += [as_question(query) for item in items for query in item.gold_queries]
+    return list(dict.fromkeys(queries))
+
+
+def _scaled(policy: Policy, scale: float) -> Policy:
+    changes: dict[str, Any] = {}
+    for part in SCALED:
+        scope = getattr(policy, part)
+        changed: dict[str, Any] = {"count": max(1, round(scope.count * scale))}
+        if scope.tokens is not None:
+            changed["tokens"] = max(16, round(scope.tokens * scale))
+        changes[part] = scope.model_copy(update=changed)
+    return policy.model_copy(update=changes)

@@ -1,0 +1,124 @@
+"""The tools of one question in the bench: real retrieval, real operators, a writer instead of the generator."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
+from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.errors import ConfigError, QuestionError
+from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
+from okralong.pipelines.evaluation.evidence.writers import WRITTEN, Writer
+from okralong.pipelines.search.scatter import stored_vectors
+from okralong.pipelines.values import Analysis, Candidates, Document, Hit, Message, Plan, Reply, Usage
+
+COMPLETION_LIMIT = 512
+"""Tokens kept free for a reply; ours."""
+
+Analyze = Callable[[str, Sequence[Hit]], Awaitable[Analysis]]
+"""Analyses a question with its primary chunks."""
+
+Likelihood = Callable[[str, Sequence[str]], list[list[float]]]
+"""See ``LikelihoodModel.score``."""
+
+
+@dataclass
+class BenchTools:
+    """``Tools`` for one question over one archive. ``doc_ids`` is its resolved scope.
+
+    Nothing is journaled and nothing is paid. ``queries`` collects what was looked up, in order; ``calls`` counts the
+    prompts that the writer had to write queries for. ``likelihood`` is None where no policy of the sweep needs it.
+    """
+
+    retrievals: Retrievals
+    policy: Policy
+    doc_ids: tuple[str, ...]
+    gold_queries: tuple[str, ...]
+    analyzer: Analyze
+    writer: Writer
+    likelihood: Likelihood | None = None
+    prefix: str = ""
+    queries: list[str] = field(default_factory=list)
+    calls: int = 0
+
+    @property
+    def window(self) -> int:
+        """See ``Tools``: the writer's."""
+        return self.writer.window
+
+    def count(self, text: str) -> int:
+        """See ``Tools``: the writer's own tokens."""
+        return self.writer.count(text)
+
+    def completion_limit(self, role: str) -> int:
+        """See ``Tools``."""
+        return COMPLETION_LIMIT
+
+    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+        """See ``Tools``."""
+        self.queries.append(query)
+        return await self.retrievals.find(query, self.doc_ids, granularity, k)
+
+    async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
+        """See ``Tools``."""
+        return await self.analyzer(question, chunks)
+
+    async def record_plan(self, step: str, plan: Plan) -> Plan:
+        """See ``Tools``: every plan may go ahead."""
+        return plan
+
+    async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
+        """See ``Tools``; the writer replies."""
+        self.calls += role in WRITTEN
+        shown = with_demonstration(messages, role) if self.writer.demonstrate else messages
+        text = await self.writer.write(self.gold_queries, f"{self.prefix}{step}", role, shown)
+        return Reply(text, self.writer.name, Usage(), "stop", 0.0)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """See ``Tools``."""
+        vectors: list[list[float]] = self.retrievals.encoder.encode(list(texts)).tolist()
+        return vectors
+
+    async def record_choice(
+        self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
+    ) -> list[Hit]:
+        """See ``Tools``: nothing is kept, so it is always chosen anew."""
+        return await pick()
+
+    async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:
+        """See ``Tools``."""
+        held = await stored_vectors(self.retrievals.archive.clients, [hit.chunk for hit in hits])
+        vectors: list[list[float]] = held.tolist()
+        return vectors
+
+    async def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
+        """See ``Tools``."""
+        if self.likelihood is None:
+            raise ConfigError(
+                f"The policy {self.policy.name!r} selects evidence by csi, and the bench was given no model to measure "
+                "it with. Name one under scorer in the sweep file, or set selection.method to none or novelty."
+            )
+        return self.likelihood(prefix, texts)
+
+    async def documents(self) -> list[tuple[str, int]]:
+        """See ``Tools``."""
+        return self.retrievals.archive.document_tokens(self.doc_ids)
+
+    async def full_text(self, doc_id: str) -> Document:
+        """See ``Tools``."""
+        if doc_id not in self.doc_ids:
+            raise QuestionError(f"The document {doc_id!r} is outside the question's scope.")
+        return self.retrievals.archive.document(doc_id)
+
+    async def gather(self, branches: Sequence[Branch]) -> list[Any]:
+        """See ``Tools``; one branch after the other."""
+        results = []
+        for branch in branches:
+            child = replace(self, prefix=f"{self.prefix}{branch.path}/", queries=[], calls=0)
+            results.append(await branch.operator(child, **branch.arguments))
+            self.queries += child.queries
+            self.calls += child.calls
+        return results

@@ -1,0 +1,40 @@
+"""The invented town as a bench, embedded by the real encoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from okralong.pipelines.evaluation.datasets.hotpotqa import read
+from okralong.pipelines.evaluation.datasets.pooling import pool
+from okralong.pipelines.evaluation.evidence.bench import Bench
+from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
+from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.local import Encoder, index_here
+from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.storage import Folder
+from tests.evaluation.evidence.town import rows
+
+
+@pytest.fixture(scope="session")
+def town(minilm: Callable[[list[str]], npt.NDArray[np.float32]], tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """Six questions over one document of the town's nine paragraphs, at 64, 150, 256 and 400 tokens."""
+    folder = tmp_path_factory.mktemp("town")
+    (folder / "questions.json").write_text(json.dumps(rows()), encoding="utf-8")
+    data = read(folder / "questions.json", "all")
+    pooled = pool(data.items, data.texts, 900, 7, name="town")
+    encoder = CachedEncoder(Folder.of(folder / "vectors"), resolve_embedding_model("embedded"), lambda: minilm)
+    archive = index_here(
+        str(folder / "archive"),
+        [RawDocument(document.doc_id, document.text, "questions.json") for document in pooled.documents],
+        IndexConfig(granularities=[64, 150, 256, 400]),
+        Encoder(encoder.encode, encoder.model, lambda: "float32", lambda texts: 0),
+    )
+    texts = {document.doc_id: document.text for document in pooled.documents}
+    return Bench("town all", pooled, Retrievals(archive, encoder), texts)
