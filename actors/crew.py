@@ -13,16 +13,18 @@ import ray
 from ray.exceptions import RayError
 
 from okralong.actors.analyzer import deploy_analyzer
+from okralong.actors.cluster import NAMESPACE
 from okralong.actors.index_shard import start_index_shards
 from okralong.actors.ledger import RayLedger, start_ledger
 from okralong.actors.planner import Planner, PlannerSetup
 from okralong.actors.query_embedder import deploy_query_embedder
-from okralong.actors.rate_limiter import start_limiter
+from okralong.actors.rate_limiter import limiter_name, start_limiter
 from okralong.actors.scorer import deploy_scorer
 from okralong.actors.serving import remove_app
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.errors import BrokenError, OkraError
+from okralong.pipelines.models.embedded import EMBEDDED
 
 BRANCHES_PER_QUESTION = 4
 """Places for branches in a planner, for each question that it carries (a split has at most four sub-questions)."""
@@ -47,7 +49,6 @@ def crew(
     run: str,
     llm: LlmConfig,
     address: str | None,
-    namespace: str,
     reopened: frozenset[str] = frozenset(),
 ) -> Iterator[Crew]:
     """Start shards, models, limiter, ledger and planners; stop them when the block ends, however it ends.
@@ -55,18 +56,28 @@ def crew(
     ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
     generator listens; ``reopened`` are questions that are asked again. Raises OkraError when a part cannot start.
     """
-    config, scored = prepared.config, prepared.policy.needs_scorer
+    config = prepared.config
     tag = uuid.uuid4().hex[:8]
     # Named after the run: the same command, run again after a kill, replaces the applications that were left behind.
     apps = [f"okralong-{part}-{hashlib.sha256(run.encode()).hexdigest()[:8]}" for part in APPS]
-    names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
+    planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
+    shard_names = tuple(f"okralong-shard-{tag}-{number}" for number in range(prepared.archive.n_shards))
+    ledger_name = f"okralong-ledger-{tag}"
     location = prepared.archive.location
     with ExitStack() as held:
-        ledger = _held(held, start_ledger(run, config.budget_usd, reopened))
-        limiter = start_limiter(llm)  # not held: it may serve other runs of the cluster
-        shards = [_held(held, shard) for shard in start_index_shards(location, prepared.archive.n_shards, **REVIVED)]
+        ledger = _held(held, start_ledger(run, config.budget_usd, reopened, name=ledger_name, namespace=NAMESPACE))
+        limiter = start_limiter(llm, tag)
+        if llm.base_url == EMBEDDED:  # that of an endpoint may serve other runs of the cluster
+            _held(held, limiter)
+        started = start_index_shards(location, shard_names, namespace=NAMESPACE, **REVIVED)
+        shards = [_held(held, shard) for shard in started]
         for app in apps:
             held.callback(remove_app, app)
+        deploy_analyzer(config.analyzer, name=apps[0])
+        deploy_query_embedder(prepared.manifest, name=apps[1])
+        scorer = apps[2] if prepared.policy.needs_scorer and config.scorer else None
+        if scorer and config.scorer:
+            deploy_scorer(config.scorer, name=scorer)
         setup = PlannerSetup(
             archive=location,
             strategy=config.strategy,
@@ -75,21 +86,20 @@ def crew(
             prices=prepared.prices,
             address=address,
             tags=config.tags,
-            planners=names,
-            namespace=namespace,
-            shards=tuple(shards),
-            analyzer=deploy_analyzer(config.analyzer, name=apps[0]),
-            embedder=deploy_query_embedder(prepared.manifest, name=apps[1]),
-            scorer=deploy_scorer(config.scorer, name=apps[2]) if scored and config.scorer else None,
-            ledger=ledger,
-            limiter=limiter,
+            planners=planner_names,
+            shards=shard_names,
+            analyzer=apps[0],
+            embedder=apps[1],
+            scorer=scorer,
+            ledger=ledger_name,
+            limiter=limiter_name(llm, tag),
         )
         per_planner = -(-config.concurrency // config.planners)
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
         with_options: Any = ray.remote  # its overloads do not know concurrency_groups
         remote = with_options(concurrency_groups=groups)(Planner)
-        options = {"namespace": namespace, "num_cpus": 0, **REVIVED}
-        planners = [_held(held, remote.options(name=name, **options).remote(setup)) for name in names]
+        options = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED}
+        planners = [_held(held, remote.options(name=name, **options).remote(setup)) for name in planner_names]
         _started([ledger.totals.remote(), *(actor.ready.remote() for actor in [*shards, *planners])])
         yield Crew(planners, RayLedger(ledger))
         ray.get(ledger.close.remote())

@@ -59,10 +59,14 @@ class IndexShard:
         return self._shards[granularity].vectors_of(chunks)
 
 
-def start_index_shards(location: str, shards: int, **options: Any) -> list[Any]:
-    """Start an actor for each shard number; returns their handles in order. ``options`` are Ray's actor options."""
-    actor = ray.remote(IndexShard).options(**{"num_cpus": 0, "max_concurrency": THREADS, **options})
-    return [actor.remote(location, number) for number in range(shards)]
+def start_index_shards(location: str, names: Sequence[str | None], **options: Any) -> list[Any]:
+    """Start an actor for each shard number, under its name (None: without one); returns their handles in order.
+
+    ``options`` are Ray's actor options.
+    """
+    actor = ray.remote(IndexShard)
+    options = {"num_cpus": 0, "max_concurrency": THREADS, **options}
+    return [actor.options(name=name, **options).remote(location, number) for number, name in enumerate(names)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,15 +35,16 @@ class LedgerActor(RunLedger):
         super().__init__(Folder.of(run), cap_usd, patience_s=PATIENCE_S, reopened=reopened)
 
 
-def start_ledger(run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset()) -> Any:
+def start_ledger(run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset(), **options: Any) -> Any:
     """The handle of a new ledger for a run folder (path or URI that the actor's node sees), for ``RayLedger``.
 
     ``reopened`` are the query_ids that are asked again (see ``RunLedger``). The actor ends with the job that started
-    it. It raises LockedError or ArchiveError at its first call when the run cannot be opened.
+    it. ``options`` are Ray's actor options. It raises LockedError or ArchiveError at its first call when the run cannot
+    be opened.
     """
-    options: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_CONCURRENCY}
+    revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_CONCURRENCY}
     remote: Any = ray.remote(LedgerActor)
-    return remote.options(num_cpus=0, **options).remote(run, cap_usd, reopened)
+    return remote.options(num_cpus=0, **revived, **options).remote(run, cap_usd, reopened)
 
 
 class RayLedger:

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import ray
+from ray import serve
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
+from okralong.actors.cluster import NAMESPACE
 from okralong.actors.index_shard import RayShard
 from okralong.actors.ledger import RayLedger, plain_errors
 from okralong.actors.rate_limiter import RayLimiter
@@ -52,10 +54,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlannerSetup:
-    """What every planner of a run is given. The last six are handles; ``scorer`` is None where the policy needs none.
+    """What every planner of a run is given: plain values and names, so that one that Ray starts again can find the
+    others again. (Handles in here would lie in the driver's memory, and Ray would warn of it at each run.)
 
-    ``address`` is where an embedded generator listens; ``planners`` are the names of all planners of the run, among
-    which branches are dealt out.
+    ``address`` is where an embedded generator listens. ``planners`` (all of the run, among which branches are dealt
+    out), ``shards``, ``ledger`` and ``limiter`` name actors of okralong's namespace; ``analyzer``, ``embedder`` and
+    ``scorer`` (None where the policy needs none) are applications on Ray Serve.
     """
 
     archive: str
@@ -66,13 +70,12 @@ class PlannerSetup:
     address: str | None
     tags: Mapping[str, str]
     planners: tuple[str, ...]
-    namespace: str
-    shards: tuple[Any, ...]
-    analyzer: Any
-    embedder: Any
-    scorer: Any
-    ledger: Any
-    limiter: Any
+    shards: tuple[str, ...]
+    analyzer: str
+    embedder: str
+    scorer: str | None
+    ledger: str
+    limiter: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +92,19 @@ class Planner:
     def __init__(self, setup: PlannerSetup) -> None:
         self._setup = setup
         self._strategy = load_strategy(setup.strategy)
-        self._ledger: LedgerClient = RayLedger(setup.ledger)
+        self._ledger: LedgerClient = RayLedger(_actor(setup.ledger))
         self._peers: list[Any] = []
         self._turn = count()
-        client = LlmClient(
-            setup.llm, self._ledger, RayLimiter(setup.limiter), setup.prices, address=setup.address, tags=setup.tags
-        )
+        self._analyzer: Any = serve.get_app_handle(setup.analyzer)
+        self._embedder: Any = serve.get_app_handle(setup.embedder)
+        self._scorer: Any = None if setup.scorer is None else serve.get_app_handle(setup.scorer)
+        shards = [_actor(name) for name in setup.shards]
+        limiter = RayLimiter(_actor(setup.limiter))
+        client = LlmClient(setup.llm, self._ledger, limiter, setup.prices, address=setup.address, tags=setup.tags)
         self._price = client.price
         self._ports = Ports(
             archive=Archive.open(setup.archive),
-            shards=lambda granularity: [RayShard(handle, granularity) for handle in setup.shards],
+            shards=lambda granularity: [RayShard(handle, granularity) for handle in shards],
             embed=self._embed,
             analyze=self._analyze,
             complete=client.complete,
@@ -108,7 +114,7 @@ class Planner:
             count=token_counter(setup.llm.tokenizer),
             completion_limit=setup.llm.completion_limit,
             demonstrate=setup.llm.demonstrations,
-            score=None if setup.scorer is None else self._score,
+            score=None if self._scorer is None else self._score,
         )
 
     @ray.method(concurrency_group="control")
@@ -169,7 +175,7 @@ class Planner:
 
     def _peer(self) -> Any:
         if not self._peers:
-            self._peers = [ray.get_actor(name, self._setup.namespace) for name in self._setup.planners]
+            self._peers = [_actor(name) for name in self._setup.planners]  # not before: they start together
         return self._peers[next(self._turn) % len(self._peers)]
 
     async def _stopped(self, question: Question, message: str, exit_code: int) -> Stop:
@@ -181,15 +187,15 @@ class Planner:
         return Answer("failed", "", error=message)
 
     async def _embed(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        vectors = [plain_errors(self._setup.embedder.remote(text)) for text in texts]
+        vectors = [plain_errors(self._embedder.remote(text)) for text in texts]
         return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
 
     async def _analyze(self, asked: AnalysisInput) -> Analysis:
-        analysis: Analysis = await plain_errors(self._setup.analyzer.remote(asked))
+        analysis: Analysis = await plain_errors(self._analyzer.remote(asked))
         return analysis
 
     async def _score(self, prefix: str, texts: list[str]) -> list[list[float]]:
-        logs: list[list[float]] = await plain_errors(self._setup.scorer.remote(prefix, texts))
+        logs: list[list[float]] = await plain_errors(self._scorer.remote(prefix, texts))
         return logs
 
     async def _admit(self, query_id: str, plan: Plan) -> None:
@@ -197,6 +203,10 @@ class Planner:
         llm = self._setup.llm
         reserve = plan_reserve(plan, self._price, table_tokens, llm.window, llm.completion_limit)
         await self._ledger.admit(query_id, reserve)
+
+
+def _actor(name: str) -> Any:
+    return ray.get_actor(name, NAMESPACE)
 
 
 @dataclass(frozen=True)

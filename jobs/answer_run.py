@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from okralong.actors.cluster import NAMESPACE, connected
+from okralong.actors.cluster import connected
 from okralong.actors.crew import crew
 from okralong.jobs.drive import drive
 from okralong.jobs.generator import generator
@@ -62,7 +62,7 @@ def answer_questions(
         with (
             generator(config.llm, logs) as served,
             connected(address),
-            crew(prepared, where, served.llm, served.address, NAMESPACE, reopened) as hands,
+            crew(prepared, where, served.llm, served.address, reopened) as hands,
         ):
             stop, totals = drive(hands, todo, unscoped, prepared, console)
         if stop is not None:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import ray
 
+from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import LedgerActor, RayLedger, start_ledger
-from okralong.actors.rate_limiter import RayLimiter, start_limiter
+from okralong.actors.rate_limiter import RayLimiter, limiter_name, start_limiter
 from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.errors import OverBudget, QuestionError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, config_for, rows
@@ -35,8 +37,8 @@ def ask_in_a_worker(handles: tuple[Any, Any], config: Any, names: list[str]) -> 
 async def test_workers_share_one_budget_one_journal_and_one_limiter(ray_cluster: None, tmp_path: Path) -> None:
     with FakeOpenAI() as server:
         config = config_for(server, requests_per_minute=600)
-        handles = (start_ledger(str(tmp_path), 1.0), start_limiter(config))
-        assert start_limiter(config) == handles[1]
+        handles = (start_ledger(str(tmp_path), 1.0), start_limiter(config, "tests"))
+        assert start_limiter(config, "tests") == handles[1]
         remote: Any = ray.remote(num_cpus=0)(ask_in_a_worker)
         work = [[f"q{n}" for n in range(20)], [f"q{n}" for n in range(20, 40)]]
         answers = await asyncio.gather(*(remote.remote(handles, config, names) for names in work))
@@ -57,7 +59,7 @@ async def test_workers_share_one_budget_one_journal_and_one_limiter(ray_cluster:
 async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Path) -> None:
     with FakeOpenAI() as server:
         config = config_for(server, tokens_per_minute=1000)
-        ledger, limiter = start_ledger(str(tmp_path), 0.01, frozenset({"q"})), start_limiter(config)
+        ledger, limiter = start_ledger(str(tmp_path), 0.01, frozenset({"q"})), start_limiter(config, "tests")
         with pytest.raises(OverBudget) as refused:
             await RayLedger(ledger).admit("q", 0.02)
         assert type(refused.value) is OverBudget
@@ -70,6 +72,19 @@ async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Pa
             await RayLimiter(limiter).acquire(2000, 10)
         for actor in (ledger, limiter):
             ray.kill(actor)
+
+
+async def test_an_embedded_model_has_a_limiter_for_each_job_and_an_endpoint_one_for_all(ray_cluster: None) -> None:
+    embedded, endpoint = LlmConfig(max_in_flight=1), LlmConfig(base_url="http://127.0.0.1:9/v1", model="fake-model")
+    limiters = [start_limiter(embedded, job) for job in ("first", "second")]
+    named = [ray.get_actor(limiter_name(embedded, job), NAMESPACE) for job in ("first", "second")]
+    assert named == limiters
+    assert limiters[0] != limiters[1]
+    for limiter in named:  # neither waits for the other's only place
+        assert (await asyncio.wait_for(RayLimiter(limiter).acquire(10, 60), 30)).queue_s < 5
+    assert limiter_name(endpoint, "first") == limiter_name(endpoint, "second")
+    for limiter in limiters:
+        ray.kill(limiter)
 
 
 class _WithPid(LedgerActor):
@@ -86,7 +101,7 @@ async def test_a_ledger_whose_process_is_killed_comes_back_with_what_was_durable
         actor = remote.options(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=100).remote(
             str(tmp_path), 1.0
         )
-        limiter = start_limiter(config)
+        limiter = start_limiter(config, "tests")
         first = await ask_all((actor, limiter), config, ["q1", "q2"])
         pid = await actor.pid.remote()
         os.kill(pid, signal.SIGKILL)

@@ -17,7 +17,7 @@ from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors,
 async def test_actors_answer_like_local_shards(tmp_path: Path) -> None:
     small = write_archive(tmp_path, random_corpus(13, documents=8, chunks=12), shards=2)
     archive = small.open()
-    handles = start_index_shards(str(tmp_path), archive.n_shards)
+    handles = start_index_shards(str(tmp_path), [None] * archive.n_shards)
     try:
         assert sum(ray.get([handle.ready.remote() for handle in handles])) == len(small.texts)
         remote = [RayShard(handle, GRANULARITY) for handle in handles]
