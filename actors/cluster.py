@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +27,13 @@ LOGICAL_CPUS = 4
 def connected(address: str | None = None) -> Iterator[None]:
     """A Ray connection for the time of the block; a private cluster ends with it, a shared one is left running.
 
-    A connection that is already there is used and left.
+    A connection that is already there is used and left. Ray takes SIGTERM for itself, and would print a stack trace of
+    its own at one; a handler that the process had set before is put back, and keeps it.
     """
     if ray.is_initialized():
         yield
         return
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     address = address or os.environ.get("RAY_ADDRESS")
     for noisy in ("ray.serve", "ray.data"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
@@ -48,6 +52,8 @@ def connected(address: str | None = None) -> Iterator[None]:
         else:
             ours = ()
             ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        if callable(on_sigterm) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)
         try:
             yield
         finally:

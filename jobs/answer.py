@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,8 @@ def command(
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
     console = Console()
+    # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = answer_questions(
             archive, str(questions), run, settings, address=address, retry=frozenset(retry or ()), console=console

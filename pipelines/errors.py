@@ -21,7 +21,7 @@ EXIT_LOCKED: Final = 5
 EXIT_BROKEN: Final = 6
 """A part of the machinery broke (an actor died, storage went away, a bug); run the same command again."""
 EXIT_STOPPED: Final = 130
-"""Ctrl-C. What was finished is kept; the same command goes on."""
+"""Ctrl-C or SIGTERM. What was finished is kept; the same command goes on."""
 
 
 class OkraError(Exception):
