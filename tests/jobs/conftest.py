@@ -6,15 +6,19 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import okralong
 from okralong.jobs import cli
+from okralong.jobs.run_folder import table
 from okralong.pipelines.samples import generate, write_sample
+from okralong.pipelines.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI, Messages
 
 PASSAGE = re.compile(r"<passage id=\"?1\"?[^>]*>\n?(.*?)\n?</passage>", re.DOTALL)
+PAPER = "policy/paper.yaml"
 
 
 def quoting(messages: Messages) -> str:
@@ -28,6 +32,11 @@ def quoting(messages: Messages) -> str:
 def splits(messages: Messages) -> bool:
     """Whether this is the splitting prompt."""
     return "Break the question" in messages[0]["content"]
+
+
+def always(messages: Messages) -> bool:
+    """Any prompt."""
+    return True
 
 
 @pytest.fixture(scope="session")
@@ -46,18 +55,35 @@ def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pyt
     return archive
 
 
+@pytest.fixture(scope="session")
+def run_rows(sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One run of ``okralong`` over the sample, by the paper's policy: tables, manifest and the bill of the endpoint."""
+    run = tmp_path_factory.mktemp("run")
+    given: dict[str, Any] = {"policy": PAPER, "tags": {"team": "tests"}}
+    rules: list[Any] = [
+        (splits, "What is the first company's revenue?\nWhat is the second company's revenue?"),
+        (always, quoting),
+    ]
+    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
+        result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", run, **given, **endpoint(server))
+        bill = server.bill_usd
+    folder = Folder.of(run)
+    tables = {name: table(folder, name) for name in ("answers", "journal", "ledger", "failures")}
+    return {"result": result, "bill": bill, "manifest": folder.read_manifest(), "folder": folder, **tables}
+
+
 @pytest.fixture
 def reader() -> Iterator[FakeOpenAI]:
     """The endpoint: two sub-questions for a split, a quotation for everything else."""
-    rules = [
+    rules: list[Any] = [
         (splits, "What is the revenue of the first company?\nWhat is the revenue of the second company?"),
-        (lambda messages: True, quoting),
+        (always, quoting),
     ]
     with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"], usd_per_million=(2.5, 1.25, 10.0)) as server:
         yield server
 
 
-def endpoint(server: FakeOpenAI) -> dict[str, object]:
+def endpoint(server: FakeOpenAI) -> dict[str, Any]:
     """Overrides that send a run to ``server`` as if it were GPT-4o."""
     return {
         "llm.base_url": server.base_url,
