@@ -4,8 +4,10 @@
 
 Standard RAG and long context show a context that does not depend on any reply, so retrieval, window and prompt run as
 in an answer run (no LLM, no Ray) and the reply is always "unanswerable". Answer recall and tokens of that context are
-reported by gold type. *Prompt tokens* are counted with ``--tokenizer``, message overhead included; *context tokens*
-are o200k_base.
+reported by gold type. What ``long_context`` shows is also, passage by passage, what ``okralong_precise`` shows a
+question whose retrieved passages did not hold the answer: its escalation reads the same full text, or the same best
+chunks of it. *Prompt tokens* are counted with ``--tokenizer``, message overhead included; *context tokens* are
+o200k_base.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class SilentGenerator:
     count: Any
     prompt_tokens: dict[str, int] = field(default_factory=dict)
 
-    async def complete(self, query_id: str, path: str, role: str, messages: Sequence[Message], logprobs: bool) -> Reply:
+    async def complete(
+        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+    ) -> Reply:
         """Note the prompt's size; "unanswerable"."""
         self.prompt_tokens[query_id] = sum(self.count(message.content) + MESSAGE_OVERHEAD for message in messages)
         return Reply("Answer: unanswerable", "none", Usage(), "stop", 0.0)
@@ -168,6 +172,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def page(found: Mapping[str, Any]) -> str:
+    """The report of what was found, in markdown."""
+    title = "# The context that would be shown, without any LLM"
+    words = (__doc__ or "").split("\n\n")[2].strip()
+    return f"{title}\n\n`{found['command']}`\n\n{words}\n\n{table(found['summaries'])}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archive", help="an archive with chunks of 512 tokens")
@@ -185,13 +196,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OkraError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    title = "# The context that would be shown, without any LLM"
-    words = (__doc__ or "").split("\n\n")[2].strip()
-    page = f"{title}\n\n`{found['command']}`\n\n{words}\n\n{table(found['summaries'])}"
-    print(page)
+    text = page(found)
+    print(text)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(page, encoding="utf-8")
+        options.out.write_text(text, encoding="utf-8")
         options.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 

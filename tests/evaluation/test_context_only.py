@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.reports.context_only import SilentGenerator, make_ports, show, table
+import pytest
+
+from benchmarks.reports.context_only import NoLog, SilentGenerator, make_ports, page, show, table
 from benchmarks.reports.prepare import fitting, main
 from benchmarks.reports.scoring import Sheet
 from benchmarks.reports.summary import groups, summarise
+from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools
+from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.evaluation.gold import Gold, read_gold
 from okralong.pipelines.settings import load_config
 from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Question
+from okralong.pipelines.values import Analysis, Answer, Question
 from tests.evaluation.data import write_data
 from tests.search.small_archive import GRANULARITY, Small, write_archive
 
 CORPUS = {"alder": [f"Paragraph {n} of Alder names the figure {1000 + n}." for n in range(12)], "birch": ["Nothing."]}
 SIZES = {"std_rag.granularity": GRANULARITY, "std_rag.count": 2, "full_text.fallback_granularity": GRANULARITY}
+SIZES |= {"primary.granularity": GRANULARITY, "factoid.granularity_present": GRANULARITY}
+SIZES |= {"factoid.granularity_absent": GRANULARITY}
+
+
+ASKED = Question("q", "Which?", ("ald*",), ("1,003",), type="extractive")
+
+
+def _ports(small: Small, window: int, generator: SilentGenerator) -> Ports:
+    vectors = {"Which?": small.vectors[small.chunk_ids.index(f"alder-{GRANULARITY}-00003")]}
+    policy = load_config(Policy, "policy/paper.yaml", dict(SIZES))
+    return make_ports(small.open(), policy, vectors, generator, window, reply=50)
 
 
 async def _show(small: Small, strategy: str, window: int) -> list[Sheet]:
-    golds = [Gold(Question("q", "Which?", ("ald*",), ("1,003",), type="extractive"), "made-up", "", (("1,003",),))]
     generator = SilentGenerator(count_tokens)
-    vectors = {"Which?": small.vectors[small.chunk_ids.index(f"alder-{GRANULARITY}-00003")]}
-    policy = load_config(Policy, "policy/paper.yaml", dict(SIZES))
-    ports = make_ports(small.open(), policy, vectors, generator, window, reply=50)
-    return await show(strategy, golds, ports, generator)
+    golds = [Gold(ASKED, "made-up", "", (("1,003",),))]
+    return await show(strategy, golds, _ports(small, window, generator), generator)
+
+
+async def _answer(small: Small, strategy: str, window: int) -> Answer:
+    async def by_rules(asked: AnalysisInput) -> Analysis:
+        return KeywordRules().analyze([asked])[0]
+
+    generator = SilentGenerator(count_tokens)
+    ports = replace(_ports(small, window, generator), analyze=by_rules)
+    scope = ports.archive.resolve(ASKED.doc_ids)
+    return await load_strategy(strategy)(ASKED, QuestionTools(ports, ASKED, scope, NoLog(), generator.fan_out))
 
 
 async def test_standard_rag_shows_its_top_chunks(tmp_path: Path) -> None:
@@ -46,6 +71,21 @@ async def test_long_context_shows_the_scope_or_what_fits(tmp_path: Path) -> None
     assert 0 < part.context_tokens < whole.context_tokens
     page = table({"long_context": {name: summarise(members) for name, members in groups([whole, part]).items()}})
     assert "| long_context | all | 2 | 1.000 (2; 0) |" in page
+
+
+@pytest.mark.parametrize(("window", "origins"), [(4000, {"full"}), (330, {"retrieved", "merged"})])
+async def test_precise_mode_escalates_to_what_long_context_shows(
+    tmp_path: Path, window: int, origins: set[str]
+) -> None:
+    small = write_archive(tmp_path, CORPUS)
+    at_once = await _answer(small, "long_context", window)
+    plain, escalated = await _answer(small, "okralong", window), await _answer(small, "okralong_precise", window)
+    assert escalated.plan is not None
+    assert escalated.plan.escalate
+    assert {passage.origin for passage in at_once.context} <= origins
+    assert escalated.context == at_once.context != plain.context
+    said = " ".join(page({"command": "", "summaries": {}}).split())
+    assert "What ``long_context`` shows is also, passage by passage, what ``okralong_precise`` shows" in said
 
 
 def test_what_fits_is_counted_with_prompt_and_reply() -> None:
