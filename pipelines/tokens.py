@@ -29,7 +29,8 @@ def _o200k() -> bpe_openai.Encoding:
 
 def count_tokens(text: str) -> int:
     """Number of o200k_base tokens in a text of any length; special-token look-alikes count as ordinary text."""
-    return count_tokens_batch([text])[0]
+    # Not by way of the batch call, which starts a thread for each text: 2.2 ms instead of 0.3 for a chunk.
+    return sum(len(_o200k().encode_ordinary(part)) for part in _stretches(text))
 
 
 def count_tokens_batch(texts: Sequence[str]) -> list[int]:

@@ -25,7 +25,7 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     evidence taken as absent, both retrievers alike. ``precise`` allows the full text after "unanswerable".
     """
     workflow, workflow_reason = _workflow(analysis, policy)
-    scope, granularity, size_reason = _size(analysis, policy)
+    scope, granularity, count, size_reason = _size(analysis, policy, workflow)
     exact_weight, semantic_weight = fusion_weights("same" if analysis is None else analysis.pattern, policy)
     pattern = "of unknown pattern" if analysis is None else f"found by {_pattern_words(analysis.pattern)}"
     reasons = [
@@ -36,6 +36,8 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     extension = policy.context.extension_tokens if workflow == "extend" else 0
     if extension:
         reasons.append(f"figures need their surroundings → each passage widened by up to {extension} tokens a side")
+    if scope.neighbours:
+        reasons.append(f"its evidence runs on → a chunk's better neighbour counts {scope.neighbours:g} in its score")
     if policy.selection.method != "none":
         by = "embedding novelty" if policy.selection.method == "novelty" else "conditional self-information"
         reasons.append(f"of the {policy.selection.pool} best candidates, the chunks are chosen one by one by {by}")
@@ -44,7 +46,7 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     return Plan(
         workflow=workflow,
         granularity=granularity,
-        count=scope.count,
+        count=count,
         candidates=policy.fusion.candidates,
         exact_weight=exact_weight,
         semantic_weight=semantic_weight,
@@ -58,6 +60,7 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
         reasons=tuple(reasons),
         max_tokens=scope.tokens,
         sub_question_tokens=policy.split.tokens,
+        neighbour_weight=scope.neighbours,
     )
 
 
@@ -78,17 +81,18 @@ def _workflow(analysis: Analysis | None, policy: Policy) -> tuple[Workflow, str]
     return workflow, f"question is {analysis.type} → {workflow}: {_WORKFLOW_WORDS[workflow]}"
 
 
-def _size(analysis: Analysis | None, policy: Policy) -> tuple[ScopePolicy, int, str]:
+def _size(analysis: Analysis | None, policy: Policy, workflow: Workflow) -> tuple[ScopePolicy, int, int, str]:
     contextual = analysis is not None and analysis.type in policy.contextual_types
     scope = policy.contextual if contextual else policy.factoid
     present = analysis is not None and analysis.evidence
     granularity = scope.granularity_present if present else scope.granularity_absent
     kind = "contextual" if contextual else "factoid"
     where = "evidence in the primary chunks" if present else "evidence not in the primary chunks"
-    size = f"{scope.count} chunks of {granularity} tokens"
+    count = policy.step.count or scope.count if workflow == "step" else scope.count
+    size = f"{count} chunks of {granularity} tokens"
     if scope.tokens is not None:
         size += f", {scope.tokens} tokens at most"
-    return scope, granularity, f"{where} → {size} ({kind})"
+    return scope, granularity, count, f"{where} → {size} ({kind})"
 
 
 def _pattern_words(pattern: Pattern) -> str:

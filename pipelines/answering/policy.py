@@ -35,16 +35,29 @@ class ScopePolicy(Settings):
     """How much is shown for one class of questions: chunks, and their size by whether evidence was at hand.
 
     ``tokens``, where given, bounds the chunks of one retrieval together; ``count`` stays the most that are shown.
+    ``neighbours`` is the weight with which the better of a chunk's two neighbours is added to its score.
     """
 
     count: Count
-    tokens: Budget | None = None
     granularity_present: Tokens
     granularity_absent: Tokens
+    tokens: Budget | None = None
+    neighbours: Weight = 0.0
+
+
+class SurroundingsPolicy(Settings):
+    """Ranking small chunks in their surroundings: the fused score of the chunks of ``granularity`` tokens around a
+    smaller chunk is added to its own with ``weight``.
+    """
+
+    granularity: Tokens
+    weight: Annotated[float, Field(gt=0, le=100)]
 
 
 class FusionPolicy(Settings):
-    """The assembled retriever. ``rank_constant`` is of use to ``method: reciprocal_rank`` only."""
+    """The assembled retriever. ``rank_constant`` is of use to ``method: reciprocal_rank`` only; ``surroundings`` null
+    ranks each chunk by itself.
+    """
 
     method: Literal["minmax", "reciprocal_rank"]
     rank_constant: Annotated[float, Field(ge=0, le=10_000)]
@@ -53,6 +66,7 @@ class FusionPolicy(Settings):
     other_weight: Weight
     same_weight: Weight
     threshold: Share
+    surroundings: SurroundingsPolicy | None = None
 
     @model_validator(mode="after")
     def _some_weight(self) -> Self:
@@ -93,9 +107,10 @@ class SplitPolicy(Settings):
 
 
 class StepPolicy(Settings):
-    """The step-wise reasoner."""
+    """The step-wise reasoner. ``count`` is that of each look-up; null: the scope's."""
 
     max_steps: Annotated[int, Field(ge=1, le=16)]
+    count: Count | None = None
 
 
 class FullTextPolicy(Settings):
@@ -150,5 +165,6 @@ class Policy(Settings):
                 self.contextual.granularity_absent,
                 self.factoid.granularity_present,
                 self.factoid.granularity_absent,
+                *((self.fusion.surroundings.granularity,) if self.fusion.surroundings else ()),
             }
         )

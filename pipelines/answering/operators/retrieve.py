@@ -5,6 +5,7 @@ from __future__ import annotations
 from okralong.pipelines.answering.operators.choose import choose
 from okralong.pipelines.answering.operators.fuse import fuse_by
 from okralong.pipelines.answering.operators.select import select, within_tokens
+from okralong.pipelines.answering.operators.surroundings import beside, lift
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.values import Hit, Plan
 
@@ -12,11 +13,12 @@ from okralong.pipelines.values import Hit, Plan
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
     """The chunks that ``plan`` shows for ``query``, the most important first.
 
-    Steps: ``step``, and ``step/select`` where the policy has a selection. Raises QuestionError when the question's
-    scope names no document.
+    Steps: ``step``, ``step/wide`` where the policy ranks chunks in their surroundings, and ``step/select`` where it has
+    a selection. Raises QuestionError when the question's scope names no document.
     """
-    candidates = await tools.retrieve(step, query, granularity=plan.granularity, k=max(plan.candidates, plan.count))
-    fused = fuse_by(tools.policy.fusion, candidates, plan.exact_weight, plan.semantic_weight)
+    weights = plan.exact_weight, plan.semantic_weight
+    k = max(plan.candidates, plan.count)
+    fused = await _ranked(tools, step, query, plan.granularity, k, weights, plan.neighbour_weight)
     selection = tools.policy.selection
     if selection.method == "none":
         return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
@@ -34,6 +36,20 @@ async def primary_retrieval(tools: Tools, step: str, query: str) -> list[Hit]:
     """
     primary = tools.policy.primary
     k = max(tools.policy.fusion.candidates, primary.count)
-    candidates = await tools.retrieve(step, query, granularity=primary.granularity, k=k)
-    fused = fuse_by(tools.policy.fusion, candidates, primary.exact_weight, primary.semantic_weight)
-    return select(fused, primary.count, threshold=0.0)
+    weights = primary.exact_weight, primary.semantic_weight
+    return select(await _ranked(tools, step, query, primary.granularity, k, weights), primary.count, threshold=0.0)
+
+
+async def _ranked(
+    tools: Tools, step: str, query: str, granularity: int, k: int, weights: tuple[float, float], neighbours: float = 0.0
+) -> list[Hit]:
+    """The fused candidates, lifted by their neighbours and surroundings where the plan and the policy say so."""
+    fusion = tools.policy.fusion
+    fused = fuse_by(fusion, await tools.retrieve(step, query, granularity=granularity, k=k), *weights)
+    if neighbours:
+        fused = beside(fused, neighbours)
+    around = fusion.surroundings
+    if around is None or around.granularity <= granularity:
+        return fused
+    wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
+    return lift(fused, fuse_by(fusion, wide, *weights), around.weight)

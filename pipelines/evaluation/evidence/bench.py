@@ -37,7 +37,10 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question under one method at one point of its curve (a count for plain methods, a scale for policies)."""
+    """One question under one method at one point of its curve (a count for plain methods, a scale for policies).
+
+    ``queries`` are the different texts looked up, the question among them; ``calls`` those of the writer.
+    """
 
     dataset: str
     method: str
@@ -103,8 +106,8 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
         )
         answer = await orchestrate(question.item.gold.question.question, tools, precise=False)
         workflow = answer.plan.workflow if answer.plan else "linear"
-        # The first look-up is the primary retrieval, which only the analyzer is shown.
-        rows.append(_row(bench, name, point, question, answer.context, workflow, len(tools.queries) - 1, tools.calls))
+        # A query that is looked up again, at another chunk size or for the analyzer, counts once.
+        rows.append(_row(bench, name, point, question, answer.context, workflow, len(set(tools.queries)), tools.calls))
     return rows
 
 

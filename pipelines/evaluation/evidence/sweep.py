@@ -21,7 +21,7 @@ from okralong.pipelines.evaluation.evidence.writers import GoldWriter, ModelWrit
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.settings import parse_config, read_config
 
-SCALED: Final = ("contextual", "factoid", "split")
+SCALED: Final = ("contextual", "factoid", "split", "step")
 """The parts of a policy whose counts and token budgets a scale multiplies."""
 
 
@@ -118,8 +118,7 @@ def _scaled(policy: Policy, scale: float) -> Policy:
     changes: dict[str, Any] = {}
     for part in SCALED:
         scope = getattr(policy, part)
-        changed: dict[str, Any] = {"count": max(1, round(scope.count * scale))}
-        if scope.tokens is not None:
-            changed["tokens"] = max(16, round(scope.tokens * scale))
+        bounds = {"count": (scope.count, 1), "tokens": (getattr(scope, "tokens", None), 16)}
+        changed = {key: max(least, round(value * scale)) for key, (value, least) in bounds.items() if value is not None}
         changes[part] = scope.model_copy(update=changed)
     return policy.model_copy(update=changes)

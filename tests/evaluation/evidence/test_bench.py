@@ -71,7 +71,7 @@ async def test_the_split_workflow_asks_the_gold_queries(town: Bench) -> None:
         answer, tools = await answered(town, question, run, analysis("multi-source"))
         assert tools.queries[1:] == [as_question(query) for query in question.item.gold_queries]
         row = rows[question.item.gold.question.query_id]
-        assert (row.workflow, row.queries, row.calls, row.type) == ("split", 2, 1, "multi-source")
+        assert (row.workflow, row.queries, row.calls, row.type) == ("split", 3, 1, "multi-source")
         assert row.documents == question.item.documents
         assert row.recall == 1.0
         answer, _ = await answered(town, question, run, _label(town, question))
@@ -87,7 +87,7 @@ async def test_the_step_workflow_asks_the_gold_queries_one_by_one(town: Bench) -
         assert (row.workflow, row.point) == ("step", 0.5)
         wanted = [question.item.gold.question.question, *map(as_question, question.item.gold_queries)]
         assert tools.queries[1:] == wanted[: len(tools.queries) - 1]
-        assert row.queries == len(tools.queries) - 1 >= 2
+        assert row.queries == len(set(tools.queries)) >= 2
         assert row.calls == tools.calls >= row.queries - 1
         assert_measured(town, question, row, answer.context)
 
