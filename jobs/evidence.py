@@ -34,5 +34,5 @@ def command(
     figures = [set_figures(chosen, name, rows) for name in names]
     others = [chosen.baseline, *([chosen.strong] if chosen.strong else [])]
     overall = {other: over_sets(chosen, rows, names, other) for other in others}
-    for path in write_report(out, Path(sweep).stem, chosen, figures, overall):
+    for path in write_report(out, sweep, chosen, figures, overall):
         say_line(console, f"written: {path}")

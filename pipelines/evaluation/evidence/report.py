@@ -17,17 +17,18 @@ NONE: Final = "-"
 
 
 def write_report(
-    folder: Path, name: str, sweep: Sweep, sets: Sequence[SetFigures], overall: Mapping[str, Mapping[str, Comparison]]
+    folder: Path, source: str, sweep: Sweep, sets: Sequence[SetFigures], overall: Mapping[str, Mapping[str, Comparison]]
 ) -> list[Path]:
-    """``name``.md, .json and, where the sweep names methods to picture, .svg in ``folder``; returns their paths.
+    """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
 
-    ``overall`` is, by the name of the other method, each method against it over all sets.
+    They bear the name of the sweep's file, ``source``. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
     """
     from okralong.pipelines.evaluation.evidence.picture import Line, Panel, draw  # brings matplotlib, a second to load
 
     folder.mkdir(parents=True, exist_ok=True)
+    name = Path(source).stem
     page, data = folder / f"{name}.md", folder / f"{name}.json"
-    page.write_text(markdown(name, sweep, sets, overall), encoding="utf-8")
+    page.write_text(markdown(source, sweep, sets, overall), encoding="utf-8")
     content = {
         "sweep": _dumped(sweep),
         "sets": [asdict(figures) for figures in sets],
@@ -47,15 +48,16 @@ def write_report(
 
 
 def markdown(
-    name: str, sweep: Sweep, sets: Sequence[SetFigures], overall: Mapping[str, Mapping[str, Comparison]]
+    source: str, sweep: Sweep, sets: Sequence[SetFigures], overall: Mapping[str, Mapping[str, Comparison]]
 ) -> str:
     """The whole page."""
     parts = [
         f"# {sweep.title}",
-        f"`okralong evidence {name}.yaml --data DATA --out benchmarks/results/evidence`",
+        f"`okralong evidence {public_name(source)} --data DATA --out benchmarks/results/evidence`",
         sweep.words.strip(),
         f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
-        "The sets are subsets of the published ones: scores are not comparable with any paper's.",
+        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not reached, or not "
+        "defined.",
         "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
     ]
     for other, by_method in overall.items():

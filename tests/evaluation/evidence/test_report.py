@@ -16,7 +16,7 @@ def write(folder: Path, text: str = SWEEP) -> list[Path]:
     rows = [*four_questions(), *four_questions("two all")]
     names = ["one all", "two all"]
     overall = {"base": over_sets(chosen, rows, names, "base")}
-    return write_report(folder, "invented", chosen, [set_figures(chosen, name, rows) for name in names], overall)
+    return write_report(folder, "sweeps/invented.yaml", chosen, [set_figures(chosen, name, rows) for name in names], overall)
 
 
 def test_three_files_that_are_the_same_on_every_run(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_three_files_that_are_the_same_on_every_run(tmp_path: Path) -> None:
 
 def test_the_page_holds_the_figures(tmp_path: Path) -> None:
     page = write(tmp_path)[0].read_text(encoding="utf-8")
-    assert page.startswith("# Invented\n\n`okralong evidence invented.yaml ")
+    assert page.startswith("# Invented\n\n`okralong evidence sweeps/invented.yaml ")
     assert "Nothing was run." in page
     assert "- `base`: 4 chunks of 150 tokens by exact (curve: 2, 4)\n" in page
     assert "- `mine`: policy/paper.yaml; analyzer rules, queries by gold (scales: 0.5, 1)\n" in page
