@@ -153,8 +153,8 @@ class Plan:
     ``threshold`` is relative to the best fused score; ``extension_tokens`` widens each passage on both sides;
     ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` bound the split and step workflows;
     ``escalate`` allows precise mode (full text after "unanswerable"). ``max_tokens`` bounds the chunks of one retrieval
-    together, ``sub_question_tokens`` those of one sub-question; None leaves it to the counts. ``neighbour_weight`` is that
-    of a chunk's better neighbour in its score.
+    together, ``sub_question_tokens`` those of one sub-question; None leaves it to the counts. ``neighbour_weight`` is
+    that of a chunk's better neighbour in its score.
     """
 
     workflow: Workflow

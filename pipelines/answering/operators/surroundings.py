@@ -1,4 +1,4 @@
-"""A chunk in its surroundings: it is ranked higher where the text around it fits the query too. Ours, not in the papers.
+"""A chunk in its surroundings: ranked higher where the text around it fits the query too. Ours, not in the papers.
 
 Small chunks show evidence for few tokens, but have few words to be found by: the row of a table does not say which
 company and which year it is about, the page around it does. The larger chunks are indexed anyway, and cost no token,

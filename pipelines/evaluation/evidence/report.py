@@ -21,7 +21,8 @@ def write_report(
 ) -> list[Path]:
     """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
 
-    They bear the name of the sweep's file, ``source``. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
+    They bear the name of the sweep's file, ``source``. Returns their paths. ``overall`` is, by the name of the other
+    method, each method against it over all sets.
     """
     from okralong.pipelines.evaluation.evidence.picture import Line, Panel, draw  # brings matplotlib, a second to load
 
@@ -56,8 +57,8 @@ def markdown(
         f"`okralong evidence {public_name(source)} --data DATA --out benchmarks/results/evidence`",
         sweep.words.strip(),
         f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
-        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not reached, or not "
-        "defined.",
+        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not reached, or "
+        "not defined.",
         "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
     ]
     for other, by_method in overall.items():

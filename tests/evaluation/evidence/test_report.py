@@ -16,7 +16,8 @@ def write(folder: Path, text: str = SWEEP) -> list[Path]:
     rows = [*four_questions(), *four_questions("two all")]
     names = ["one all", "two all"]
     overall = {"base": over_sets(chosen, rows, names, "base")}
-    return write_report(folder, "sweeps/invented.yaml", chosen, [set_figures(chosen, name, rows) for name in names], overall)
+    figures = [set_figures(chosen, name, rows) for name in names]
+    return write_report(folder, "sweeps/invented.yaml", chosen, figures, overall)
 
 
 def test_three_files_that_are_the_same_on_every_run(tmp_path: Path) -> None:
