@@ -57,8 +57,8 @@ def markdown(
         f"`okralong evidence {public_name(source)} --data DATA --out benchmarks/results/evidence`",
         sweep.words.strip(),
         f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
-        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not reached, or "
-        "not defined.",
+        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not "
+        "reached, or not defined.",
         "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
     ]
     for other, by_method in overall.items():
