@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-import transformers
 from sentence_transformers import SentenceTransformer
 
 from okralong.pipelines.models.precision import device as visible_device
 from okralong.pipelines.models.precision import dtype_for
+from okralong.pipelines.models.quiet import quiet_loading
 
 Vectors = npt.NDArray[np.float32]
 
@@ -48,8 +48,7 @@ class SentenceEmbedder:
         self.batch_size = batch_size
         dtype = dtype_for(self.device, precision)
         self.precision = str(dtype).removeprefix("torch.")
-        messages: Any = transformers.utils.logging
-        messages.disable_progress_bar()
+        quiet_loading()
         self._model = SentenceTransformer(
             path, device=self.device, model_kwargs={"dtype": dtype, "use_safetensors": True}
         )

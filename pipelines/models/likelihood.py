@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.precision import device as best_device
 from okralong.pipelines.models.precision import dtype_for
+from okralong.pipelines.models.quiet import quiet_loading
 
 Ids = list[int]
 
@@ -51,6 +52,7 @@ class LikelihoodModel:
         dtype = dtype_for(target, precision)
         if threads is not None:
             torch.set_num_threads(threads)
+        quiet_loading()
         try:
             tokenizer = AutoTokenizer.from_pretrained(model)
             loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)

@@ -19,6 +19,7 @@ from okralong.pipelines.answering.analyzers.tree_pass import Prefix, score_conti
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.precision import device as best_device
 from okralong.pipelines.models.precision import dtype_for
+from okralong.pipelines.models.quiet import quiet_loading
 from okralong.pipelines.values import Analysis
 
 REPLY_TOKENS = 96
@@ -57,6 +58,7 @@ class LabelScorer:
         dtype = dtype_for(target, precision)
         if threads is not None:
             torch.set_num_threads(threads)
+        quiet_loading()
         try:
             tokenizer = AutoTokenizer.from_pretrained(model)
             # An adapter is merged in float32: in bfloat16 its small steps would be rounded away.
