@@ -11,12 +11,13 @@ from okralong.pipelines.answering.analyzers.base import Analyzer
 from okralong.pipelines.answering.operators.fuse import fuse_ranks
 from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, PooledQuestion
 from okralong.pipelines.evaluation.evidence.config import PlainMethod
 from okralong.pipelines.evaluation.evidence.measure import Shown, measure
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
-from okralong.pipelines.evaluation.evidence.tools import Analyze, BenchTools, Likelihood
+from okralong.pipelines.evaluation.evidence.tools import Analyze, BenchTools, Likelihood, prompt_size
 from okralong.pipelines.evaluation.evidence.writers import Writer
 from okralong.pipelines.evaluation.labels import PATTERN_CHUNKS, evidence_label, gold_analysis, pattern_label
 from okralong.pipelines.values import Analysis, Candidates, Hit, Passage
@@ -39,7 +40,8 @@ class Bench:
 class Row:
     """One question under one method at one point of its curve (a count for plain methods, a scale for policies).
 
-    ``queries`` are the different texts looked up, the question among them; ``calls`` those of the writer.
+    ``queries`` are the different texts looked up, the question among them; ``calls`` those of the writer;
+    ``prompt_tokens`` are those of all prompts together, the answer's among them.
     """
 
     dataset: str
@@ -51,6 +53,7 @@ class Row:
     workflow: str
     queries: int
     calls: int
+    prompt_tokens: int
     shown: Shown
 
     @property
@@ -87,7 +90,8 @@ async def run_plain(bench: Bench, name: str, method: PlainMethod) -> list[Row]:
         hits = ranked(found, method.retriever)
         for count in method.counts:
             passages = [passage_of(hit) for hit in hits[:count]]
-            rows.append(_row(bench, name, float(count), question, passages, "linear", 1, 0))
+            size = prompt_size(answer_prompt(asked, passages))
+            rows.append(_row(bench, name, float(count), question, passages, "linear", (1, 0, size)))
     return rows
 
 
@@ -107,7 +111,8 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
         answer = await orchestrate(question.item.gold.question.question, tools, precise=False)
         workflow = answer.plan.workflow if answer.plan else "linear"
         # A query that is looked up again, at another chunk size or for the analyzer, counts once.
-        rows.append(_row(bench, name, point, question, answer.context, workflow, len(set(tools.queries)), tools.calls))
+        spent = len(set(tools.queries)), tools.calls, tools.prompt_tokens
+        rows.append(_row(bench, name, point, question, answer.context, workflow, spent))
     return rows
 
 
@@ -154,8 +159,7 @@ def _row(
     question: PooledQuestion,
     passages: Sequence[Passage],
     workflow: str,
-    queries: int,
-    calls: int,
+    spent: tuple[int, int, int],
 ) -> Row:
     return Row(
         dataset=bench.name,
@@ -165,7 +169,8 @@ def _row(
         documents=question.item.documents or question.doc_ids,
         type=question.item.gold.question.type,
         workflow=workflow,
-        queries=queries,
-        calls=calls,
+        queries=spent[0],
+        calls=spent[1],
+        prompt_tokens=spent[2],
         shown=measure(question, passages, bench.texts),
     )

@@ -104,7 +104,17 @@ def _dumped(sweep: Sweep) -> dict[str, Any]:
 
 
 def _method_table(methods: Mapping[str, MethodFigures]) -> str:
-    head = ["method", "tokens", "recall", "all evidence", "answer recall", "cells with heads", "queries", "workflows"]
+    head = [
+        "method",
+        "tokens",
+        "recall",
+        "all evidence",
+        "answer recall",
+        "cells with heads",
+        "queries",
+        "all prompts",
+        "workflows",
+    ]
     rows = [
         [
             name,
@@ -114,6 +124,7 @@ def _method_table(methods: Mapping[str, MethodFigures]) -> str:
             _plain(each.answer_recall),
             _plain(each.cells),
             f"{each.queries:.1f}",
+            f"{each.prompt_tokens:,.0f}",
             ", ".join(f"{count} {workflow}" for workflow, count in sorted(each.workflows.items())),
         ]
         for name, each in methods.items()

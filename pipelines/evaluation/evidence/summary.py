@@ -36,6 +36,7 @@ class MethodFigures:
     answer_recall: float | None
     cells: float | None
     queries: float
+    prompt_tokens: float
     curve: Curve
     workflows: dict[str, int]
 
@@ -172,8 +173,23 @@ def _arrays(sweep: Sweep, method: str, rows: Sequence[Row]) -> _Method:
     recall = np.array([[float(row.recall or 0.0) for row in by_point[point]] for point in points])
     marked = own[0].shown.all_evidence is not None
     pieces = np.array([[float(bool(row.shown.all_evidence)) for row in by_point[point]] for point in points])
-    clusters = [row.cluster for row in own]
+    clusters = _clusters([row.documents for row in own])
     return _Method(Results(tokens, recall), pieces if marked else None, own, clusters, points.index(own_point))
+
+
+def _clusters(asked: Sequence[tuple[str, ...]]) -> list[str]:
+    """A name for each question, the same for all that a chain of shared documents joins: they are drawn together."""
+    names: dict[str, str] = {}
+
+    def find(document: str) -> str:
+        while names.setdefault(document, document) != document:
+            document = names[document]
+        return document
+
+    for documents in asked:
+        for document in documents:
+            names[find(document)] = find(documents[0])
+    return [find(documents[0]) for documents in asked]
 
 
 def _figures(arrays: _Method) -> MethodFigures:
@@ -191,6 +207,7 @@ def _figures(arrays: _Method) -> MethodFigures:
         answer_recall=float(np.mean(answers)) if answers else None,
         cells=float(np.mean(cells)) if cells else None,
         queries=float(np.mean([row.queries for row in arrays.rows])),
+        prompt_tokens=float(np.mean([row.prompt_tokens for row in arrays.rows])),
         curve=arrays.results.curve,
         workflows=workflows,
     )

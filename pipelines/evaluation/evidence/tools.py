@@ -13,6 +13,7 @@ from okralong.pipelines.errors import ConfigError, QuestionError
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.writers import WRITTEN, Writer
 from okralong.pipelines.search.scatter import stored_vectors
+from okralong.pipelines.tokens import count_tokens
 from okralong.pipelines.values import Analysis, Candidates, Document, Hit, Message, Plan, Reply, Usage
 
 COMPLETION_LIMIT = 512
@@ -30,7 +31,8 @@ class BenchTools:
     """``Tools`` for one question over one archive. ``doc_ids`` is its resolved scope.
 
     Nothing is journaled and nothing is paid. ``queries`` collects what was looked up, in order; ``calls`` counts the
-    prompts that the writer had to write queries for. ``likelihood`` is None where no policy of the sweep needs it.
+    prompts that the writer had to write queries for, ``prompt_tokens`` the o200k tokens of all prompts, the answer's
+    too. ``likelihood`` is None where no policy of the sweep needs it.
     """
 
     retrievals: Retrievals
@@ -43,6 +45,7 @@ class BenchTools:
     prefix: str = ""
     queries: list[str] = field(default_factory=list)
     calls: int = 0
+    prompt_tokens: int = 0
 
     @property
     def window(self) -> int:
@@ -73,6 +76,7 @@ class BenchTools:
     async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
         """See ``Tools``; the writer replies."""
         self.calls += role in WRITTEN
+        self.prompt_tokens += prompt_size(messages)
         shown = with_demonstration(messages, role) if self.writer.demonstrate else messages
         text = await self.writer.write(self.gold_queries, f"{self.prefix}{step}", role, shown)
         return Reply(text, self.writer.name, Usage(), "stop", 0.0)
@@ -117,8 +121,14 @@ class BenchTools:
         """See ``Tools``; one branch after the other."""
         results = []
         for branch in branches:
-            child = replace(self, prefix=f"{self.prefix}{branch.path}/", queries=[], calls=0)
+            child = replace(self, prefix=f"{self.prefix}{branch.path}/", queries=[], calls=0, prompt_tokens=0)
             results.append(await branch.operator(child, **branch.arguments))
             self.queries += child.queries
             self.calls += child.calls
+            self.prompt_tokens += child.prompt_tokens
         return results
+
+
+def prompt_size(messages: Sequence[Message]) -> int:
+    """The o200k tokens of a prompt, without what a chat template puts around its messages."""
+    return sum(count_tokens(message.content) for message in messages)

@@ -33,11 +33,11 @@ def row(
     answer: float | None = None,
     dataset: str = "one all",
 ) -> Row:
-    """Question ``number`` is on a document of its own and on one that all share; it has two pieces of evidence."""
+    """Question ``number`` is on a document of its own and on one that every second shares; it needs two pieces."""
     whole = None if recall is None else recall == 1.0
     shown = Shown(recall, 0 if recall is None else 2, int(2 * (recall or 0)), whole, answer, None, tokens)
-    documents = (f"source {number}", "shared")
-    return Row(dataset, method, point, f"q{number}", documents, "extractive", "linear", 1, 0, shown)
+    documents = (f"source {number}", f"page {number % 2}")
+    return Row(dataset, method, point, f"q{number}", documents, "extractive", "linear", 1, 0, 500, shown)
 
 
 def four_questions(dataset: str = "one all") -> list[Row]:

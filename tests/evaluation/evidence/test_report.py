@@ -33,10 +33,11 @@ def test_the_page_holds_the_figures(tmp_path: Path) -> None:
     assert "- `base`: 4 chunks of 150 tokens by exact (curve: 2, 4)\n" in page
     assert "- `mine`: policy/paper.yaml; analyzer rules, queries by gold (scales: 0.5, 1)\n" in page
     assert "## Against base, mean over 2 sets" in page
-    assert page.count("4 questions on 5 source documents; recall is evidence recall.") == 2
+    assert page.count("4 questions on 6 source documents; recall is evidence recall.") == 2
     lines = page.split("\n")
     assert any(
-        line.startswith("| base | 400 | 0.500 [") and line.endswith("| - | - | 1.0 | 4 linear |") for line in lines
+        line.startswith("| base | 400 | 0.500 [") and line.endswith("| - | - | 1.0 | 500 | 4 linear |")
+        for line in lines
     )
     compared = [line for line in lines if line.startswith("| mine | 0.400")]
     assert len(compared) == 3

@@ -13,7 +13,7 @@ from tests.evaluation.evidence.invented_rows import SWEEP, four_questions, row, 
 
 def test_a_method_as_it_is_with_its_curve() -> None:
     figures = set_figures(sweep(), "one all", four_questions())
-    assert (figures.name, figures.measure, figures.questions, figures.documents) == ("one all", "evidence", 4, 5)
+    assert (figures.name, figures.measure, figures.questions, figures.documents) == ("one all", "evidence", 4, 6)
     base, mine = figures.methods["base"], figures.methods["mine"]
     assert (base.tokens, base.recall.value, base.all_evidence.value) == (400.0, 0.5, 0.25)
     assert (mine.tokens, mine.recall.value, mine.all_evidence.value) == (320.0, 0.75, 0.5)
@@ -22,6 +22,12 @@ def test_a_method_as_it_is_with_its_curve() -> None:
     assert (base.answer_recall, base.cells, base.queries, base.workflows) == (None, None, 1.0, {"linear": 4})
     assert base.recall.low is not None
     assert base.recall.low <= 0.5
+
+
+def test_questions_that_share_a_document_are_drawn_together() -> None:
+    rows = [replace(row, documents=(*row.documents, "one page for all")) for row in four_questions()]
+    base = set_figures(sweep(), "one all", rows).methods["base"]
+    assert (base.recall.value, base.recall.low, base.recall.high) == (0.5, None, None)
 
 
 def test_one_method_against_another() -> None:
