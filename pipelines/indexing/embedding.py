@@ -14,9 +14,7 @@ import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
 
-from okralong.pipelines.models.precision import device as visible_device
-from okralong.pipelines.models.precision import dtype_for
-from okralong.pipelines.models.quiet import quiet_loading
+from okralong.pipelines.models.loading import settle
 
 Vectors = npt.NDArray[np.float32]
 
@@ -42,13 +40,9 @@ class SentenceEmbedder:
         ``precision`` "auto" is bfloat16 on a GPU and on a CPU with AMX, float32 elsewhere, where bfloat16 is slower.
         Another name raises ValueError. ``threads`` are torch's CPU threads; None leaves them as they are.
         """
-        if threads is not None:
-            torch.set_num_threads(threads)
-        self.device = visible_device() if device == "auto" else device
+        self.device, dtype = settle(device, precision, threads)
         self.batch_size = batch_size
-        dtype = dtype_for(self.device, precision)
         self.precision = str(dtype).removeprefix("torch.")
-        quiet_loading()
         self._model = SentenceTransformer(
             path, device=self.device, model_kwargs={"dtype": dtype, "use_safetensors": True}
         )

@@ -15,9 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.models.precision import device as best_device
-from okralong.pipelines.models.precision import dtype_for
-from okralong.pipelines.models.quiet import quiet_loading
+from okralong.pipelines.models.loading import settle
 
 Ids = list[int]
 
@@ -48,11 +46,7 @@ class LikelihoodModel:
 
         Only safetensors are read. Raises ConfigError when the model cannot be loaded.
         """
-        target = best_device() if device == "auto" else device
-        dtype = dtype_for(target, precision)
-        if threads is not None:
-            torch.set_num_threads(threads)
-        quiet_loading()
+        target, dtype = settle(device, precision, threads)
         try:
             tokenizer = AutoTokenizer.from_pretrained(model)
             loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)

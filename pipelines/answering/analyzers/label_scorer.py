@@ -17,9 +17,7 @@ from okralong.pipelines.answering.analysis import AnalysisInput, best, make_anal
 from okralong.pipelines.answering.analyzers.scaffold import Field, Ids, prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzers.tree_pass import Prefix, score_continuations
 from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.models.precision import device as best_device
-from okralong.pipelines.models.precision import dtype_for
-from okralong.pipelines.models.quiet import quiet_loading
+from okralong.pipelines.models.loading import settle
 from okralong.pipelines.values import Analysis
 
 REPLY_TOKENS = 96
@@ -54,11 +52,7 @@ class LabelScorer:
         ``threads`` are torch's CPU threads for the whole process, None leaves them as they are.
         Only safetensors are read. Raises ConfigError when model or adapter cannot be loaded.
         """
-        target = best_device() if device == "auto" else device
-        dtype = dtype_for(target, precision)
-        if threads is not None:
-            torch.set_num_threads(threads)
-        quiet_loading()
+        target, dtype = settle(device, precision, threads)
         try:
             tokenizer = AutoTokenizer.from_pretrained(model)
             # An adapter is merged in float32: in bfloat16 its small steps would be rounded away.
