@@ -32,7 +32,5 @@ def command(
         rows = run_sweep(chosen, data, work, lambda line: say_line(console, line), writer)
     names = list(dict.fromkeys(row.dataset for row in rows))
     figures = [set_figures(chosen, name, rows) for name in names]
-    others = dict.fromkeys([chosen.baseline, *([chosen.strong] if chosen.strong else []), *chosen.against])
-    overall = {other: over_sets(chosen, rows, names, other) for other in others}
-    for path in write_report(out, sweep, chosen, figures, overall):
+    for path in write_report(out, sweep, chosen, figures, over_sets(chosen, rows, names)):
         say_line(console, f"written: {path}")

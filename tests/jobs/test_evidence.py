@@ -27,8 +27,7 @@ methods:
     overrides: {{split.count: 2, factoid.count: 2}}
     scales: [0.5, 1.0]
   rules: {{policy: {data}/policy.yaml}}
-baseline: bm25
-strong: hybrid
+against: [bm25, hybrid]
 pictured: [bm25, gold]
 words: Six questions about mills and hills.
 """

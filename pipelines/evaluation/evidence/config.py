@@ -89,11 +89,10 @@ Method = Annotated[
 class Sweep(Settings):
     """A whole sweep: every method on every set, on one side of the split.
 
-    ``baseline`` and ``strong`` name the two methods that the others are compared with on each set, ``against`` more of
-    them for the mean over the sets; ``pictured`` are drawn, and ``words`` stand above the figures. ``catalog`` says
-    where the sets' files are, ``split`` is a manifest as ``okralong split`` writes it; both may be files of one's own.
-    ``scorer`` is the language model of policies with ``selection.method: csi``: "embedded", a model folder or a hub
-    name.
+    ``against`` names the methods that each other one is compared with, on each set and over all; ``pictured`` are
+    drawn, and ``words`` stand above the figures. ``catalog`` says where the sets' files are, ``split`` is a manifest as
+    ``okralong split`` writes it; both may be files of one's own. ``scorer`` is the language model of policies with
+    ``selection.method: csi``: "embedded", a model folder or a hub name.
     """
 
     title: str
@@ -101,9 +100,7 @@ class Sweep(Settings):
     seed: int = 7
     sets: list[SetChoice] = Field(min_length=1)
     methods: dict[str, Method] = Field(min_length=1)
-    baseline: str
-    strong: str | None = None
-    against: list[str] = Field(default_factory=list)
+    against: list[str] = Field(min_length=1)
     pictured: list[str] = Field(default_factory=list)
     words: str = ""
     catalog: str = "datasets.yaml"
@@ -112,10 +109,11 @@ class Sweep(Settings):
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:
-        for name in (self.baseline, *([self.strong] if self.strong else []), *self.against, *self.pictured):
+        for name in (*self.against, *self.pictured):
             if name not in self.methods:
                 raise ValueError(f"{name!r} is none of the methods ({', '.join(self.methods)})")
         chosen = [(each.name, each.part) for each in self.sets]
+        _each_once("against", self.against)
         _each_once("sets", [f"{name} {part}" for name, part in chosen])
         return self
 

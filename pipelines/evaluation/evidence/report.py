@@ -70,9 +70,8 @@ def markdown(
             "recall.",
             _method_table(figures.methods),
         ]
-        for versus, compared in ((sweep.baseline, figures.against_baseline), (sweep.strong, figures.against_strong)):
-            if compared:
-                parts += [f"Against {versus}:", _comparison_table(compared)]
+        for versus, compared in figures.against.items():
+            parts += [f"Against {versus}:", _comparison_table(compared)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -56,7 +56,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class SetFigures:
-    """A set: how much was asked, all methods, and each method against the two that the sweep names.
+    """A set: how much was asked, all methods, and by each method that the sweep names the others against it.
 
     ``measure`` is "evidence" or "answer"; ``questions`` are those that have it, ``documents`` the sources asked about.
     """
@@ -66,8 +66,7 @@ class SetFigures:
     questions: int
     documents: int
     methods: dict[str, MethodFigures]
-    against_baseline: dict[str, Comparison]
-    against_strong: dict[str, Comparison]
+    against: dict[str, dict[str, Comparison]]
 
 
 @dataclass(frozen=True)
@@ -85,15 +84,14 @@ def set_figures(sweep: Sweep, name: str, rows: Sequence[Row]) -> SetFigures:
     """All figures of one set from its rows. Raises ValueError when none of them has a recall."""
     kind, own = measured(name, rows)
     methods = {method: _arrays(sweep, method, own) for method in sweep.methods}
-    first = methods[sweep.baseline]
+    first = next(iter(methods.values()))
     return SetFigures(
         name=name,
         measure=kind,
         questions=len(first.clusters),
         documents=len({document for row in first.rows for document in row.documents}),
         methods={method: _figures(arrays) for method, arrays in methods.items()},
-        against_baseline=_against(methods, sweep.baseline, sweep.seed),
-        against_strong=_against(methods, sweep.strong, sweep.seed) if sweep.strong else {},
+        against={other: _against([methods], other, sweep.seed) for other in sweep.against},
     )
 
 
@@ -111,21 +109,18 @@ def measured(name: str, rows: Sequence[Row]) -> tuple[str, list[Row]]:
     raise ValueError(f"No row of {name} has evidence or parts of an answer to look for.")
 
 
-def over_sets(sweep: Sweep, rows: Sequence[Row], names: Sequence[str], other: str) -> dict[str, Comparison]:
-    """Each method against ``other``: the mean of the comparison over the sets, drawn together."""
+def over_sets(sweep: Sweep, rows: Sequence[Row], names: Sequence[str]) -> dict[str, dict[str, Comparison]]:
+    """By each method that the sweep names, the others against it: the mean of the comparison over the sets."""
     by_set = []
     for name in names:
         own = measured(name, rows)[1]
         by_set.append({method: _arrays(sweep, method, own) for method in sweep.methods})
-    return {
-        method: _compare([(arrays[method], arrays[other]) for arrays in by_set], sweep.seed)
-        for method in sweep.methods
-        if method != other
-    }
+    return {other: _against(by_set, other, sweep.seed) for other in sweep.against}
 
 
-def _against(methods: dict[str, _Method], other: str, seed: int) -> dict[str, Comparison]:
-    return {name: _compare([(arrays, methods[other])], seed) for name, arrays in methods.items() if name != other}
+def _against(by_set: Sequence[dict[str, _Method]], other: str, seed: int) -> dict[str, Comparison]:
+    methods = [name for name in by_set[0] if name != other]
+    return {name: _compare([(methods_of[name], methods_of[other]) for methods_of in by_set], seed) for name in methods}
 
 
 def _compare(pairs: Sequence[tuple[_Method, _Method]], seed: int) -> Comparison:

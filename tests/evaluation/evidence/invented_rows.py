@@ -14,7 +14,7 @@ sets: [{name: one, part: all}, {name: two, part: all}]
 methods:
   base: {retriever: exact, granularity: 150, count: 4, counts: [2, 4]}
   mine: {policy: policy/paper.yaml, scales: [0.5, 1]}
-baseline: base
+against: [base]
 pictured: [base, mine]
 words: Nothing was run.
 """

@@ -14,7 +14,7 @@ from tests.evaluation.evidence.invented_rows import SWEEP, sweep
     ("change", "to", "says"),
     [
         ("title: Invented", "title: Invented\ntitel: twice", "titel is not a known key"),
-        ("baseline: base", "baseline: bm25", "'bm25' is none of the methods (base, mine)"),
+        ("against: [base]", "against: [bm25]", "'bm25' is none of the methods (base, mine)"),
         ("pictured: [base, mine]", "pictured: [yours]", "'yours' is none of the methods"),
         ("scales: [0.5, 1]", "scales: [0.5, 2]", "scales must hold 1.0"),
         ("scales: [0.5, 1]", "scales: [1, 0.5, 1.0]", "scales holds 1.0 twice"),

@@ -15,7 +15,7 @@ def write(folder: Path, text: str = SWEEP) -> list[Path]:
     chosen = sweep(text)
     rows = [*four_questions(), *four_questions("two all")]
     names = ["one all", "two all"]
-    overall = {"base": over_sets(chosen, rows, names, "base")}
+    overall = over_sets(chosen, rows, names)
     figures = [set_figures(chosen, name, rows) for name in names]
     return write_report(folder, "sweeps/invented.yaml", chosen, figures, overall)
 

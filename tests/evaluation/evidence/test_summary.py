@@ -32,9 +32,9 @@ def test_questions_that_share_a_document_are_drawn_together() -> None:
 
 def test_one_method_against_another() -> None:
     figures = set_figures(sweep(), "one all", four_questions())
-    assert set(figures.against_baseline) == {"mine"}
-    assert figures.against_strong == {}
-    mine = figures.against_baseline["mine"]
+    assert set(figures.against) == {"base"}
+    assert set(figures.against["base"]) == {"mine"}
+    mine = figures.against["base"]["mine"]
     assert mine.token_ratio.value == pytest.approx(160 / 400)
     # Beyond its last point a curve is not defined: the baseline's 400 tokens are more than mine ever shows.
     assert mine.recall_difference.value is None
@@ -42,14 +42,14 @@ def test_one_method_against_another() -> None:
 
 
 def test_half_the_tokens_takes_the_largest_point_that_fits() -> None:
-    mine = set_figures(sweep(), "one all", four_questions()).against_baseline["mine"]
+    mine = set_figures(sweep(), "one all", four_questions()).against["base"]["mine"]
     assert mine.half.value == pytest.approx(0.5 / 0.25)
     assert mine.half_tokens == pytest.approx(160 / 400)
     wide = [replace(r, shown=replace(r.shown, context_tokens=201)) if r.point == 0.5 else r for r in four_questions()]
-    mine = set_figures(sweep(), "one all", wide).against_baseline["mine"]
+    mine = set_figures(sweep(), "one all", wide).against["base"]["mine"]
     assert (mine.half.value, mine.half_tokens) == (None, None)
     exact = [replace(r, shown=replace(r.shown, context_tokens=200)) if r.point == 0.5 else r for r in four_questions()]
-    assert set_figures(sweep(), "one all", exact).against_baseline["mine"].half_tokens == pytest.approx(0.5)
+    assert set_figures(sweep(), "one all", exact).against["base"]["mine"].half_tokens == pytest.approx(0.5)
 
 
 def test_over_sets_is_the_mean_of_the_sets() -> None:
@@ -58,8 +58,8 @@ def test_over_sets_is_the_mean_of_the_sets() -> None:
         for r in four_questions("two all")
     ]
     rows = [*four_questions(), *other]
-    one, two = (set_figures(sweep(), name, rows).against_baseline["mine"] for name in ("one all", "two all"))
-    both = over_sets(sweep(), rows, ["one all", "two all"], "base")["mine"]
+    one, two = (set_figures(sweep(), name, rows).against["base"]["mine"] for name in ("one all", "two all"))
+    both = over_sets(sweep(), rows, ["one all", "two all"])["base"]["mine"]
     assert two.token_ratio.value == pytest.approx(320 / 400)
     assert both.token_ratio.value == pytest.approx((0.4 + 0.8) / 2)
     assert both.all_evidence_ratio.value == pytest.approx(2.0)
@@ -78,7 +78,7 @@ def test_a_set_without_evidence_is_judged_by_its_answers() -> None:
     assert (figures.measure, figures.questions) == ("answer", 3)
     assert figures.methods["mine"].recall.value == figures.methods["mine"].answer_recall == 0.5
     assert figures.methods["mine"].all_evidence.value is None
-    compared = figures.against_baseline["mine"]
+    compared = figures.against["base"]["mine"]
     assert (compared.all_evidence_ratio.value, compared.half.value, compared.half_tokens) == (None, None, None)
     assert compared.recall_difference.value == 0.0
 
@@ -93,8 +93,8 @@ def test_in_a_set_with_evidence_a_question_without_is_left_out() -> None:
 
 
 def test_the_strong_method_is_compared_too() -> None:
-    chosen = sweep(SWEEP.replace("baseline: base", "baseline: base\nstrong: mine"))
-    base = set_figures(chosen, "one all", four_questions()).against_strong["base"]
+    chosen = sweep(SWEEP.replace("against: [base]", "against: [base, mine]"))
+    base = set_figures(chosen, "one all", four_questions()).against["mine"]["base"]
     # At mine's 320 tokens base stands between 0.25 (at 200) and 0.5 (at 400); it never reaches mine's 0.75.
     assert base.recall_difference.value == pytest.approx(0.4 - 0.75)
     assert base.token_ratio.value is None
