@@ -25,7 +25,12 @@ class Embedder:
         # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
         threads = max(1, available_threads() // config.actors)
         self._encoder = SentenceEmbedder(
-            path, config.max_seq_length, config.precision, config.batch_size, threads=threads
+            path,
+            config.max_seq_length,
+            config.precision,
+            config.batch_size,
+            threads=threads,
+            passage_prefix=config.passage_prefix,
         )
 
     def __call__(self, batch: pa.Table) -> pa.Table:

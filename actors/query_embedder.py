@@ -13,6 +13,7 @@ from ray import serve
 
 from okralong.actors.serving import OVERLAP, run_app
 from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.indexing.config import EmbeddingConfig
 
 Vector = npt.NDArray[np.float32]
 
@@ -32,17 +33,22 @@ class QueryEmbedderReplica:
         from okralong.pipelines.models.embedded import resolve_embedding_model
         from okralong.pipelines.models.precision import available_cores
 
-        wanted = manifest["config"]["embedding"]
-        model = resolve_embedding_model(wanted["model"])
+        wanted = EmbeddingConfig(**manifest["config"]["embedding"])
+        model = resolve_embedding_model(wanted.model)
         # Ray gives an actor one thread unless told otherwise.
         self._encoder = SentenceEmbedder(
-            model.path, wanted["max_seq_length"], wanted["precision"], MAX_BATCH, threads=available_cores()
+            model.path,
+            wanted.max_seq_length,
+            wanted.precision,
+            MAX_BATCH,
+            threads=available_cores(),
+            query_prefix=wanted.query_prefix,
         )
         made_with = manifest["embedding"]
         if (model.sha256, self._encoder.dimension) != (made_with["sha256"], made_with["dimension"]):
             raise ConfigError(
                 f"The archive's vectors were made by other weights (sha256 {made_with['sha256']}, dimension "
-                f"{made_with['dimension']}) than those that {wanted['model']!r} names now. Index the archive again."
+                f"{made_with['dimension']}) than those that {wanted.model!r} names now. Index the archive again."
             )
         self._sizes: Counter[int] = Counter()
 
@@ -59,7 +65,7 @@ class QueryEmbedderReplica:
     async def _batched(self, queries: list[str]) -> list[Vector]:
         self._sizes[len(queries)] += 1
         # In a thread: the next batch must be able to fill while this one is worked on.
-        return list(await asyncio.to_thread(self._encoder.encode, queries))
+        return list(await asyncio.to_thread(self._encoder.encode_queries, queries))
 
 
 def deploy_query_embedder(

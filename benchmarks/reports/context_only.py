@@ -154,7 +154,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     archive = Archive.open(options.archive)
     embedder = SentenceEmbedder(resolve_embedding_model(options.embedding).path)
     texts = list(dict.fromkeys(gold.question.question for gold in golds))
-    vectors = dict(zip(texts, embedder.encode(texts), strict=True))
+    vectors = dict(zip(texts, embedder.encode_queries(texts), strict=True))
     policy = load_config(Policy, options.policy)
     summaries = {}
     for strategy in options.strategies:

@@ -36,6 +36,12 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     extension = policy.context.extension_tokens if workflow == "extend" else 0
     if extension:
         reasons.append(f"figures need their surroundings → each passage widened by up to {extension} tokens a side")
+    around = policy.fusion.surroundings
+    if around is not None and around.granularity > granularity:
+        reasons.append(
+            f"small chunks say little by themselves → the {around.granularity} tokens around one count "
+            f"{around.weight:g} in its score"
+        )
     if scope.neighbours:
         reasons.append(f"its evidence runs on → a chunk's better neighbour counts {scope.neighbours:g} in its score")
     if policy.selection.method != "none":

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunker import Boundaries, chunk_document
 from okralong.pipelines.indexing.ingest import part_name, read_documents
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import CHUNKS, embeddings
 
 
-def chunk_part(archive: str, part: int, granularity: int) -> pa.Table:
+def chunk_part(archive: str, part: int, granularity: int, at: Boundaries) -> pa.Table:
     """Chunk the documents of one part, write them, and return the rows: by doc_id, then in order of the text."""
-    chunks = [chunk for doc in read_documents(archive, part) for chunk in chunk_document(doc, granularity)]
+    chunks = [chunk for doc in read_documents(archive, part) for chunk in chunk_document(doc, granularity, at)]
     table = pa.Table.from_pydict(
         {name: [getattr(chunk, name) for chunk in chunks] for name in CHUNKS.names}, schema=CHUNKS
     )

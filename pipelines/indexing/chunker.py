@@ -12,11 +12,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 from okralong.pipelines.indexing.sentences import boundaries
 from okralong.pipelines.tokens import count_tokens, count_tokens_batch
 from okralong.pipelines.values import Chunk, Document, TableSpan
+
+Boundaries = Literal["sentences", "words"]
+"""Where a chunk may end: after a sentence, line or table row, or after any word."""
 
 MIN_GRANULARITY: Final = 16
 """Smallest chunk size in tokens; ours: below it a single character might not fit."""
@@ -28,6 +31,8 @@ _PIECE_BYTES: Final = 16
 """Pieces of an overlong word; a token has at least one byte, so that a piece always fits."""
 
 _WORD: Final = re.compile(r"\S+\s*|\s+")
+_SPACED_WORD: Final = re.compile(r"\s*\S+|\s+")
+"""A word with the blanks before it, which o200k puts into one token with it: costs add up, and chunks are filled."""
 _JOINER: Final = "\u200d"
 
 
@@ -45,16 +50,18 @@ class Unit:
     inner_cost: int
 
 
-def chunk_document(doc: Document, granularity: int) -> list[Chunk]:
+def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences") -> list[Chunk]:
     """Chunks of at most ``granularity`` o200k tokens that tile ``doc.text``; none for an empty text.
 
     Raises ValueError when ``granularity`` is below MIN_GRANULARITY.
     """
-    return pack(doc, split_units(doc), granularity)
+    return pack(doc, split_units(doc, at), granularity)
 
 
-def split_units(doc: Document) -> list[Unit]:
+def split_units(doc: Document, at: Boundaries = "sentences") -> list[Unit]:
     """The units of ``doc``, each tokenised once; they serve every granularity."""
+    if at == "words":
+        return _units(doc.text, [0, *(match.end() for match in _SPACED_WORD.finditer(doc.text))])
     return _units(doc.text, [0, *boundaries(doc.text, doc.tables)])
 
 

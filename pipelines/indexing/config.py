@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
+from okralong.pipelines.indexing.chunker import MIN_GRANULARITY, Boundaries
 from okralong.pipelines.settings import Settings
 
 
@@ -15,7 +15,8 @@ class EmbeddingConfig(Settings):
 
     ``model`` is "embedded", a local sentence-transformers folder or a hub name; ``max_seq_length`` is in tokens of the
     encoder; ``gpus_per_actor`` "auto" is one where the cluster has a GPU, else none; ``dtype`` is that of the stored
-    vectors.
+    vectors. ``query_prefix`` and ``passage_prefix`` stand before a text when it is embedded, as E5 or BGE were trained;
+    null: what the model's own configuration says, which for most models is nothing.
     """
 
     model: str = Field(default="embedded", min_length=1)
@@ -25,6 +26,8 @@ class EmbeddingConfig(Settings):
     actors: int = Field(default=1, ge=1)
     gpus_per_actor: Literal["auto"] | float = "auto"
     dtype: Literal["float32", "float16"] = "float32"
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
 
     @field_validator("gpus_per_actor")
     @classmethod
@@ -35,9 +38,14 @@ class EmbeddingConfig(Settings):
 
 
 class IndexConfig(Settings):
-    """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes."""
+    """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes.
+
+    Chunks end where ``boundaries`` says: at the ends of sentences, lines and table rows, or at any word, which fills
+    them better.
+    """
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
+    boundaries: Boundaries = "sentences"
     embedding: EmbeddingConfig = EmbeddingConfig()
     shards: int = Field(default=1, ge=1)
     max_file_megabytes: float = Field(default=200.0, gt=0)

@@ -7,7 +7,8 @@ since the usual default of 256 would drop the tail of a 400-token chunk without 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from sentence_transformers import SentenceTransformer
 from okralong.pipelines.models.loading import settle
 
 Vectors = npt.NDArray[np.float32]
+
+_PASSAGE_PROMPTS: Final = ("document", "passage", "corpus")
+"""Under which names sentence-transformers looks for what stands before a passage."""
 
 
 class SentenceEmbedder:
@@ -34,11 +38,14 @@ class SentenceEmbedder:
         batch_size: int = 32,
         device: str = "auto",
         threads: int | None = None,
+        query_prefix: str | None = None,
+        passage_prefix: str | None = None,
     ) -> None:
         """Load the model from a local folder or by hub name.
 
         ``precision`` "auto" is bfloat16 on a GPU and on a CPU with AMX, float32 elsewhere, where bfloat16 is slower.
-        Another name raises ValueError. ``threads`` are torch's CPU threads; None leaves them as they are.
+        Another name raises ValueError. ``threads`` are torch's CPU threads; None leaves them as they are. What stands
+        before a text is, where None, the model's own prompt for queries and for documents, if its configuration has it.
         """
         self.device, dtype = settle(device, precision, threads)
         self.batch_size = batch_size
@@ -51,30 +58,44 @@ class SentenceEmbedder:
         self.limit = min(max_seq_length, int(positions))
         self._model.max_seq_length = self.limit
         self.dimension = int(self._model.get_embedding_dimension() or 0)
+        self._query_prefix = self._own_prompt("query") if query_prefix is None else query_prefix
+        self._passage_prefix = self._own_prompt(*_PASSAGE_PROMPTS) if passage_prefix is None else passage_prefix
 
     def encode(self, texts: list[str]) -> Vectors:
-        """Unit vectors of ``texts``, shape (n, dimension), float32, in the order given.
+        """Unit vectors of passages, shape (n, dimension), float32, in the order given.
 
         Texts are run in batches of like length, so that little is spent on padding. What lies behind ``limit`` of a
         text has no part in its vector; see ``count_over_limit``.
         """
-        if not texts:
-            return np.zeros((0, self.dimension), dtype=np.float32)
-        with torch.inference_mode():
-            found = self._model.encode(
-                texts, batch_size=self.batch_size, show_progress_bar=False, convert_to_tensor=True
-            )
-        unit = torch.nn.functional.normalize(found.to(torch.float32), dim=1)
-        vectors: Vectors = unit.cpu().numpy().astype(np.float32, copy=False)
-        return vectors
+        return self._unit(self._model.encode_document, texts, self._passage_prefix)
+
+    def encode_queries(self, texts: list[str]) -> Vectors:
+        """The same for queries, which some encoders read in another way than passages."""
+        return self._unit(self._model.encode_query, texts, self._query_prefix)
 
     def count_over_limit(self, texts: list[str]) -> int:
         """How many of ``texts`` are longer than ``limit``, so that their tails are not in their vectors."""
         if not texts:
             return 0
         tokenizer: Any = self._model.tokenizer
-        found = tokenizer(texts, truncation=False, padding=False, verbose=False, return_attention_mask=False)
+        read = [self._passage_prefix + text for text in texts]
+        found = tokenizer(read, truncation=False, padding=False, verbose=False, return_attention_mask=False)
         return sum(len(ids) > self.limit for ids in found["input_ids"])
+
+    def _unit(self, encode: Callable[..., Any], texts: list[str], prefix: str) -> Vectors:
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        with torch.inference_mode():
+            found = encode(
+                texts, prompt=prefix, batch_size=self.batch_size, show_progress_bar=False, convert_to_tensor=True
+            )
+        unit = torch.nn.functional.normalize(found.to(torch.float32), dim=1)
+        vectors: Vectors = unit.cpu().numpy().astype(np.float32, copy=False)
+        return vectors
+
+    def _own_prompt(self, *names: str) -> str:
+        prompts = (self._model.prompts.get(name) for name in names)
+        return next((prompt for prompt in prompts if prompt), "")
 
 
 def available_threads() -> int:

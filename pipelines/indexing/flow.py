@@ -20,7 +20,7 @@ import ray.data
 from okralong.actors.embedder import Embedder
 from okralong.pipelines.errors import OkraError
 from okralong.pipelines.indexing.chunk_tables import chunk_part
-from okralong.pipelines.indexing.config import EmbeddingConfig
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.ingest import Read, ingest_part
 from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.models.embedded import ResolvedModel
@@ -42,13 +42,13 @@ def read_stream(archive: str, parts: Sequence[Sequence[Source]], max_bytes: int)
 
 
 def embed_stream(
-    archive: str, parts: Sequence[int], granularities: Sequence[int], model: ResolvedModel, config: EmbeddingConfig
+    archive: str, parts: Sequence[int], model: ResolvedModel, config: IndexConfig
 ) -> Iterator[dict[str, Any]]:
     """Chunk and embed every part at every granularity; the embedder's row of counts for each, in any order."""
 
     def chunk(row: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        table = chunk_part(archive, row["part"], row["granularity"])
+        table = chunk_part(archive, row["part"], row["granularity"], config.boundaries)
         lists = {
             "chunk_ids": table["chunk_id"].to_pylist(),
             "doc_ids": table["doc_id"].to_pylist(),
@@ -56,18 +56,18 @@ def embed_stream(
         }
         return {**row, **lists, "seconds": time.perf_counter() - started}
 
-    items = [{"part": part, "granularity": granularity} for part in parts for granularity in granularities]
+    items = [{"part": part, "granularity": granularity} for part in parts for granularity in config.granularities]
     vectors = (
         _dataset(items)
         .map(chunk)
         .map_batches(
             Embedder,
-            fn_constructor_args=(archive, model.path, model.name, config),
+            fn_constructor_args=(archive, model.path, model.name, config.embedding),
             batch_size=1,
             batch_format="pyarrow",
-            compute=ray.data.ActorPoolStrategy(size=config.actors),
+            compute=ray.data.ActorPoolStrategy(size=config.embedding.actors),
             num_cpus=1,
-            num_gpus=_gpus(config),
+            num_gpus=_gpus(config.embedding),
         )
     )
     yield from _rows(vectors)

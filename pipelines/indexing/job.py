@@ -152,7 +152,7 @@ def _embed(
     report(state)
     rows = []
     parts = sorted({outcome.part for outcome in good})
-    for row in embed_stream(location, parts, config.granularities, model, config.embedding):
+    for row in embed_stream(location, parts, model, config):
         rows.append(row)
         state = replace(state, chunks=state.chunks + row["chunks"], embedded=state.embedded + row["chunks"])
         report(state)

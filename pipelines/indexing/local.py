@@ -72,7 +72,7 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
 
 def _embed(folder: Folder, granularity: int, config: IndexConfig, encoder: Encoder) -> dict[str, object]:
     started = time.perf_counter()
-    chunks = chunk_part(folder.path, 0, granularity)
+    chunks = chunk_part(folder.path, 0, granularity, config.boundaries)
     cut = time.perf_counter()
     texts = chunks["text"].to_pylist()
     vectors = encoder.encode(texts)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaForCausalLM
 
 from okralong.pipelines.answering.analysis import EVIDENCE, FIELDS, AnalysisInput, format_reply
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
 from okralong.pipelines.answering.analyzers.scaffold import prompt_ids, reply_fields, reply_ids
-from okralong.pipelines.models.embedded import gguf_tokenizer, repacked_gguf
 from okralong.pipelines.models.precision import cpu_precision
 from okralong.pipelines.values import Analysis
+from tests.fakes.tiny_llama import write_tiny_llama
 
 LENGTHS = (0, 30, 2, 11, 5, 1, 17, 3)
 INPUTS = [
@@ -27,23 +27,7 @@ INPUTS = [
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny-llama")
-    tokenizer = AutoTokenizer.from_pretrained(gguf_tokenizer(repacked_gguf()))
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(11)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=2048,
-        initializer_range=0.35,  # large, so that the labels' probabilities differ clearly
-        tie_word_embeddings=True,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
+    return write_tiny_llama(tmp_path_factory.mktemp("tiny-llama"), window=2048, seed=11, layers=3, spread=0.35)
 
 
 @pytest.fixture(scope="module")

@@ -91,5 +91,7 @@ def test_our_policy_in_the_plan() -> None:
     step = organize(analysis("multi-bridge", evidence=False), policy, precise=False)
     assert (step.granularity, step.count, step.neighbour_weight) == (150, 3, 0.0)
     assert any("3 chunks of 150 tokens" in reason for reason in step.reasons)
+    assert any("the 512 tokens around one count 0.5" in reason for reason in step.reasons)
+    assert not any("tokens around one" in reason for reason in wide.reasons)
     single = organize(analysis("arithmetic"), policy, precise=False)
     assert (single.count, single.extension_tokens, single.recover_tables) == (6, 0, True)

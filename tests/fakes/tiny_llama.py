@@ -10,8 +10,11 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from okralong.pipelines.models.embedded import gguf_tokenizer, repacked_gguf
 
 
-def write_tiny_llama(folder: Path, window: int, seed: int = 5) -> Path:
-    """Write model and tokenizer into ``folder``, which is returned; the model reads at most ``window`` tokens."""
+def write_tiny_llama(folder: Path, window: int, seed: int = 5, layers: int = 2, spread: float = 0.3) -> Path:
+    """Write model and tokenizer into ``folder``, which is returned; the model reads at most ``window`` tokens.
+
+    The larger the ``spread`` of its weights, the more clearly its probabilities differ.
+    """
     tokenizer = AutoTokenizer.from_pretrained(gguf_tokenizer(repacked_gguf()))
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
@@ -19,11 +22,11 @@ def write_tiny_llama(folder: Path, window: int, seed: int = 5) -> Path:
         vocab_size=len(tokenizer),
         hidden_size=32,
         intermediate_size=64,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=window,
-        initializer_range=0.3,
+        initializer_range=spread,
         tie_word_embeddings=True,
     )
     LlamaForCausalLM(config).save_pretrained(folder)

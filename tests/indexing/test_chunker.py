@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.indexing.chunker import MIN_GRANULARITY, chunk_document
+from okralong.pipelines.indexing.chunker import MIN_GRANULARITY, Boundaries, chunk_document
 from okralong.pipelines.tokens import count_tokens
 from okralong.pipelines.values import Document, TableSpan
 
@@ -42,9 +42,9 @@ def documents(draw: st.DrawFn) -> Document:
 
 
 @settings(max_examples=150, deadline=None)
-@given(documents(), st.integers(MIN_GRANULARITY, 120))
-def test_chunks_tile_fit_mark_tables_and_repeat(doc: Document, granularity: int) -> None:
-    chunks = chunk_document(doc, granularity)
+@given(documents(), st.integers(MIN_GRANULARITY, 120), st.sampled_from(["sentences", "words"]))
+def test_chunks_tile_fit_mark_tables_and_repeat(doc: Document, granularity: int, at: Boundaries) -> None:
+    chunks = chunk_document(doc, granularity, at)
     assert "".join(chunk.text for chunk in chunks) == doc.text
     place = 0
     for ordinal, chunk in enumerate(chunks):
@@ -56,7 +56,7 @@ def test_chunks_tile_fit_mark_tables_and_repeat(doc: Document, granularity: int)
         cut = {t.table_id for t in doc.tables if any(t.start_char < edge < t.end_char for edge in edges)}
         assert (chunk.table_id in cut) if cut else (chunk.table_id is None)
         place = chunk.end_char
-    assert chunks == chunk_document(doc, granularity)
+    assert chunks == chunk_document(doc, granularity, at)
 
 
 def test_chunks_end_at_sentences_and_not_at_abbreviations_or_decimals() -> None:
@@ -64,6 +64,14 @@ def test_chunks_end_at_sentences_and_not_at_abbreviations_or_decimals() -> None:
     chunks = chunk_document(Document("d", text, sha256="a" * 64), 60)
     assert len(chunks) > 5
     assert {chunk.text[-8:] for chunk in chunks} == {"of all. "}
+
+
+def test_chunks_cut_at_words_are_filled_to_the_last_one() -> None:
+    doc = Document("d", "The orchard sold its apples to the mill in autumn. " * 40, sha256="0" * 64)
+    *full, _ = chunk_document(doc, 64, "words")
+    assert min(chunk.n_tokens for chunk in full) >= 63  # the largest word has two tokens
+    assert all(chunk.text[-1].isalpha() or chunk.text[-1] == "." for chunk in full)
+    assert max(chunk.n_tokens for chunk in chunk_document(doc, 64)) < 60
 
 
 def test_a_wrapped_sentence_is_kept_whole() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -44,6 +48,31 @@ def test_a_limit_beyond_the_positions_is_lowered_to_them() -> None:
     embedder = SentenceEmbedder(resolve_embedding_model("embedded").path, max_seq_length=4096, precision="float32")
     assert embedder.limit == 512
     assert embedder.count_over_limit(["word " * 511, "word " * 510]) == 1
+
+
+def test_what_stands_before_queries_and_passages(embedder: SentenceEmbedder) -> None:
+    folder = resolve_embedding_model("embedded").path
+    prefixed = SentenceEmbedder(folder, precision="float32", query_prefix="query: ", passage_prefix="passage: ")
+    text = "Who sold the orchard?"
+    wanted = embedder.encode(["query: " + text, "passage: " + text])
+    found = np.stack([prefixed.encode_queries([text])[0], prefixed.encode([text])[0]])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_allclose(embedder.encode_queries([text]), embedder.encode([text]), atol=1e-6)
+    longest = "word " * 510
+    assert (embedder.count_over_limit([longest]), prefixed.count_over_limit([longest])) == (0, 1)
+
+
+def test_a_models_own_prompts_are_taken_unless_others_are_given(tmp_path: Path) -> None:
+    folder = shutil.copytree(resolve_embedding_model("embedded").path, tmp_path / "prompted")
+    settings = folder / "config_sentence_transformers.json"
+    said = json.loads(settings.read_text()) | {"prompts": {"query": "ask: ", "passage": "read: "}}
+    settings.write_text(json.dumps(said))
+    own = SentenceEmbedder(str(folder), precision="float32")
+    none = SentenceEmbedder(str(folder), precision="float32", query_prefix="", passage_prefix="")
+    text = "Who sold the orchard?"
+    wanted = none.encode(["ask: " + text, "read: " + text, text, text])
+    found = [own.encode_queries([text]), own.encode([text]), none.encode_queries([text]), none.encode([text])]
+    np.testing.assert_allclose(np.concatenate(found), wanted, atol=1e-5)
 
 
 def test_bfloat16_stays_close_to_float32(embedder: SentenceEmbedder) -> None:

@@ -57,11 +57,6 @@ class Row:
     shown: Shown
 
     @property
-    def cluster(self) -> str:
-        """The sources asked about, as one name: what the bootstrap resamples."""
-        return ";".join(self.documents)
-
-    @property
     def recall(self) -> float | None:
         """Evidence recall; where the set marks no evidence, answer recall."""
         return self.shown.answer_recall if self.shown.evidence_recall is None else self.shown.evidence_recall
@@ -72,13 +67,14 @@ class PolicyRun:
     """The method under a policy, with its analyzer and writer, at one point of its curve.
 
     ``analyzer`` None means the gold labels, for sets whose questions all have a type. ``likelihood`` is needed by
-    policies with ``selection.method: csi``.
+    policies with ``selection.method: csi``; ``query_prefix`` stands before queries where they are embedded.
     """
 
     policy: Policy
     analyzer: Analyzer | None
     writer: Writer
     likelihood: Likelihood | None = None
+    query_prefix: str = ""
 
 
 async def run_plain(bench: Bench, name: str, method: PlainMethod) -> list[Row]:
@@ -86,7 +82,9 @@ async def run_plain(bench: Bench, name: str, method: PlainMethod) -> list[Row]:
     rows = []
     for question in bench.pooled.questions:
         asked = question.item.gold.question.question
-        found = await bench.retrievals.find(asked, question.doc_ids, method.granularity, max(method.counts))
+        found = await bench.retrievals.find(
+            asked, question.doc_ids, method.granularity, max(method.counts), method.query_prefix
+        )
         hits = ranked(found, method.retriever)
         for count in method.counts:
             passages = [passage_of(hit) for hit in hits[:count]]
@@ -107,6 +105,7 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
             _analyze(bench, run, question),
             run.writer,
             run.likelihood,
+            run.query_prefix,
         )
         answer = await orchestrate(question.item.gold.question.question, tools, precise=False)
         workflow = answer.plan.workflow if answer.plan else "linear"

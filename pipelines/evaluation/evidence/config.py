@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
+from okralong.pipelines.indexing.chunker import Boundaries
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.settings import Settings
 
@@ -37,9 +38,14 @@ class SetChoice(Settings):
 
 
 class PlainMethod(Settings):
-    """One retrieval of ``count`` chunks, shown as they are, best first. ``counts`` are the points of its curve."""
+    """One retrieval of ``count`` chunks, shown as they are, best first. ``counts`` are the points of its curve.
+
+    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
+    """
 
     retriever: Retriever
+    query_prefix: str = ""
+    boundaries: Boundaries = "sentences"
     granularity: Annotated[int, Field(ge=16, le=8192)]
     count: Count
     counts: list[Count] = Field(min_length=1)
@@ -57,10 +63,12 @@ class PolicyMethod(Settings):
 
     ``analyzer`` is rules or gold; ``writer`` says who writes sub-questions and next queries: gold (those of the set) or
     embedded (the embedded model). ``scales`` multiply every count (and token budget) of the policy: the points of its
-    curve; 1 must be among them.
+    curve; 1 must be among them. ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
     """
 
     policy: str
+    query_prefix: str = ""
+    boundaries: Boundaries = "sentences"
     analyzer: Literal["rules", "gold"] = "rules"
     writer: Literal["gold", "embedded"] = "gold"
     overrides: dict[str, Any] = Field(default_factory=dict)

@@ -63,11 +63,13 @@ def markdown(
     ]
     for other, by_method in overall.items():
         parts += [f"## Against {other}, mean over {len(sets)} sets", _comparison_table(by_method)]
+    drawn = {f"{choice.name} {choice.part}": choice.limit for choice in sweep.sets if choice.limit is not None}
     for figures in sets:
+        limit = f" (at most {drawn[figures.name]}, drawn with seed {sweep.seed})" if figures.name in drawn else ""
         parts += [
             f"## {figures.name}",
-            f"{figures.questions} questions on {figures.documents} source documents; recall is {figures.measure} "
-            "recall.",
+            f"{figures.questions} questions{limit} on {figures.documents} source documents; recall is "
+            f"{figures.measure} recall.",
             _method_table(figures.methods),
         ]
         for versus, compared in figures.against.items():
@@ -76,13 +78,16 @@ def markdown(
 
 
 def _words(choice: PlainMethod | PolicyMethod) -> str:
+    prefixed = f", queries embedded after {choice.query_prefix!r}" if choice.query_prefix else ""
+    cut = "" if choice.boundaries == "sentences" else f", chunks cut at {choice.boundaries}"
     if isinstance(choice, PlainMethod):
         counts = ", ".join(map(str, choice.counts))
-        return f"{choice.count} chunks of {choice.granularity} tokens by {choice.retriever} (curve: {counts})"
+        points = f"(curve: {counts}){prefixed}{cut}"
+        return f"{choice.count} chunks of {choice.granularity} tokens by {choice.retriever} {points}"
     changed = "".join(f", {key} = {value}" for key, value in choice.overrides.items())
     scales = ", ".join(f"{scale:g}" for scale in choice.scales)
     policy = f"{public_name(choice.policy)}{changed}"
-    return f"{policy}; analyzer {choice.analyzer}, queries by {choice.writer} (scales: {scales})"
+    return f"{policy}; analyzer {choice.analyzer}, queries by {choice.writer} (scales: {scales}){prefixed}{cut}"
 
 
 def public_name(source: str) -> str:

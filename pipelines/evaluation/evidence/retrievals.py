@@ -20,14 +20,19 @@ class Retrievals:
 
     archive: Archive
     encoder: CachedEncoder
-    _found: dict[tuple[str, tuple[str, ...], int], Candidates] = field(default_factory=dict)
+    _found: dict[tuple[str, str, tuple[str, ...], int], Candidates] = field(default_factory=dict)
 
-    async def find(self, query: str, doc_ids: tuple[str, ...], granularity: int, k: int) -> Candidates:
-        """The top ``k`` chunks of ``doc_ids`` for each retriever, as an answer run would find them."""
-        key = (query, doc_ids, granularity)
+    async def find(
+        self, query: str, doc_ids: tuple[str, ...], granularity: int, k: int, prefix: str = ""
+    ) -> Candidates:
+        """The top ``k`` chunks of ``doc_ids`` for each retriever, as an answer run would find them.
+
+        ``prefix`` stands before the query where it is embedded.
+        """
+        key = (prefix, query, doc_ids, granularity)
         deep = max(k, DEPTH)
         if key not in self._found or k > DEPTH:
-            vector = self.encoder.encode([query])[0]
+            vector = self.encoder.encode([prefix + query])[0]
             self._found[key] = await search(self.archive.clients(granularity), query, vector, doc_ids, deep)
         found = self._found[key]
         return Candidates(found.exact[:k], found.semantic[:k])

@@ -29,10 +29,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where sets come from and what is kept of them: ``data`` holds the files, ``work`` archives and vectors.
-
-    Archives are indexed at ``granularities``.
-    """
+    """Where sets come from and what is kept of them: ``data`` holds the files, ``work`` archives and vectors."""
 
     catalog: Catalog
     split: Split
@@ -40,7 +37,6 @@ class Shelf:
     work: Path
     side: Side
     seed: int
-    granularities: list[int]
     encoder: CachedEncoder
     say: Say
 
@@ -62,21 +58,19 @@ class Shelf:
         spare = [text for named in choice.fill for text in self.read(*named.split(" ", 1)).texts.values()]
         return pooled_set(choice, dataset, spare, self.seed)
 
-    def bench(self, choice: SetChoice, pooled: Pooled) -> Bench:
+    def bench(self, choice: SetChoice, pooled: Pooled, config: IndexConfig) -> Bench:
         """One set, indexed and ready to be asked."""
-        self.say(f"{choice.name} {choice.part}: {len(pooled.questions)} questions, {len(pooled.documents)} documents")
         raw = [RawDocument(document.doc_id, document.text, choice.name) for document in pooled.documents]
-        location = str(self.work / "archives" / self._archive_name(choice))
-        config = IndexConfig(granularities=self.granularities)
+        location = str(self.work / "archives" / self._archive_name(choice, config))
         archive = index_here(location, raw, config, index_encoder(self.encoder))
         texts = {document.doc_id: document.text for document in pooled.documents}
         return Bench(f"{choice.name} {choice.part}", pooled, Retrievals(archive, self.encoder), texts)
 
-    def _archive_name(self, choice: SetChoice) -> str:
+    def _archive_name(self, choice: SetChoice, config: IndexConfig) -> str:
         pooling = "whole" if choice.pool_tokens is None else str(choice.pool_tokens)
-        sizes = "-".join(map(str, self.granularities))
+        sizes = "-".join(map(str, config.granularities))
         limit = "all" if choice.limit is None else str(choice.limit)
-        return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-at-{sizes}"
+        return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{config.boundaries}-at-{sizes}"
 
 
 def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed: int) -> Pooled:

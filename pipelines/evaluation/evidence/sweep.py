@@ -19,6 +19,8 @@ from okralong.pipelines.evaluation.evidence.sets import Say, Shelf, check_types
 from okralong.pipelines.evaluation.evidence.tools import Likelihood
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
 from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.indexing.chunker import Boundaries
+from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.settings import parse_config, read_config
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
@@ -55,7 +57,6 @@ def run_sweep(sweep: Sweep, data: Path, work: Path, say: Say, model_writer: Mode
         work=work,
         side=sweep.side,
         seed=sweep.seed,
-        granularities=granularities(sweep, policies),
         encoder=cached_encoder(work),
         say=say,
     )
@@ -63,9 +64,12 @@ def run_sweep(sweep: Sweep, data: Path, work: Path, say: Say, model_writer: Mode
     if any(isinstance(method, PolicyMethod) and method.analyzer == "gold" for method in sweep.methods.values()):
         for choice, documents in zip(sweep.sets, pooled, strict=True):
             check_types(choice, documents)
+    indexes = index_configs(sweep, policies)
     rows: list[Row] = []
     for choice, documents in zip(sweep.sets, pooled, strict=True):
-        rows += asyncio.run(_run_set(sweep, shelf.bench(choice, documents), hands, say))
+        say(f"{choice.name} {choice.part}: {len(documents.questions)} questions, {len(documents.documents)} documents")
+        benches = {at: shelf.bench(choice, documents, config) for at, config in indexes.items()}
+        rows += asyncio.run(_run_set(sweep, benches, hands, say))
     return rows
 
 
@@ -82,24 +86,31 @@ def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
     return {scale: _scaled(plain, scale) for scale in method.scales}
 
 
-def granularities(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> list[int]:
-    """The chunk sizes that the archives must hold for all methods."""
-    sizes = {m.granularity for m in sweep.methods.values() if isinstance(m, PlainMethod)}
-    for by_scale in policies.values():
-        sizes.update(size for policy in by_scale.values() for size in policy.granularities())
-    return sorted(sizes)
-
-
-async def _run_set(sweep: Sweep, bench: Bench, hands: _Hands, say: Say) -> list[Row]:
-    bench.retrievals.prepare(_known_queries(sweep, bench))
-    rows: list[Row] = []
+def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> dict[Boundaries, IndexConfig]:
+    """What each set is indexed as for all methods: an archive for each kind of chunk boundaries, at their sizes."""
+    sizes: dict[Boundaries, set[int]] = {}
     for name, method in sweep.methods.items():
+        wanted = sizes.setdefault(method.boundaries, set())
+        if isinstance(method, PlainMethod):
+            wanted.add(method.granularity)
+        else:
+            wanted.update(size for policy in policies[name].values() for size in policy.granularities())
+    return {at: IndexConfig(granularities=sorted(found), boundaries=at) for at, found in sizes.items()}
+
+
+async def _run_set(sweep: Sweep, benches: Mapping[Boundaries, Bench], hands: _Hands, say: Say) -> list[Row]:
+    rows: list[Row] = []
+    for bench in benches.values():
+        bench.retrievals.prepare(_known_queries(sweep, bench))
+    for name, method in sweep.methods.items():
+        bench = benches[method.boundaries]
         if isinstance(method, PlainMethod):
             rows += await run_plain(bench, name, method)
         else:
             analyzer = KeywordRules() if method.analyzer == "rules" else None
             for scale, policy in hands.policies[name].items():
-                run = PolicyRun(policy, analyzer, hands.writers[method.writer], hands.likelihood)
+                writer = hands.writers[method.writer]
+                run = PolicyRun(policy, analyzer, writer, hands.likelihood, method.query_prefix)
                 rows += await run_policy(bench, name, run, scale)
         say(f"  {bench.name}: {name}")
     return rows
@@ -111,7 +122,8 @@ def _known_queries(sweep: Sweep, bench: Bench) -> list[str]:
     queries = [item.gold.question.question for item in items]
     if any(isinstance(method, PolicyMethod) and method.writer == "gold" for method in sweep.methods.values()):
         queries += [as_question(query) for item in items for query in item.gold_queries]
-    return list(dict.fromkeys(queries))
+    prefixes = {method.query_prefix for method in sweep.methods.values()}
+    return [prefix + query for prefix in sorted(prefixes) for query in dict.fromkeys(queries)]
 
 
 def _scaled(policy: Policy, scale: float) -> Policy:

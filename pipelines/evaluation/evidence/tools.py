@@ -32,7 +32,7 @@ class BenchTools:
 
     Nothing is journaled and nothing is paid. ``queries`` collects what was looked up, in order; ``calls`` counts the
     prompts that the writer had to write queries for, ``prompt_tokens`` the o200k tokens of all prompts, the answer's
-    too. ``likelihood`` is None where no policy of the sweep needs it.
+    too. ``likelihood`` is None where no policy of the sweep needs it. ``path`` leads from the question to this branch.
     """
 
     retrievals: Retrievals
@@ -42,7 +42,8 @@ class BenchTools:
     analyzer: Analyze
     writer: Writer
     likelihood: Likelihood | None = None
-    prefix: str = ""
+    query_prefix: str = ""
+    path: str = ""
     queries: list[str] = field(default_factory=list)
     calls: int = 0
     prompt_tokens: int = 0
@@ -63,7 +64,7 @@ class BenchTools:
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         """See ``Tools``."""
         self.queries.append(query)
-        return await self.retrievals.find(query, self.doc_ids, granularity, k)
+        return await self.retrievals.find(query, self.doc_ids, granularity, k, self.query_prefix)
 
     async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
         """See ``Tools``."""
@@ -78,7 +79,7 @@ class BenchTools:
         self.calls += role in WRITTEN
         self.prompt_tokens += prompt_size(messages)
         shown = with_demonstration(messages, role) if self.writer.demonstrate else messages
-        text = await self.writer.write(self.gold_queries, f"{self.prefix}{step}", role, shown)
+        text = await self.writer.write(self.gold_queries, f"{self.path}{step}", role, shown)
         return Reply(text, self.writer.name, Usage(), "stop", 0.0)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -121,7 +122,7 @@ class BenchTools:
         """See ``Tools``; one branch after the other."""
         results = []
         for branch in branches:
-            child = replace(self, prefix=f"{self.prefix}{branch.path}/", queries=[], calls=0, prompt_tokens=0)
+            child = replace(self, path=f"{self.path}{branch.path}/", queries=[], calls=0, prompt_tokens=0)
             results.append(await branch.operator(child, **branch.arguments))
             self.queries += child.queries
             self.calls += child.calls

@@ -6,7 +6,7 @@ import pytest
 
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.evaluation.evidence.config import PlainMethod, PolicyMethod
-from okralong.pipelines.evaluation.evidence.sweep import granularities, scaled_policies
+from okralong.pipelines.evaluation.evidence.sweep import index_configs, scaled_policies
 from tests.evaluation.evidence.invented_rows import SWEEP, sweep
 
 
@@ -68,7 +68,9 @@ def test_an_override_that_is_no_key_of_the_policy_is_refused() -> None:
 
 
 def test_the_archive_holds_what_every_method_needs() -> None:
-    chosen = sweep(SWEEP.replace("granularity: 150", "granularity: 512"))
+    chosen = sweep(SWEEP.replace("granularity: 150", "granularity: 512, boundaries: words"))
     mine = chosen.methods["mine"]
     assert isinstance(mine, PolicyMethod)
-    assert granularities(chosen, {"mine": scaled_policies(mine)}) == [150, 256, 400, 512]
+    found = index_configs(chosen, {"mine": scaled_policies(mine)})
+    sizes = {at: (config.boundaries, config.granularities) for at, config in found.items()}
+    assert sizes == {"words": ("words", [512]), "sentences": ("sentences", [150, 256, 400])}
