@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from okralong.pipelines.errors import InputError
 
 T = TypeVar("T")
@@ -68,6 +71,25 @@ def read_json(file: Path) -> Any:
         return json.loads(_read(file))
     except ValueError as error:
         raise InputError(f"{file} is no JSON: {error}. Fetch the file again.") from error
+
+
+def rows_in(file: Path) -> Iterator[Row]:
+    """The rows of a file by its suffix: .parquet, .jsonl, or else a JSON list. Raises InputError."""
+    if file.suffix == ".parquet":
+        return parquet_rows(file)
+    return jsonl_rows(file) if file.suffix == ".jsonl" else json_rows(file)
+
+
+def parquet_rows(file: Path) -> Iterator[Row]:
+    """The rows of a Parquet file, in which a hub keeps many sets. Raises InputError when it cannot be read."""
+    try:
+        table = pq.read_table(file)
+    except FileNotFoundError as error:
+        raise InputError(f"{file} does not exist. Give the folder or file that holds the data set.") from error
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file} cannot be read as Parquet: {error}. Fetch the file again.") from error
+    for number, value in enumerate(table.to_pylist(), start=1):
+        yield row_of(file, f"row {number}", value)
 
 
 def json_rows(file: Path) -> Iterator[Row]:

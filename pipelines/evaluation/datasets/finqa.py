@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, operand_parts
-from okralong.pipelines.evaluation.datasets.fields import Row, json_rows, row_of
+from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in
 from okralong.pipelines.evaluation.datasets.finqa_page import clean_answer, locate, read_page
 from okralong.pipelines.evaluation.datasets.naming import QueryIds
 from okralong.pipelines.evaluation.datasets.pieces import keep_text
@@ -27,7 +27,7 @@ def read(path: Path, part: str) -> DataSet:
     """
     texts: dict[str, Text] = {}
     ids = QueryIds(NAME)
-    items = tuple(_item(row, texts, ids) for row in json_rows(path))
+    items = tuple(_item(row, texts, ids) for row in rows_in(path))
     return DataSet(NAME, part, texts, items)
 
 

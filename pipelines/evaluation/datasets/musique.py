@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part
-from okralong.pipelines.evaluation.datasets.fields import Row, json_rows, jsonl_rows, texts_of
+from okralong.pipelines.evaluation.datasets.fields import Row, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.titled import keep_titled, whole_paragraph
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text
@@ -38,8 +38,7 @@ def read(path: Path, part: str) -> DataSet:
     """A file such as ``musique_ans_v1.0_dev.jsonl``. Raises InputError naming file, row and field."""
     texts: dict[str, Text] = {}
     ids = {True: QueryIds(NAME), False: QueryIds(f"{NAME}-{UNANSWERABLE}")}
-    rows = jsonl_rows(path) if path.suffix == ".jsonl" else json_rows(path)
-    items = tuple(_item(row, texts, ids[row.get("answerable", bool)]) for row in rows)
+    items = tuple(_item(row, texts, ids[row.get("answerable", bool)]) for row in rows_in(path))
     return DataSet(NAME, part, texts, items)
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part, span_parts
-from okralong.pipelines.evaluation.datasets.fields import Row, json_rows, row_of, texts_of
+from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.paragraphs import FLOAT, keep_paragraphs
 from okralong.pipelines.evaluation.datasets.pieces import Pieces, Range, keep_text
+from okralong.pipelines.evaluation.datasets.qasper_papers import papers
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.recall import Parts
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def read(path: Path, part: str) -> DataSet:
-    """A list of papers with ``full_text`` and ``qas``. One text a paper: title, abstract, sections and paragraphs.
+    """Papers in either form of ``qasper_papers``. One text a paper: title, abstract, sections and paragraphs.
 
     ``document`` is the arXiv id. Each annotated evidence paragraph is one piece of evidence. Left out, and counted in
     the log, are figures and tables ("FLOAT SELECTED") and paragraphs that the paper's text does not hold. Raises
@@ -36,7 +37,7 @@ def read(path: Path, part: str) -> DataSet:
     texts: dict[str, Text] = {}
     items, lost = [], 0
     ids = QueryIds(NAME)
-    for paper in json_rows(path):
+    for paper in papers(path):
         written, ranges = _paper(paper)
         text = keep_text(texts, paper.text("id"), written)
         for row in _questions(paper):
@@ -56,7 +57,7 @@ def read_annotations(path: Path, part: str) -> DataSet:
     texts: dict[str, Text] = {}
     items, lost = [], 0
     ids = QueryIds("qasper_annotations")
-    for row in json_rows(path):
+    for row in rows_in(path):
         label, document = row.text("answer_type"), row.text("paper_id")
         kind = row_type(row, "answer_type", NAME, label)
         evidence, floats = keep_paragraphs(texts, document, texts_of(row, "evidence", row.get("evidence", list)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, operand_parts, scaled_wordings, span_parts
-from okralong.pipelines.evaluation.datasets.fields import Row, json_rows, row_of, texts_of
+from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.pieces import Pieces, keep_text
 from okralong.pipelines.evaluation.datasets.pipe_table import write_table
@@ -34,7 +34,7 @@ def read(path: Path, part: str) -> DataSet:
     texts: dict[str, Text] = {}
     items: list[Item] = []
     ids = QueryIds(NAME)
-    for row in json_rows(path):
+    for row in rows_in(path):
         context, document = _context(row)
         text = keep_text(texts, document, context.text)
         items.extend(_item(each, context, text, ids) for each in row.rows("questions", "question"))

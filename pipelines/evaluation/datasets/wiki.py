@@ -1,8 +1,9 @@
 """The format that HotpotQA and 2WikiMultihopQA share: a list of questions with ten paragraphs cut into sentences.
 
 A row has ``_id``, ``question``, ``answer``, ``type``, ``context`` ([title, [sentence, ...]] for each paragraph) and
-``supporting_facts`` ([title, number of the sentence from 0]). A paragraph becomes a text of its title, a line break and
-its sentences. Asked about are the titles of the supporting facts.
+``supporting_facts`` ([title, number of the sentence from 0]). On a hub it has ``id``, and the two lists are columns:
+{"title": [...], "sentences": [...]} and {"title": [...], "sent_id": [...]}. A paragraph becomes a text of its title, a
+line break and its sentences. Asked about are the titles of the supporting facts.
 
 Evidence is one piece for each supporting fact: the range of that sentence. The authors name some sentences that the
 paragraph does not have (the number after the last: 6 facts in 500 questions of 2WikiMultihopQA's train file); such a
@@ -17,9 +18,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part
-from okralong.pipelines.evaluation.datasets.fields import Row, json_rows, texts_of
+from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.pieces import Range, keep_text, trimmed
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text
@@ -52,7 +54,7 @@ def read_wiki(
     items: list[Item] = []
     ids = QueryIds(name)
     lost = 0
-    for row in json_rows(path):
+    for row in rows_in(path):
         paragraphs = _paragraphs(row, texts, between)
         facts = supporting_facts(row)
         evidence = _evidence(paragraphs, facts)
@@ -73,7 +75,7 @@ def read_wiki(
 def supporting_facts(row: Row) -> list[Fact]:
     """The facts, once each. Raises InputError when one is something else."""
     facts = []
-    for fact in row.get("supporting_facts", list):
+    for fact in _pairs(row, "supporting_facts", "sent_id"):
         match fact:
             case [str(title), int(number)] if number >= 0:
                 facts.append((title, number))
@@ -82,16 +84,28 @@ def supporting_facts(row: Row) -> list[Fact]:
     return list(dict.fromkeys(facts))
 
 
+def _pairs(row: Row, field: str, second: str) -> list[Any]:
+    """The entries of a list, or of two columns, ``title`` and ``second``."""
+    if not isinstance(row.values.get(field), dict):
+        return row.get(field, list)
+    columns = row_of(row.file, f"{row.place}, {field}", row.values[field])
+    titles, others = columns.get("title", list), columns.get(second, list)
+    if len(titles) != len(others):
+        columns.bad(second, f"has {len(others)} entries for {len(titles)} titles")
+    return [list(pair) for pair in zip(titles, others, strict=True)]
+
+
 def _gold(row: Row, name: str, ids: QueryIds, paragraphs: Sequence[Paragraph]) -> Gold:
     label, answers = row.text("type"), (row.text("answer"),)
     type_ = row_type(row, "type", name, label)
-    question = Question(ids.take(row, "_id"), row.text("question"), answers=answers, type=type_)
+    id_field = "_id" if "_id" in row.values else "id"
+    question = Question(ids.take(row, id_field), row.text("question"), answers=answers, type=type_)
     return Gold(question, name, label, grounded(one_part(answers), [each.text.text for each in paragraphs]))
 
 
 def _paragraphs(row: Row, texts: dict[str, Text], between: str) -> list[Paragraph]:
     paragraphs = []
-    for entry in row.get("context", list):
+    for entry in _pairs(row, "context", "sentences"):
         match entry:
             case [str(title), list(sentences)]:
                 paragraphs.append(_paragraph(texts, title, texts_of(row, "context", sentences), between))

@@ -6,6 +6,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.errors import InputError
@@ -43,6 +45,31 @@ def test_evidence_is_the_supporting_sentences_in_the_text_as_published(tmp_path:
     alder = data.texts[first.text_ids[1]]
     assert alder.text == 'Alder\nAlder is a mill on the Wend. "Old Tom" built it.It burned (twice).  '
     assert alder.document == "Alder"
+
+
+def test_the_hubs_columns_read_the_same(tmp_path: Path) -> None:
+    rows = [bridge(), comparison()]
+    columns = [
+        {
+            **{key: row[key] for key in ("question", "answer", "type", "level")},
+            "id": row["_id"],
+            "supporting_facts": {
+                "title": [title for title, _ in row["supporting_facts"]],
+                "sent_id": [number for _, number in row["supporting_facts"]],
+            },
+            "context": {
+                "title": [title for title, _ in row["context"]],
+                "sentences": [sentences for _, sentences in row["context"]],
+            },
+        }
+        for row in rows
+    ]
+    pq.write_table(pa.Table.from_pylist(columns), tmp_path / "dev.parquet")
+    wanted = read(json_file(tmp_path / "dev.json", rows), "dev")
+    assert read(tmp_path / "dev.parquet", "dev") == wanted
+    columns[1]["context"]["title"].pop()
+    with pytest.raises(InputError, match=r"row 2, context: the field 'sentences' has 3 entries for 2 titles"):
+        read(json_file(tmp_path / "dev.json", columns), "dev")
 
 
 def test_question_type_parts_documents_and_gold_queries(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.errors import InputError
@@ -68,6 +70,36 @@ def test_papers_are_texts_and_evidence_is_the_first_answerable_annotators(tmp_pa
     ]
     assert [item.gold.parts for item in data_set.items] == [(("Loam",), ("Sand",)), (), (), ()]
     assert data_set.items[0].gold.question.query_id == "qasper-id1"
+
+
+def test_the_authors_own_form_and_the_hubs_parquet_read_the_same(tmp_path: Path) -> None:
+    row = paper(
+        [answer(extractive_spans=["Loam"], evidence=["Loam is best. Sand is worst."])],
+        [answer(yes_no=True, evidence=["Birches do not."]), answer(unanswerable=True)],
+    )
+    body, asked = row["full_text"], row["qas"]
+    published = {
+        "title": row["title"],
+        "abstract": row["abstract"],
+        "full_text": [
+            {"section_name": name, "paragraphs": paragraphs}
+            for name, paragraphs in zip(body["section_name"], body["paragraphs"], strict=True)
+        ],
+        "qas": [
+            {"question": text, "question_id": identity, "answers": [{"answer": each} for each in answers["answer"]]}
+            for text, identity, answers in zip(asked["question"], asked["question_id"], asked["answers"], strict=True)
+        ],
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "train.parquet")
+    wanted = read(write(tmp_path / "train.json", [row]), "train")
+    assert read(write(tmp_path / "v0.3.json", {row["id"]: published}), "train") == wanted
+    assert read(tmp_path / "train.parquet", "train") == wanted
+    del published["qas"][1]["question"]
+    with pytest.raises(InputError, match=r"v0.3.json, paper 1701.00001, qas 2: the field 'question' is missing"):
+        read(write(tmp_path / "v0.3.json", {row["id"]: published}), "train")
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(InputError, match=r"torn.parquet cannot be read as Parquet"):
+        read(tmp_path / "torn.parquet", "train")
 
 
 def test_a_malformed_paper_is_named_by_row_and_field(tmp_path: Path) -> None:
