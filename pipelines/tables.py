@@ -151,3 +151,19 @@ SPLIT: Final = _schema("split", [("kind", pa.string()), ("side", pa.string()), (
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
 """The tables of a run folder by folder name."""
+
+TRAINING_ROWS: Final = _schema(
+    "training_rows",
+    [
+        ("query_id", pa.string()),
+        ("source", pa.string()),
+        ("documents", pa.list_(pa.string())),
+        ("question", pa.string()),
+        ("passages", pa.list_(pa.string())),
+        ("exact_scores", pa.list_(pa.float32())),
+        ("semantic_scores", pa.list_(pa.float32())),
+        ("type", pa.string()),
+        ("pattern", pa.string()),
+        ("evidence", pa.bool_()),
+    ],
+)

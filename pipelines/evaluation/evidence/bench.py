@@ -15,11 +15,12 @@ from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, PooledQuestion
 from okralong.pipelines.evaluation.evidence.config import PlainMethod
+from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
 from okralong.pipelines.evaluation.evidence.measure import Shown, measure
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.tools import Analyze, BenchTools, Likelihood, prompt_size
 from okralong.pipelines.evaluation.evidence.writers import Writer
-from okralong.pipelines.evaluation.labels import PATTERN_CHUNKS, evidence_label, gold_analysis, pattern_label
+from okralong.pipelines.evaluation.labels import gold_analysis
 from okralong.pipelines.values import Analysis, Candidates, Hit, Passage
 
 RANK_CONSTANT = 60.0
@@ -138,17 +139,9 @@ async def _by_analyzer(analyzer: Analyzer, text: str, chunks: Sequence[Hit]) -> 
 async def _by_gold(
     bench: Bench, question: PooledQuestion, granularity: int, text: str, chunks: Sequence[Hit]
 ) -> Analysis:
-    found = await bench.retrievals.find(text, question.doc_ids, granularity, PATTERN_CHUNKS)
-    exact, semantic = (_share(bench, question, side) for side in (found.exact, found.semantic))
-    at_hand = evidence_label(_share(bench, question, chunks))
-    return gold_analysis(question.item.gold.question.type, pattern_label(exact, semantic), at_hand)
-
-
-def _share(bench: Bench, question: PooledQuestion, hits: Sequence[Hit]) -> float:
-    """The share of the gold evidence, or else of the answer's parts, that chunks hold; 0 where neither is known."""
-    shown = measure(question, [passage_of(hit) for hit in hits], bench.texts)
-    share = shown.answer_recall if shown.evidence_recall is None else shown.evidence_recall
-    return share or 0.0
+    found = await gold_labels(bench.retrievals, bench.texts, question, granularity, chunks)
+    pattern, evidence = found or ("same", False)
+    return gold_analysis(question.item.gold.question.type, pattern, evidence)
 
 
 def _row(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from okralong.pipelines.errors import InputError
 from okralong.pipelines.evaluation.datasets.catalog import Catalog, DataSource
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, pool, whole
 from okralong.pipelines.evaluation.datasets.registry import read_dataset
-from okralong.pipelines.evaluation.datasets.values import DataSet, Text
+from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.config import SetChoice
 from okralong.pipelines.evaluation.evidence.encoder import index_encoder
@@ -78,10 +78,7 @@ def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed:
 
     A question can be measured when its set gives a text for it, and marks evidence or parts of its answer.
     """
-    items = [item for item in dataset.items if item.evidence or item.gold.parts]
-    if choice.limit is not None and len(items) > choice.limit:
-        items = sorted(items, key=lambda item: item.gold.question.query_id)
-        items = random.Random(f"{seed}:{choice.name}").sample(items, choice.limit)
+    items = drawn(measurable(dataset), choice.limit, f"{seed}:{choice.name}")
     if choice.pool_tokens is None:
         pooled = whole(replace(dataset, items=tuple(items)))
     else:
@@ -93,6 +90,18 @@ def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed:
             "text, and with evidence or an answer to look for. Choose another set or side."
         )
     return pooled
+
+
+def measurable(dataset: DataSet) -> list[Item]:
+    """The items that mark evidence, or an answer to look for."""
+    return [item for item in dataset.items if item.evidence or item.gold.parts]
+
+
+def drawn(items: Sequence[Item], limit: int | None, seed: str) -> list[Item]:
+    """All items, or ``limit`` of them, drawn in a way that does not depend on their order."""
+    if limit is None or len(items) <= limit:
+        return list(items)
+    return random.Random(seed).sample(sorted(items, key=lambda item: item.gold.question.query_id), limit)
 
 
 def check_types(choice: SetChoice, pooled: Pooled) -> None:

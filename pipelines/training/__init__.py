@@ -1,0 +1,1 @@
+"""Training the analyzer: rows from data sets, the training job, the trained heads, and what they are worth."""

@@ -1,0 +1,74 @@
+"""Training rows of a set: our own primary retrieval over its pooled documents, and the labels that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NoReturn, cast
+
+from okralong.pipelines.answering.operators.retrieve import primary_retrieval
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
+from okralong.pipelines.evaluation.datasets.values import Item
+from okralong.pipelines.evaluation.evidence.bench import Bench
+from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
+from okralong.pipelines.evaluation.evidence.tools import BenchTools
+from okralong.pipelines.evaluation.evidence.writers import GoldWriter
+from okralong.pipelines.training.rows import TrainingRow
+from okralong.pipelines.values import Hit, QuestionType
+
+SCORES: Final = 20
+"""Scores kept of each retriever: as many as the paper fuses (appendix B.3)."""
+
+
+async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
+    """A row for each question of a set that is indexed at the policy's chunk sizes; its type must be known."""
+    return [await _row(bench, policy, question) for question in bench.pooled.questions]
+
+
+def questions_only(source: str, items: Iterable[Item]) -> list[TrainingRow]:
+    """Rows of questions whose set gives no document: the type is all that can be learned of them."""
+    return [
+        TrainingRow(
+            query_id=item.gold.question.query_id,
+            source=source,
+            documents=item.documents,
+            question=item.gold.question.question,
+            passages=(),
+            exact_scores=(),
+            semantic_scores=(),
+            type=cast(QuestionType, item.gold.question.type),
+            pattern=None,
+            evidence=None,
+        )
+        for item in items
+    ]
+
+
+async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> TrainingRow:
+    asked = question.item.gold.question
+    tools = BenchTools(bench.retrievals, policy, question.doc_ids, (), _nobody, GoldWriter())
+    chunks = await primary_retrieval(tools, "primary/retrieve", asked.question)
+    granularity = policy.primary.granularity
+    found = await bench.retrievals.find(asked.question, question.doc_ids, granularity, SCORES)
+    labels = await gold_labels(bench.retrievals, bench.texts, question, granularity, chunks)
+    pattern, evidence = labels or (None, None)
+    return TrainingRow(
+        query_id=asked.query_id,
+        source=bench.name,
+        documents=question.item.documents or question.doc_ids,
+        question=asked.question,
+        passages=tuple(hit.chunk.text for hit in chunks),
+        exact_scores=_scores(found.exact),
+        semantic_scores=_scores(found.semantic),
+        type=cast(QuestionType, asked.type),
+        pattern=pattern,
+        evidence=evidence,
+    )
+
+
+def _scores(hits: Sequence[Hit]) -> tuple[float, ...]:
+    return tuple(hit.score for hit in hits)
+
+
+async def _nobody(question: str, chunks: Sequence[Hit]) -> NoReturn:
+    raise NotImplementedError("Training rows are collected before anybody analyses.")

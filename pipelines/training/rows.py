@@ -1,0 +1,65 @@
+"""What the analyzer learns from: a question with its primary chunks, what retrieval saw, and its labels.
+
+A label that nobody knows is None, and has no part in the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from okralong.pipelines.errors import InputError
+from okralong.pipelines.evaluation.split.keys import Side
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tables import TRAINING_ROWS
+from okralong.pipelines.values import Pattern, QuestionType
+
+_FILE: Final = "rows.parquet"
+_LISTS: Final = ("documents", "passages", "exact_scores", "semantic_scores")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRow:
+    """One question. ``source`` is "set part"; ``documents`` are those that it asks about, by which figures cluster.
+
+    ``passages`` are the texts of its primary chunks, best first, empty where its set gives no document;
+    ``exact_scores`` and ``semantic_scores`` are the retrievers' own scores of their first chunks, best first.
+    ``pattern`` and ``evidence`` (do the passages hold all that is needed) are None where the set marks neither evidence
+    nor an answer to look for.
+    """
+
+    query_id: str
+    source: str
+    documents: tuple[str, ...]
+    question: str
+    passages: tuple[str, ...]
+    exact_scores: tuple[float, ...]
+    semantic_scores: tuple[float, ...]
+    type: QuestionType
+    pattern: Pattern | None
+    evidence: bool | None
+
+
+def write_rows(folder: Folder, side: Side, rows: Sequence[TrainingRow]) -> None:
+    """Write the rows of one side of the split; those that stood there are replaced."""
+    _table(folder, side).write_table(_FILE, pa.Table.from_pylist([asdict(row) for row in rows], schema=TRAINING_ROWS))
+
+
+def read_rows(folder: Folder, side: Side) -> list[TrainingRow]:
+    """The rows of one side, in the order written.
+
+    Raises InputError when there are none, ArchiveError when another version of okralong wrote them.
+    """
+    found = _table(folder, side).read_tables(TRAINING_ROWS).to_pylist()
+    if not found:
+        raise InputError(
+            f"{_table(folder, side).path} holds no training rows. Make them with `okralong train-data DATA --out DIR`."
+        )
+    return [TrainingRow(**{**row, **{name: tuple(row[name]) for name in _LISTS}}) for row in found]
+
+
+def _table(folder: Folder, side: Side) -> Folder:
+    return folder.at(f"side={side}")
