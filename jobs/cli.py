@@ -8,7 +8,7 @@ import traceback
 import typer
 from rich.console import Console
 
-from okralong.jobs import answer, doctor, evidence, index, sample, show, split, train_data
+from okralong.jobs import answer, doctor, evidence, index, sample, show, split, train, train_data
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.errors import EXIT_BROKEN, OkraError
 
@@ -26,6 +26,7 @@ app.command("doctor")(doctor.command)
 app.command("sample")(sample.command)
 app.command("split")(split.command)
 app.command("train-data")(train_data.command)
+app.command("train")(train.command)
 app.command("evidence")(evidence.command)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 QuestionType = Literal["extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"]
 """The analyzer's five question types (paper section 3.2; the ACL version says "summarizing" for abstractive)."""
@@ -83,6 +83,27 @@ class Candidates:
 
     exact: tuple[Hit, ...]
     semantic: tuple[Hit, ...]
+
+
+SCORES_KEPT: Final = 20
+"""Scores of each retriever that the analyzer is told: as many as the paper fuses (appendix B.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverScores:
+    """What the retrievers themselves gave the first chunks of primary retrieval, best first: BM25, and cosines."""
+
+    exact: tuple[float, ...] = ()
+    semantic: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, found: Candidates) -> RetrieverScores:
+        """The first scores of both lists."""
+        exact, semantic = (tuple(hit.score for hit in hits[:SCORES_KEPT]) for hits in (found.exact, found.semantic))
+        return cls(exact, semantic)
+
+
+NO_SCORES: Final = RetrieverScores()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final, cast, get_args
 
 from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Analysis, Message, Pattern, QuestionType
+from okralong.pipelines.values import NO_SCORES, Analysis, Message, Pattern, QuestionType, RetrieverScores
 
 TYPES: Final[tuple[QuestionType, ...]] = get_args(QuestionType)
 """The five question types (paper section 3.2)."""
@@ -52,10 +52,11 @@ Reply with one dictionary and nothing else, for example:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisInput:
-    """A question and the texts of its primary chunks, best first."""
+    """A question and the texts of its primary chunks, best first, with the retrievers' own scores."""
 
     question: str
     passages: tuple[str, ...]
+    scores: RetrieverScores = NO_SCORES
 
 
 def analyzer_prompt(asked: AnalysisInput) -> list[Message]:

@@ -27,7 +27,18 @@ from okralong.pipelines.errors import ConfigError, QuestionError
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.scatter import ShardClient, search, stored_vectors
 from okralong.pipelines.tokens import CountTokens
-from okralong.pipelines.values import Analysis, Candidates, Document, Hit, Message, Plan, Question, Reply
+from okralong.pipelines.values import (
+    NO_SCORES,
+    Analysis,
+    Candidates,
+    Document,
+    Hit,
+    Message,
+    Plan,
+    Question,
+    Reply,
+    RetrieverScores,
+)
 
 
 class StepLog(Protocol):
@@ -126,14 +137,17 @@ class QuestionTools:
             await self.log.record(path, "retrieval", encode({"wanted": wanted, **retrieval_record(found)}))
             return found
 
-    async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
+    async def analyze(
+        self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
+    ) -> Analysis:
         """See ``Tools``."""
         path = self._path(step)
         with self._timed("analyze"):
             recorded = self.log.recorded(path, "analysis")
             if recorded is not None:
                 return decode(Analysis, json.dumps(json.loads(recorded)["analysis"]))
-            analysis = await self.ports.analyze(AnalysisInput(question, tuple(hit.chunk.text for hit in chunks)))
+            asked = AnalysisInput(question, tuple(hit.chunk.text for hit in chunks), scores)
+            analysis = await self.ports.analyze(asked)
             read = [hit.chunk.chunk_id for hit in chunks]
             await self.log.record(path, "analysis", encode({"chunk_ids": read, "analysis": analysis}))
             return analysis

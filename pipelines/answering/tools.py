@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.values import Analysis, Answer, Candidates, Document, Hit, Message, Plan, Question, Reply
+from okralong.pipelines.values import (
+    NO_SCORES,
+    Analysis,
+    Answer,
+    Candidates,
+    Document,
+    Hit,
+    Message,
+    Plan,
+    Question,
+    Reply,
+    RetrieverScores,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +68,10 @@ class Tools(Protocol):
         """
         ...
 
-    async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
-        """The analyzer's word on a question and its primary chunks."""
+    async def analyze(
+        self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
+    ) -> Analysis:
+        """The analyzer's word on a question, its primary chunks, and how the retrievers scored what they found."""
         ...
 
     async def record_plan(self, step: str, plan: Plan) -> Plan:

@@ -72,6 +72,21 @@ def clustered_interval(
     return float(low), float(high)
 
 
+def joined_by_documents(asked: Sequence[tuple[str, ...]]) -> list[str]:
+    """A name for each question, the same for all that a chain of shared documents joins: they are drawn together."""
+    names: dict[str, str] = {}
+
+    def find(document: str) -> str:
+        while names.setdefault(document, document) != document:
+            document = names[document]
+        return document
+
+    for documents in asked:
+        for document in documents:
+            names[find(document)] = find(documents[0])
+    return [find(documents[0]) for documents in asked]
+
+
 def estimate(value: float, draws: Floats | None) -> Estimate:
     """A figure and its values in the draws as an Estimate: 95 % percentiles, taken outwards.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NoReturn, cast
+from typing import NoReturn, cast
 
 from okralong.pipelines.answering.operators.retrieve import primary_retrieval
 from okralong.pipelines.answering.policy import Policy
@@ -14,10 +14,7 @@ from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
 from okralong.pipelines.evaluation.evidence.tools import BenchTools
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter
 from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.values import Hit, QuestionType
-
-SCORES: Final = 20
-"""Scores kept of each retriever: as many as the paper fuses (appendix B.3)."""
+from okralong.pipelines.values import Hit, QuestionType, RetrieverScores
 
 
 async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
@@ -47,9 +44,8 @@ def questions_only(source: str, items: Iterable[Item]) -> list[TrainingRow]:
 async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> TrainingRow:
     asked = question.item.gold.question
     tools = BenchTools(bench.retrievals, policy, question.doc_ids, (), _nobody, GoldWriter())
-    chunks = await primary_retrieval(tools, "primary/retrieve", asked.question)
+    chunks, scores = await primary_retrieval(tools, "primary/retrieve", asked.question)
     granularity = policy.primary.granularity
-    found = await bench.retrievals.find(asked.question, question.doc_ids, granularity, SCORES)
     labels = await gold_labels(bench.retrievals, bench.texts, question, granularity, chunks)
     pattern, evidence = labels or (None, None)
     return TrainingRow(
@@ -58,17 +54,13 @@ async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> Traini
         documents=question.item.documents or question.doc_ids,
         question=asked.question,
         passages=tuple(hit.chunk.text for hit in chunks),
-        exact_scores=_scores(found.exact),
-        semantic_scores=_scores(found.semantic),
+        exact_scores=scores.exact,
+        semantic_scores=scores.semantic,
         type=cast(QuestionType, asked.type),
         pattern=pattern,
         evidence=evidence,
     )
 
 
-def _scores(hits: Sequence[Hit]) -> tuple[float, ...]:
-    return tuple(hit.score for hit in hits)
-
-
-async def _nobody(question: str, chunks: Sequence[Hit]) -> NoReturn:
+async def _nobody(question: str, chunks: Sequence[Hit], scores: RetrieverScores) -> NoReturn:
     raise NotImplementedError("Training rows are collected before anybody analyses.")

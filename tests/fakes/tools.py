@@ -18,6 +18,7 @@ from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.settings import load_config
 from okralong.pipelines.tokens import count_tokens
 from okralong.pipelines.values import (
+    NO_SCORES,
     Analysis,
     Candidates,
     Chunk,
@@ -28,6 +29,7 @@ from okralong.pipelines.values import (
     Plan,
     QuestionType,
     Reply,
+    RetrieverScores,
     Usage,
 )
 
@@ -100,7 +102,9 @@ class ScriptedTools:
         semantic = [Hit(chunk, _trigram_cosine(query, chunk.text)) for chunk in chunks]
         return Candidates(tuple(sort_hits(exact)[:k]), tuple(sort_hits(semantic)[:k]))
 
-    async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
+    async def analyze(
+        self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
+    ) -> Analysis:
         self._record("analyze", step, chunks=[hit.chunk for hit in chunks])
         assert self._analysis is not None, "this test scripts no analysis"
         return self._analysis

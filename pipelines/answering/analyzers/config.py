@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 class AnalyzerConfig(Settings):
     """The ``analyzer`` part of a run's config.
 
-    ``kind`` is "rules" or "label_scorer". For the latter ``model`` is "embedded", a model folder or a hub name, and
-    ``adapter`` the folder or hub name of a LoRA adapter. Up to ``max_batch`` questions that arrive within
-    ``batch_wait_s`` seconds are analysed together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    ``kind`` is "rules", "heads" (a small encoder with trained heads) or "label_scorer" (a causal language model). For
+    the last ``model`` is "embedded", a model folder or a hub name, and ``adapter`` the folder or hub name of a LoRA
+    adapter; for heads ``adapter`` is the folder that `okralong train` wrote. Up to ``max_batch`` questions that arrive
+    within ``batch_wait_s`` seconds are analysed together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
     """
 
-    kind: Literal["rules", "label_scorer"] = "rules"
+    kind: Literal["rules", "heads", "label_scorer"] = "rules"
     model: str = Field(default=EMBEDDED, min_length=1)
     adapter: str | None = None
     max_batch: Annotated[int, Field(ge=1, le=1024)] = 16
@@ -34,7 +35,9 @@ class AnalyzerConfig(Settings):
     @model_validator(mode="after")
     def _adapter_has_model(self) -> Self:
         if self.kind == "rules" and self.adapter is not None:
-            raise ValueError("the rules take no adapter; set kind: label_scorer, or leave adapter out")
+            raise ValueError("the rules take no adapter; set kind: heads or label_scorer, or leave adapter out")
+        if self.kind == "heads" and self.adapter is None:
+            raise ValueError("heads are trained ones: give adapter, the folder that `okralong train` wrote")
         return self
 
 
@@ -48,6 +51,10 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
 
         return KeywordRules()
     # Imported here: torch and transformers take seconds, and the rules need neither.
+    if config.kind == "heads":
+        from okralong.pipelines.answering.analyzers.heads_analyzer import HeadsAnalyzer
+
+        return HeadsAnalyzer.load(str(config.adapter), config.max_batch, threads=available_cores())
     from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
 
     model = str(converted_model()) if config.model == EMBEDDED else str(Path(config.model).expanduser())

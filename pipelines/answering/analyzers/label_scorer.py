@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.answering.analysis import AnalysisInput, best, make_analysis
+from okralong.pipelines.answering.analyzers.calibration import UNCALIBRATED, Temperatures, read_temperatures
 from okralong.pipelines.answering.analyzers.scaffold import Field, Ids, prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzers.tree_pass import Prefix, score_continuations
 from okralong.pipelines.errors import ConfigError
@@ -27,8 +28,11 @@ REPLY_TOKENS = 96
 class LabelScorer:
     """A causal language model that scores labels. Make one with ``load``. Not safe for use by two threads at once."""
 
-    def __init__(self, model: Any, tokenizer: Any, name: str, max_batch: int) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, name: str, max_batch: int, temperatures: Temperatures = UNCALIBRATED
+    ) -> None:
         self.name = name
+        self._temperatures = temperatures
         self.max_batch = max_batch
         self._model = model.eval().requires_grad_(False)
         self._tokenizer = tokenizer
@@ -48,6 +52,7 @@ class LabelScorer:
     ) -> LabelScorer:
         """Load ``model`` (folder or hub name) and merge the LoRA ``adapter`` into it, if one is given.
 
+        An adapter's folder may hold the temperatures that its training measured (``calibration.json``).
         ``precision`` "auto" follows the processor; ``label`` is how the model is called in ``Analysis.analyzer``;
         ``threads`` are torch's CPU threads for the whole process, None leaves them as they are.
         Only safetensors are read. Raises ConfigError when model or adapter cannot be loaded.
@@ -69,7 +74,8 @@ class LabelScorer:
                 "hold safetensors, or hub names that this machine can reach, or set analyzer.kind to rules."
             ) from error
         name = f"label-scorer:{label or Path(model).name}" + (f"+{Path(adapter).name}" if adapter else "")
-        return cls(loaded.to(device=target, dtype=dtype), tokenizer, name, max_batch)
+        temperatures = UNCALIBRATED if adapter is None else read_temperatures(Path(adapter))
+        return cls(loaded.to(device=target, dtype=dtype), tokenizer, name, max_batch, temperatures)
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
         """One analysis for each input, in their order. Prompts of like length share a pass."""
@@ -86,16 +92,16 @@ class LabelScorer:
         with torch.inference_mode():
             prefix = Prefix(self._model)
             following = prompts
-            for field in self._fields:
+            for field, temperature in zip(self._fields, self._temperatures, strict=True):
                 prefix.extend([ids + field.scaffold for ids in following])
                 following = []
-                for row, scores in zip(scored, self._probabilities(prefix, field), strict=True):
+                for row, scores in zip(scored, self._probabilities(prefix, field, temperature), strict=True):
                     row.append(scores)
                     # Later fields are judged in the light of the label that was chosen here.
                     following.append(field.labels[best(scores)])
         return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
 
-    def _probabilities(self, prefix: Prefix, field: Field) -> list[dict[str, float]]:
+    def _probabilities(self, prefix: Prefix, field: Field, temperature: float) -> list[dict[str, float]]:
         likelihoods = score_continuations(prefix, list(field.labels.values()))
-        rows = torch.softmax(likelihoods.double(), dim=1).tolist()
+        rows = torch.softmax(likelihoods.double() / temperature, dim=1).tolist()
         return [dict(zip(field.labels, row, strict=True)) for row in rows]

@@ -7,7 +7,7 @@ from okralong.pipelines.answering.operators.fuse import fuse_by
 from okralong.pipelines.answering.operators.select import select, within_tokens
 from okralong.pipelines.answering.operators.surroundings import beside, lift
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Hit, Plan
+from okralong.pipelines.values import Candidates, Hit, Plan, RetrieverScores
 
 
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
@@ -18,7 +18,7 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     """
     weights = plan.exact_weight, plan.semantic_weight
     k = max(plan.candidates, plan.count)
-    fused = await _ranked(tools, step, query, plan.granularity, k, weights, plan.neighbour_weight)
+    fused, _ = await _ranked(tools, step, query, plan.granularity, k, weights, plan.neighbour_weight)
     selection = tools.policy.selection
     if selection.method == "none":
         return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
@@ -29,27 +29,32 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     return within_tokens(chosen, plan.max_tokens)
 
 
-async def primary_retrieval(tools: Tools, step: str, query: str) -> list[Hit]:
-    """The few small chunks that the analyzer reads with the question (paper appendix B.3).
+async def primary_retrieval(tools: Tools, step: str, query: str) -> tuple[list[Hit], RetrieverScores]:
+    """The few small chunks that the analyzer reads with the question (paper appendix B.3), and the retrievers' scores.
 
     No threshold here: the analyzer judges whether the chunks hold the evidence, so it must also see weak ones.
     """
     primary = tools.policy.primary
     k = max(tools.policy.fusion.candidates, primary.count)
     weights = primary.exact_weight, primary.semantic_weight
-    return select(await _ranked(tools, step, query, primary.granularity, k, weights), primary.count, threshold=0.0)
+    fused, found = await _ranked(tools, step, query, primary.granularity, k, weights)
+    return select(fused, primary.count, threshold=0.0), RetrieverScores.of(found)
 
 
 async def _ranked(
     tools: Tools, step: str, query: str, granularity: int, k: int, weights: tuple[float, float], neighbours: float = 0.0
-) -> list[Hit]:
-    """The fused candidates, lifted by their neighbours and surroundings where the plan and the policy say so."""
+) -> tuple[list[Hit], Candidates]:
+    """The fused candidates, lifted by their neighbours and surroundings where the plan and the policy say so.
+
+    Beside them what the retrievers found at ``granularity``.
+    """
     fusion = tools.policy.fusion
-    fused = fuse_by(fusion, await tools.retrieve(step, query, granularity=granularity, k=k), *weights)
+    found = await tools.retrieve(step, query, granularity=granularity, k=k)
+    fused = fuse_by(fusion, found, *weights)
     if neighbours:
         fused = beside(fused, neighbours)
     around = fusion.surroundings
     if around is None or around.granularity <= granularity:
-        return fused
+        return fused, found
     wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
-    return lift(fused, fuse_by(fusion, wide, *weights), around.weight)
+    return lift(fused, fuse_by(fusion, wide, *weights), around.weight), found

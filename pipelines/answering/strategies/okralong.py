@@ -31,8 +31,8 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
 
     Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow.
     """
-    primary = await primary_retrieval(tools, "primary/retrieve", question)
-    analysis = await tools.analyze("analyze", question, primary) if primary else None
+    primary, scores = await primary_retrieval(tools, "primary/retrieve", question)
+    analysis = await tools.analyze("analyze", question, primary, scores) if primary else None
     plan = await tools.record_plan("plan", organize(analysis, tools.policy, precise=precise))
     found = await _execute(question, plan, tools)
     if plan.escalate and found.status == "unanswerable":

@@ -21,7 +21,7 @@ from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.tools import Analyze, BenchTools, Likelihood, prompt_size
 from okralong.pipelines.evaluation.evidence.writers import Writer
 from okralong.pipelines.evaluation.labels import gold_analysis
-from okralong.pipelines.values import Analysis, Candidates, Hit, Passage
+from okralong.pipelines.values import Analysis, Candidates, Hit, Passage, RetrieverScores
 
 RANK_CONSTANT = 60.0
 """Of the plain hybrid: Cormack et al. 2009, section 2."""
@@ -132,12 +132,12 @@ def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> Analyze:
     return partial(_by_analyzer, analyzer)
 
 
-async def _by_analyzer(analyzer: Analyzer, text: str, chunks: Sequence[Hit]) -> Analysis:
-    return analyzer.analyze([AnalysisInput(text, tuple(hit.chunk.text for hit in chunks))])[0]
+async def _by_analyzer(analyzer: Analyzer, text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
+    return analyzer.analyze([AnalysisInput(text, tuple(hit.chunk.text for hit in chunks), scores)])[0]
 
 
 async def _by_gold(
-    bench: Bench, question: PooledQuestion, granularity: int, text: str, chunks: Sequence[Hit]
+    bench: Bench, question: PooledQuestion, granularity: int, text: str, chunks: Sequence[Hit], _: RetrieverScores
 ) -> Analysis:
     found = await gold_labels(bench.retrievals, bench.texts, question, granularity, chunks)
     pattern, evidence = found or ("same", False)

@@ -18,7 +18,7 @@ from okralong.pipelines.evaluation.evidence.curves import (
     recall_difference,
     token_ratio,
 )
-from okralong.pipelines.evaluation.intervals import Estimate, Floats, clustered_interval
+from okralong.pipelines.evaluation.intervals import Estimate, Floats, clustered_interval, joined_by_documents
 
 HALF = 0.5
 """The share of the baseline's tokens at which all-evidence rates are compared."""
@@ -168,23 +168,8 @@ def _arrays(sweep: Sweep, method: str, rows: Sequence[Row]) -> _Method:
     recall = np.array([[float(row.recall or 0.0) for row in by_point[point]] for point in points])
     marked = own[0].shown.all_evidence is not None
     pieces = np.array([[float(bool(row.shown.all_evidence)) for row in by_point[point]] for point in points])
-    clusters = _clusters([row.documents for row in own])
+    clusters = joined_by_documents([row.documents for row in own])
     return _Method(Results(tokens, recall), pieces if marked else None, own, clusters, points.index(own_point))
-
-
-def _clusters(asked: Sequence[tuple[str, ...]]) -> list[str]:
-    """A name for each question, the same for all that a chain of shared documents joins: they are drawn together."""
-    names: dict[str, str] = {}
-
-    def find(document: str) -> str:
-        while names.setdefault(document, document) != document:
-            document = names[document]
-        return document
-
-    for documents in asked:
-        for document in documents:
-            names[find(document)] = find(documents[0])
-    return [find(documents[0]) for documents in asked]
 
 
 def _figures(arrays: _Method) -> MethodFigures:

@@ -14,13 +14,24 @@ from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.writers import WRITTEN, Writer
 from okralong.pipelines.search.scatter import stored_vectors
 from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Analysis, Candidates, Document, Hit, Message, Plan, Reply, Usage
+from okralong.pipelines.values import (
+    NO_SCORES,
+    Analysis,
+    Candidates,
+    Document,
+    Hit,
+    Message,
+    Plan,
+    Reply,
+    RetrieverScores,
+    Usage,
+)
 
 COMPLETION_LIMIT = 512
 """Tokens kept free for a reply; ours."""
 
-Analyze = Callable[[str, Sequence[Hit]], Awaitable[Analysis]]
-"""Analyses a question with its primary chunks."""
+Analyze = Callable[[str, Sequence[Hit], RetrieverScores], Awaitable[Analysis]]
+"""Analyses a question with its primary chunks and their retrievers' scores."""
 
 Likelihood = Callable[[str, Sequence[str]], list[list[float]]]
 """See ``LikelihoodModel.score``."""
@@ -66,9 +77,11 @@ class BenchTools:
         self.queries.append(query)
         return await self.retrievals.find(query, self.doc_ids, granularity, k, self.query_prefix)
 
-    async def analyze(self, step: str, question: str, chunks: Sequence[Hit]) -> Analysis:
+    async def analyze(
+        self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
+    ) -> Analysis:
         """See ``Tools``."""
-        return await self.analyzer(question, chunks)
+        return await self.analyzer(question, chunks, scores)
 
     async def record_plan(self, step: str, plan: Plan) -> Plan:
         """See ``Tools``: every plan may go ahead."""

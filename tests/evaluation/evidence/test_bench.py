@@ -44,7 +44,7 @@ def sentences(bench: Bench, question: PooledQuestion) -> list[str]:
 
 
 async def answered(bench: Bench, question: PooledQuestion, run: PolicyRun, said: Analysis) -> tuple[Answer, BenchTools]:
-    async def analyze(text: str, chunks: object) -> Analysis:
+    async def analyze(text: str, chunks: object, scores: object) -> Analysis:
         return said
 
     tools = BenchTools(
@@ -112,7 +112,8 @@ async def test_gold_labels_choose_the_size_by_what_the_primary_chunks_hold(town:
     at_hand = set()
     for question in town.pooled.questions:
         _, tools = await answered(town, question, run, analysis("extractive"))
-        primary = await primary_retrieval(tools, "again", question.item.gold.question.question)
+        primary, scores = await primary_retrieval(tools, "again", question.item.gold.question.question)
+        assert list(scores.exact) == sorted(scores.exact, reverse=True)
         held = all(any(s in hit.chunk.text for hit in primary) for s in sentences(town, question))
         row = rows[question.item.gold.question.query_id]
         assert (row.shown.context_tokens <= 64) == held

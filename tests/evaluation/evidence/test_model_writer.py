@@ -46,7 +46,7 @@ async def test_each_prompt_is_asked_once_ever(tmp_path: Path) -> None:
 async def test_the_strategy_looks_up_what_the_model_wrote(town: Bench, tmp_path: Path) -> None:
     question = next(q for q in town.pooled.questions if q.item.gold.source_type == "comparison")
 
-    async def analyze(text: str, chunks: Sequence[Hit]) -> Analysis:
+    async def analyze(text: str, chunks: Sequence[Hit], scores: object) -> Analysis:
         return analysis("multi-source")
 
     with FakeOpenAI(rules=[(lambda messages: True, SUB_QUESTIONS)]) as server:

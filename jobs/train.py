@@ -1,0 +1,42 @@
+"""``okralong train``: training rows in, a trained analyzer with its card, calibration and curves out."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def command(
+    config: Annotated[str, typer.Argument(help="What to train and how; see configs/training/.")],
+    rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
+    out: Annotated[Path, typer.Option(help="Where the trained analyzer goes; a second start goes on from there.")],
+    here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
+) -> None:
+    """Train an analyzer; afterwards set analyzer.kind and analyzer.adapter in the answer config."""
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.training.config import TrainConfig
+    from okralong.pipelines.training.rows import read_rows
+    from okralong.pipelines.training.session import train_session
+
+    console = Console()
+    recipe = load_config(TrainConfig, config).recipe()
+    folder = Folder.of(rows)
+    train, validation = read_rows(folder, "train"), read_rows(folder, "validation")
+    say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
+    work = partial(train_session, recipe, train, validation, out.resolve())
+    if here:
+        work()
+    else:
+        from okralong.actors.cluster import connected
+        from okralong.actors.trainer import run_on_cluster
+
+        with connected():
+            run_on_cluster(work)
+    say_line(console, (out / "README.md").read_text(encoding="utf-8"))
+    say_line(console, f"written: {out}; use it with analyzer: {{kind: {recipe.kind}, adapter: {out}}}")

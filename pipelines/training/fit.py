@@ -1,0 +1,96 @@
+"""The training itself: transformers' own trainer, from its last checkpoint, until validation no longer gains."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainingArguments, set_seed
+from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
+
+from okralong.pipelines.training.learner import Learner, accuracies
+from okralong.pipelines.training.recipe import Example, Recipe
+
+HISTORY: Final = "history.json"
+CHECKPOINTS: Final = "checkpoints"
+
+logger = logging.getLogger(__name__)
+
+
+class _Trainer(Trainer):
+    """Checkpoints hold what is learned, not the base that stands on the disk anyway."""
+
+    def _save(self, output_dir: str | None = None, state_dict: Mapping[str, Any] | None = None) -> None:
+        model: Any = self.model
+        learned = {name for name, value in model.named_parameters() if value.requires_grad}
+        kept = state_dict or model.state_dict()
+        super()._save(output_dir, {name: value.contiguous() for name, value in kept.items() if name in learned})
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """The base is missing from every checkpoint, on purpose."""
+
+
+def fit(
+    learner: Learner, recipe: Recipe, train: Sequence[Example], validation: Sequence[Example], out: Path, device: str
+) -> list[dict[str, float]]:
+    """Train ``learner`` and write it to ``out``; the loss and accuracies along the way.
+
+    A training that was killed goes on from its last checkpoint below ``out``. The best state by validation loss is the
+    one kept.
+    """
+    set_seed(recipe.seed)
+    checkpoints = out / CHECKPOINTS
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    steps = max(1, len(train) // (recipe.batch_size * recipe.accumulation))
+    every = max(1, steps // recipe.evaluations)
+    arguments = TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch_size,
+        per_device_eval_batch_size=max(8, recipe.batch_size),
+        gradient_accumulation_steps=recipe.accumulation,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warmup,
+        weight_decay=recipe.weight_decay,
+        eval_strategy="steps",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        logging_steps=max(1, every // 4),
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_loss",
+        label_names=["labels"],
+        remove_unused_columns=False,
+        seed=recipe.seed,
+        use_cpu=device == "cpu",
+        dataloader_pin_memory=False,
+        report_to=[],
+        disable_tqdm=True,
+    )
+    trainer = _Trainer(
+        model=learner,
+        args=arguments,
+        train_dataset=list(train),
+        eval_dataset=list(validation),
+        data_collator=learner.collate,
+        compute_metrics=_accuracies,
+        callbacks=[EarlyStoppingCallback(early_stopping_patience=recipe.patience)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    last: Any = get_last_checkpoint  # untyped in transformers
+    trainer.train(resume_from_checkpoint=last(str(checkpoints)))
+    learner.save(out)
+    history: list[dict[str, float]] = trainer.state.log_history
+    (out / HISTORY).write_text(json.dumps({"recipe": asdict(recipe), "history": history}, indent=1), encoding="utf-8")
+    return history
+
+
+def _accuracies(found: EvalPrediction) -> dict[str, float]:
+    predictions: Any = found.predictions
+    return accuracies({"right": torch.as_tensor(predictions[0] if isinstance(predictions, tuple) else predictions)})

@@ -1,0 +1,68 @@
+"""The card of a trained analyzer: what it is, what it learned from, what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from okralong.pipelines.answering.analysis import FIELDS
+from okralong.pipelines.answering.analyzers.calibration import Temperatures
+from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.training.figures import FieldFigures
+from okralong.pipelines.training.recipe import Recipe
+
+NONE = "-"
+
+
+def model_card(
+    recipe: Recipe,
+    base: str,
+    counts: Mapping[str, int],
+    temperatures: Temperatures,
+    figures: Mapping[str, Sequence[FieldFigures]],
+) -> str:
+    """The card as Markdown. ``counts`` are the rows by side, ``figures`` those of each side that was measured."""
+    lora = recipe.lora
+    learned = "heads over the frozen encoder" if lora is None else f"LoRA on {', '.join(lora.targets)}"
+    if lora is not None:
+        learned += f" (rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout:g})"
+        learned += ", and heads" if recipe.kind == "heads" else ""
+    sections = [
+        "# A trained analyzer of okralong",
+        f"Made by `okralong train`. Kind `{recipe.kind}` on {base}: {learned}. Learning rate {recipe.learning_rate:g}, "
+        f"at most {recipe.epochs:g} epochs, batches of {recipe.batch_size} x {recipe.accumulation}, seed "
+        f"{recipe.seed}; "
+        "the state of the least loss on validation was kept. "
+        + ", ".join(f"{count:,} {side} rows" for side, count in counts.items())
+        + ".",
+        "Temperatures, measured on validation: "
+        + ", ".join(f"{key} {value:.2f}" for (key, _), value in zip(FIELDS, temperatures, strict=True))
+        + ".",
+    ]
+    for side, found in figures.items():
+        sections += [f"## On {side}", figure_table({"": found})]
+    return "\n\n".join(sections) + "\n"
+
+
+def figure_table(figures: Mapping[str, Sequence[FieldFigures]]) -> str:
+    """A line for each analyzer and field; the intervals are 95 %, drawn by document."""
+    lines = [["analyzer", "field", "rows", "accuracy", "macro-F1", "calibration error"], ["---"] * 6]
+    for name, fields in figures.items():
+        for each in fields:
+            error = NONE if each.calibration_error is None else f"{each.calibration_error:.3f}"
+            numbers = [_estimate(each.accuracy), _estimate(each.macro_f1), error]
+            lines.append([name, each.key, f"{each.rows:,}", *numbers])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def confusion_table(figures: FieldFigures, labels: Sequence[str]) -> str:
+    """True labels down, said labels across."""
+    lines = [["true \\ said", *labels], ["---"] * (len(labels) + 1)]
+    lines += [[label, *map(str, row)] for label, row in zip(labels, figures.confusion, strict=True)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _estimate(each: Estimate) -> str:
+    if each.value is None:
+        return NONE
+    low, high = (NONE if end is None else f"{end:.3f}" for end in (each.low, each.high))
+    return f"{each.value:.3f} [{low}, {high}]"

@@ -1,0 +1,94 @@
+"""Training a label scorer for real, on a tiny language model: the loss is on the labels, what is written is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from okralong.pipelines.answering.analysis import FIELDS
+from okralong.pipelines.answering.analyzers.calibration import read_temperatures, write_temperatures
+from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.training.label_learner import LabelLearner
+from okralong.pipelines.training.recipe import UNKNOWN, Lora, Recipe, read_examples, write_examples
+from okralong.pipelines.training.run import train
+from tests.fakes.tiny_llama import write_tiny_llama
+from tests.training.questions import invented_examples
+
+RECIPE = Recipe(
+    "label_scorer",
+    lora=Lora(("q_proj", "v_proj", "o_proj", "up_proj", "down_proj"), rank=16, dropout=0.0),
+    learning_rate=0.01,
+    epochs=6,
+    batch_size=6,
+    accumulation=1,
+    patience=6,
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("tiny"), window=2048, spread=0.3)
+
+
+def test_targets_are_the_labels_tokens_and_nothing_else(model: Path) -> None:
+    learner = LabelLearner(RECIPE, str(model), "cpu", torch.float32)
+    examples = invented_examples(0, 2)
+    batch = learner.collate(examples)
+    tokenizer = learner._tokenizer
+    for row, each in enumerate(examples):
+        said: dict[int, list[int]] = {}
+        for place, field in enumerate(batch["targets"][row].tolist()):
+            if field != UNKNOWN:
+                said.setdefault(field, []).append(int(batch["input_ids"][row, place + 1]))
+        wanted = {n: FIELDS[n][1][label] for n, label in enumerate(each.labels) if label != UNKNOWN}
+        assert {n: tokenizer.decode(ids) for n, ids in said.items()} == wanted
+    with torch.no_grad():
+        out = learner(**batch)
+    assert out["right"].shape == (len(examples), 3)
+    assert set(out["right"][:, 1].tolist()) == {UNKNOWN}
+    assert float(out["loss"]) > 0
+
+
+def test_padding_and_company_do_not_change_the_loss(model: Path) -> None:
+    learner = LabelLearner(
+        replace(RECIPE, lora=Lora(("q_proj",), dropout=0.0)), str(model), "cpu", torch.float32
+    ).eval()
+    known = [replace(each, labels=(each.labels[0], 0, each.labels[2])) for each in invented_examples(0, 2)]
+    with torch.no_grad():
+        together = float(learner(**learner.collate(known))["loss"])
+        alone = [float(learner(**learner.collate([each]))["loss"]) for each in known]
+    assert together == pytest.approx(sum(alone) / len(alone), rel=1e-3)
+
+
+def test_a_tiny_model_learns_and_its_adapter_is_read(tmp_path: Path, model: Path) -> None:
+    rows, held = invented_examples(0, 5), invented_examples(5)
+    write_examples(tmp_path / "rows.jsonl", rows)
+    assert read_examples(tmp_path / "rows.jsonl") == rows
+    history = train(RECIPE, rows, held, str(model), None, tmp_path / "out")
+    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
+    assert min(losses) < losses[0] * 0.8
+    asked = [each.asked for each in held]
+    before = LabelScorer.load(str(model)).analyze(asked)
+    after = LabelScorer.load(str(model), str(tmp_path / "out")).analyze(asked)
+
+    def mass(analyses: list, rows: list = held) -> float:  # type: ignore[type-arg]
+        names = FIELDS[0][1]
+        return sum(a.type_probabilities[names[row.labels[0]]] for a, row in zip(analyses, rows, strict=True))
+
+    assert mass(after) > mass(before) * 1.2
+    write_temperatures(tmp_path / "out", (4.0, 1.0, 1.0))
+    cooled = LabelScorer.load(str(model), str(tmp_path / "out")).analyze(asked)
+    assert max(cooled[0].type_probabilities.values()) < max(after[0].type_probabilities.values())
+
+
+def test_damaged_temperatures_are_told(tmp_path: Path) -> None:
+    assert read_temperatures(tmp_path) == (1.0, 1.0, 1.0)
+    write_temperatures(tmp_path, (0.5, 1.0, 2.0))
+    assert read_temperatures(tmp_path) == (0.5, 1.0, 2.0)
+    (tmp_path / "calibration.json").write_text("{}")
+    with pytest.raises(ConfigError, match="holds no temperatures"):
+        read_temperatures(tmp_path)
