@@ -73,7 +73,9 @@ def crew(
         shards = [_held(held, shard) for shard in started]
         for app in apps:
             held.callback(remove_app, app)
-        deploy_analyzer(config.analyzer, name=apps[0])
+        analyzer = None if config.analyzer.kind == "llm" else apps[0]
+        if analyzer:
+            deploy_analyzer(config.analyzer, name=analyzer)
         deploy_query_embedder(prepared.manifest, name=apps[1])
         scorer = apps[2] if prepared.policy.needs_scorer and config.scorer else None
         if scorer and config.scorer:
@@ -88,7 +90,7 @@ def crew(
             tags=config.tags,
             planners=planner_names,
             shards=shard_names,
-            analyzer=apps[0],
+            analyzer=analyzer,
             embedder=apps[1],
             scorer=scorer,
             ledger=ledger_name,

@@ -58,8 +58,8 @@ class PlannerSetup:
     others again. (Handles in here would lie in the driver's memory, and Ray would warn of it at each run.)
 
     ``address`` is where an embedded generator listens. ``planners`` (all of the run, among which branches are dealt
-    out), ``shards``, ``ledger`` and ``limiter`` name actors of okralong's namespace; ``analyzer``, ``embedder`` and
-    ``scorer`` (None where the policy needs none) are applications on Ray Serve.
+    out), ``shards``, ``ledger`` and ``limiter`` name actors of okralong's namespace; ``analyzer`` (None: the
+    generator analyses), ``embedder`` and ``scorer`` (None where the policy needs none) are applications on Ray Serve.
     """
 
     archive: str
@@ -71,7 +71,7 @@ class PlannerSetup:
     tags: Mapping[str, str]
     planners: tuple[str, ...]
     shards: tuple[str, ...]
-    analyzer: str
+    analyzer: str | None
     embedder: str
     scorer: str | None
     ledger: str
@@ -95,7 +95,7 @@ class Planner:
         self._ledger: LedgerClient = RayLedger(_actor(setup.ledger))
         self._peers: list[Any] = []
         self._turn = count()
-        self._analyzer: Any = serve.get_app_handle(setup.analyzer)
+        self._analyzer: Any = None if setup.analyzer is None else serve.get_app_handle(setup.analyzer)
         self._embedder: Any = serve.get_app_handle(setup.embedder)
         self._scorer: Any = None if setup.scorer is None else serve.get_app_handle(setup.scorer)
         shards = [_actor(name) for name in setup.shards]
@@ -106,7 +106,7 @@ class Planner:
             archive=Archive.open(setup.archive),
             shards=lambda granularity: [RayShard(handle, granularity) for handle in shards],
             embed=self._embed,
-            analyze=self._analyze,
+            analyze=None if self._analyzer is None else self._analyze,
             complete=client.complete,
             admit=self._admit,
             policy=setup.policy,

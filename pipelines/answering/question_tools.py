@@ -12,11 +12,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.by_generator import ROLE, analyze_by_generator
 from okralong.pipelines.answering.codec import decode, encode
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy
@@ -67,15 +69,15 @@ class Complete(Protocol):
 class Ports:
     """What the tools of every question of a run share.
 
-    ``embed`` turns texts into unit vectors of shape (n, dimension); ``admit`` reserves a plan's dollars or raises
-    OverBudget; ``demonstrate`` puts a worked example before each prompt; ``score`` is None where no model was
-    configured that could (see ``Tools.score``).
+    ``embed`` turns texts into unit vectors of shape (n, dimension); ``analyze`` None lets the generator analyse;
+    ``admit`` reserves a plan's dollars or raises OverBudget; ``demonstrate`` puts a worked example before each prompt;
+    ``score`` is None where no model was configured that could (see ``Tools.score``).
     """
 
     archive: Archive
     shards: Callable[[int], Sequence[ShardClient]]
     embed: Callable[[list[str]], Awaitable[np.ndarray[Any, np.dtype[np.float32]]]]
-    analyze: Callable[[AnalysisInput], Awaitable[Analysis]]
+    analyze: Callable[[AnalysisInput], Awaitable[Analysis]] | None
     complete: Complete
     admit: Callable[[str, Plan], Awaitable[None]]
     policy: Policy
@@ -147,7 +149,10 @@ class QuestionTools:
             if recorded is not None:
                 return decode(Analysis, json.dumps(json.loads(recorded)["analysis"]))
             asked = AnalysisInput(question, tuple(hit.chunk.text for hit in chunks), scores)
-            analysis = await self.ports.analyze(asked)
+            if self.ports.analyze is None:
+                analysis = await analyze_by_generator(partial(self._ask, path), asked)
+            else:
+                analysis = await self.ports.analyze(asked)
             read = [hit.chunk.chunk_id for hit in chunks]
             await self.log.record(path, "analysis", encode({"chunk_ids": read, "analysis": analysis}))
             return analysis
@@ -224,6 +229,9 @@ class QuestionTools:
             for stage, spent in seconds.items():
                 self._spent(stage, spent)
         return [result for result, _ in done]
+
+    async def _ask(self, path: str, messages: Sequence[Message]) -> Reply:
+        return await self.ports.complete(self.question.query_id, path, ROLE, messages)
 
     def _example_tokens(self, role: str) -> int:
         return sum(self.ports.count(message.content) + MESSAGE_OVERHEAD for message in DEMONSTRATIONS[role])

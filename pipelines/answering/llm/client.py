@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 LEASE_SLACK_S = 60.0
 """How long after the timeout a lease of the limiter ends by itself, should its holder have died. Ours."""
+ANALYZE = "analyze"
+"""The role whose reply is one JSON dictionary."""
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
 
@@ -113,6 +115,7 @@ class LlmClient:
             stop=tuple(config.stop),
             sample=sample,
             api_version=config.api_version,
+            response_format="json_object" if role == ANALYZE else None,
         )
         seen = await self._ledger.reply(query_id, path, sample)
         if seen is not None and seen.request_hash == request.request_hash:

@@ -1,0 +1,75 @@
+"""Runs with other analyzers than the rules: the generator itself, and heads that were trained a moment ago."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import okralong
+from okralong.jobs.run_folder import table
+from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
+from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.training.recipe import Recipe
+from okralong.pipelines.training.run import train
+from tests.fakes.openai_server import FakeOpenAI, Messages
+from tests.jobs.conftest import always, call, endpoint, quoting
+from tests.training.questions import invented_examples
+
+
+@pytest.fixture
+def two_questions(sample_folder: Path, tmp_path: Path) -> Path:
+    lines = (sample_folder / "questions.jsonl").read_text().splitlines()[:2]
+    (tmp_path / "two.jsonl").write_text("\n".join(lines))
+    return tmp_path / "two.jsonl"
+
+
+def test_the_generator_analyses_and_is_paid_for_it(
+    sample_archive: Path,
+    two_questions: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def sorts(messages: Messages) -> bool:
+        return messages[0]["content"] == SYSTEM_PROMPT
+
+    rules: list[Any] = [(sorts, format_reply("abstractive", "semantic", "no")), (always, quoting)]
+    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
+        given: dict[str, Any] = {"analyzer.kind": "llm", **endpoint(server)}
+        okralong.answer(sample_archive, two_questions, tmp_path / "run", **given)
+        bill, received = server.bill_usd, list(server.received)
+    asked = [one for one in received if sorts(one.messages)]
+    assert [one.body["response_format"] for one in asked] == [{"type": "json_object"}] * 2
+    assert all("response_format" not in one.body for one in received if one not in asked)
+    folder = Folder.of(tmp_path / "run")
+    rows = table(folder, "answers")
+    for row in rows:
+        analysis = json.loads(row["analysis"])
+        assert (analysis["type"], analysis["analyzer"]) == ("abstractive", "llm:gpt-4o-2024-08-06")
+        assert json.loads(row["plan"])["granularity"] == 512
+    spent = [row for row in table(folder, "ledger") if row["role"] == "analyze" and row["status"] == "ok"]
+    assert len(spent) == 2
+    assert all(row["cost_usd"] > 0 for row in spent)
+    assert sum(row["cost_usd"] for row in rows) == pytest.approx(bill)
+    code, said = call(monkeypatch, capsys, "show", tmp_path / "run", rows[0]["query_id"])
+    assert code == 0
+    assert "what llm:gpt-4o-2024-08-06 says of the question" in said
+
+
+def test_trained_heads_speak_with_their_probabilities(
+    sample_archive: Path, two_questions: Path, tmp_path: Path, reader: FakeOpenAI
+) -> None:
+    model = resolve_embedding_model("embedded")
+    recipe = Recipe("heads", learning_rate=0.01, epochs=2, batch_size=6, accumulation=1, hidden=16)
+    train(recipe, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, tmp_path / "mine")
+    given: dict[str, Any] = {"analyzer.kind": "heads", "analyzer.adapter": str(tmp_path / "mine"), **endpoint(reader)}
+    okralong.answer(sample_archive, two_questions, tmp_path / "run", **given)
+    rows = table(Folder.of(tmp_path / "run"), "answers")
+    analyses = [json.loads(row["analysis"]) for row in rows]
+    assert {analysis["analyzer"] for analysis in analyses} == {"heads:mine"}
+    assert all(0 < max(analysis["type_probabilities"].values()) < 1 for analysis in analyses)
+    assert len({analysis["evidence_probability"] for analysis in analyses}) == 2
