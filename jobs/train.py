@@ -11,12 +11,16 @@ from rich.console import Console
 
 
 def command(
-    config: Annotated[str, typer.Argument(help="What to train and how; see configs/training/.")],
+    config: Annotated[str, typer.Argument(help="What to train, or to report on; see configs/training/.")],
     rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
     out: Annotated[Path, typer.Option(help="Where the trained analyzer goes; a second start goes on from there.")],
     here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
+    report: Annotated[bool, typer.Option(help="Train nothing: hold trained analyzers against the test rows.")] = False,
 ) -> None:
     """Train an analyzer; afterwards set analyzer.kind and analyzer.adapter in the answer config."""
+    if report:
+        _report(config, rows, out)
+        return
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
@@ -40,3 +44,19 @@ def command(
             run_on_cluster(work)
     say_line(console, (out / "README.md").read_text(encoding="utf-8"))
     say_line(console, f"written: {out}; use it with analyzer: {{kind: {recipe.kind}, adapter: {out}}}")
+
+
+def _report(config: str, rows: Path, out: Path) -> None:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.training.report import analyzer_report, write_analyzer_report
+    from okralong.pipelines.training.report_config import ReportConfig
+    from okralong.pipelines.training.rows import read_rows
+
+    console = Console()
+    folder = Folder.of(rows)
+    found = analyzer_report(load_config(ReportConfig, config), read_rows(folder, "train"), read_rows(folder, "test"))
+    page, data = write_analyzer_report(out, f"okralong train {config} --report --rows ROWS --out {out.name}", found)
+    say_line(console, page.read_text(encoding="utf-8"))
+    say_line(console, f"written: {page} and {data}")

@@ -113,6 +113,13 @@ class StepPolicy(Settings):
     count: Count | None = None
 
 
+class DoubtPolicy(Settings):
+    """What is done when the analyzer is not sure of the type: with a probability ``below`` this, ``workflow``."""
+
+    below: Share = 0.0
+    workflow: Workflow = "linear"
+
+
 class FullTextPolicy(Settings):
     """Long context and precise mode."""
 
@@ -143,6 +150,7 @@ class Policy(Settings):
     step: StepPolicy
     full_text: FullTextPolicy
     std_rag: StdRagPolicy
+    doubt: DoubtPolicy = DoubtPolicy()
 
     @model_validator(mode="after")
     def _every_type(self) -> Self:

@@ -27,6 +27,9 @@ methods:
     overrides: {{split.count: 2, factoid.count: 2}}
     scales: [0.5, 1.0]
   rules: {{policy: {data}/policy.yaml}}
+  also: {{policy: {data}/policy.yaml, analyzer: mine}}
+analyzers:
+  mine: {{kind: rules}}
 against: [bm25, hybrid]
 pictured: [bm25, gold]
 words: Six questions about mills and hills.
@@ -67,7 +70,8 @@ def test_a_sweep_over_ones_own_set(
     assert gold["recall"]["value"] > bm25["recall"]["value"] > 0
     assert sorted(bm25["curve"]["recall"]) == bm25["curve"]["recall"]
     assert set(figures["overall"]) == {"bm25", "hybrid"}
-    assert set(figures["overall"]["bm25"]) == {"dense", "hybrid", "gold", "rules"}
+    assert set(figures["overall"]["bm25"]) == {"dense", "hybrid", "gold", "rules", "also"}
+    assert town["methods"]["also"] == town["methods"]["rules"]
     page = kept["town.md"].decode()
     assert "Six questions about mills and hills." in page
     assert "3 split, 3 step" in page
@@ -89,6 +93,7 @@ def test_a_sweep_over_ones_own_set(
     [
         ("{name: town", "{name: village", "has no village all; it has town all"),
         ("side: test", "side: tune", "no question on this side"),
+        ("analyzer: mine", "analyzer: hers", "methods.also.analyzer = 'hers' is none of gold, mine, rules"),
         ("split.count: 2", "split.cuont: 2", "split.cuont is not a known key"),
         ("data}/split", "data}/none", "okralong split"),
     ],

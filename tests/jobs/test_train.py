@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,36 @@ def test_from_rows_to_an_analyzer_in_use(
     unseen = rows(5, 7)
     said_types = [each.type for each in analyzer.analyze([example.asked for example in invented_examples(5, 7)])]
     assert said_types == [row.type for row in unseen]
+
+
+def test_a_report_holds_analyzers_against_test_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Folder.of(tmp_path / "rows")
+    for side, first, last in (("train", 0, 4), ("validation", 4, 5), ("test", 5, 7)):
+        write_rows(folder, side, rows(first, last))  # type: ignore[arg-type]
+    (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    options = ["--rows", tmp_path / "rows", "--out"]
+    code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options, tmp_path / "mine", "--here")
+    assert code == 0, said
+    (tmp_path / "report.yaml").write_text(
+        f"analyzers:\n  mine: {{kind: heads, adapter: {tmp_path}/mine}}\ntimed: 2\nbatches: [1, 2]\n", encoding="utf-8"
+    )
+    arguments = ["train", tmp_path / "report.yaml", "--report", *options, tmp_path / "out"]
+    code, said = call(monkeypatch, capsys, *arguments)
+    assert code == 0, said
+    found = json.loads((tmp_path / "out" / "analyzers.json").read_text(encoding="utf-8"))
+    assert set(found["figures"]) == {"majority class", "keyword rules", "mine"}
+    kind, pattern, _ = found["figures"]["mine"]
+    assert (kind["rows"], kind["accuracy"]["value"]) == (12, 1.0)
+    assert pattern["accuracy"]["value"] == found["figures"]["majority class"][1]["accuracy"]["value"] == 1.0
+    assert found["figures"]["majority class"][0]["accuracy"]["value"] == pytest.approx(1 / 3, abs=1e-6)
+    assert found["figures"]["majority class"][2]["calibration_error"] is None
+    assert set(found["times"]) == {"keyword rules", "mine"}
+    assert found["times"]["mine"]["1"] > 0
+    page = (tmp_path / "out" / "analyzers.md").read_text(encoding="utf-8")
+    assert "| mine | question-type | 12 | 1.000 [1.000, 1.000] |" in page
+    assert "### mine: containing" in page
 
 
 def test_rows_that_are_missing_are_told_before_anything_starts(

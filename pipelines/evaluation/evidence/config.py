@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
 from okralong.pipelines.indexing.chunker import Boundaries
 from okralong.pipelines.models.embedded import EMBEDDED
@@ -14,6 +15,10 @@ from okralong.pipelines.settings import Settings
 
 Count = Annotated[int, Field(ge=1, le=200)]
 Scale = Annotated[float, Field(gt=0, le=20)]
+
+RULES: Final = "rules"
+GOLD: Final = "gold"
+"""Analyzers that every sweep knows: the keyword rules, and the gold labels."""
 
 NamedSet = Annotated[str, Field(pattern=r"^\S+ \S+$")]
 """Name and part of a set, with a blank between."""
@@ -61,15 +66,16 @@ class PlainMethod(Settings):
 class PolicyMethod(Settings):
     """The method under a policy. ``overrides`` are dotted keys of the policy file.
 
-    ``analyzer`` is rules or gold; ``writer`` says who writes sub-questions and next queries: gold (those of the set) or
-    embedded (the embedded model). ``scales`` multiply every count (and token budget) of the policy: the points of its
-    curve; 1 must be among them. ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
+    ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``; ``writer`` says who writes sub-questions and next
+    queries: gold (those of the set) or embedded (the embedded model). ``scales`` multiply every count and token budget
+    of the policy: the points of its curve; 1 must be among them. ``query_prefix`` and ``boundaries`` are as in
+    ``configs/index.yaml``.
     """
 
     policy: str
     query_prefix: str = ""
     boundaries: Boundaries = "sentences"
-    analyzer: Literal["rules", "gold"] = "rules"
+    analyzer: str = "rules"
     writer: Literal["gold", "embedded"] = "gold"
     overrides: dict[str, Any] = Field(default_factory=dict)
     scales: list[Scale] = Field(default=[1.0], min_length=1)
@@ -100,7 +106,8 @@ class Sweep(Settings):
     ``against`` names the methods that each other one is compared with, on each set and over all; ``pictured`` are
     drawn, and ``words`` stand above the figures. ``catalog`` says where the sets' files are, ``split`` is a manifest as
     ``okralong split`` writes it; both may be files of one's own. ``scorer`` is the language model of policies with
-    ``selection.method: csi``: "embedded", a model folder or a hub name.
+    ``selection.method: csi``: "embedded", a model folder or a hub name. ``analyzers`` are further analyzers, under the
+    names that methods give them.
     """
 
     title: str
@@ -114,12 +121,17 @@ class Sweep(Settings):
     catalog: str = "datasets.yaml"
     split: str = MANIFEST
     scorer: str = Field(default=EMBEDDED, min_length=1)
+    analyzers: dict[str, AnalyzerConfig] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:
         for name in (*self.against, *self.pictured):
             if name not in self.methods:
                 raise ValueError(f"{name!r} is none of the methods ({', '.join(self.methods)})")
+        known = {RULES, GOLD, *self.analyzers}
+        for name, method in self.methods.items():
+            if isinstance(method, PolicyMethod) and method.analyzer not in known:
+                raise ValueError(f"methods.{name}.analyzer = {method.analyzer!r} is none of {', '.join(sorted(known))}")
         chosen = [(each.name, each.part) for each in self.sets]
         _each_once("against", self.against)
         _each_once("sets", [f"{name} {part}" for name, part in chosen])

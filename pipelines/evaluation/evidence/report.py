@@ -101,6 +101,9 @@ def _dumped(sweep: Sweep) -> dict[str, Any]:
     content = sweep.model_dump()
     for key in ("catalog", "split", "scorer"):
         content[key] = public_name(content[key])
+    for analyzer in content["analyzers"].values():
+        for key in ("model", "adapter"):
+            analyzer[key] = analyzer[key] and public_name(analyzer[key])
     for method in content["methods"].values():
         if "policy" in method:
             method["policy"] = public_name(method["policy"])

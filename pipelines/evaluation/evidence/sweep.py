@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from okralong.pipelines.answering.analyzers.base import Analyzer
+from okralong.pipelines.answering.analyzers.config import load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, run_plain, run_policy
-from okralong.pipelines.evaluation.evidence.config import PlainMethod, PolicyMethod, Sweep
+from okralong.pipelines.evaluation.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, Sweep
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
+from okralong.pipelines.evaluation.evidence.remembered import Remembered
 from okralong.pipelines.evaluation.evidence.sets import Say, Shelf, check_types
 from okralong.pipelines.evaluation.evidence.tools import Likelihood
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
@@ -29,9 +32,11 @@ SCALED: Final = ("contextual", "factoid", "split", "step")
 
 @dataclass(frozen=True)
 class _Hands:
-    """What the methods of a sweep share: the policies by method and scale, the writers, the scorer where needed."""
+    """What the methods of a sweep share: policies by method and scale, analyzers (None: the gold labels) and writers by
+    name, the scorer where needed."""
 
     policies: Mapping[str, Mapping[float, Policy]]
+    analyzers: Mapping[str, Analyzer | None]
     writers: Mapping[str, Writer]
     likelihood: Likelihood | None
 
@@ -49,7 +54,7 @@ def run_sweep(sweep: Sweep, data: Path, work: Path, say: Say, model_writer: Mode
         raise ValueError(
             "A method of the sweep has the embedded model write its queries, and no model_writer is given."
         )
-    hands = _Hands(policies, writers, _likelihood(sweep, policies))
+    hands = _Hands(policies, _analyzers(sweep), writers, _likelihood(sweep, policies))
     shelf = Shelf(
         catalog=load_catalog(sweep.catalog),
         split=Split.load(sweep.split),
@@ -61,7 +66,7 @@ def run_sweep(sweep: Sweep, data: Path, work: Path, say: Say, model_writer: Mode
         say=say,
     )
     pooled = [shelf.pooled(choice) for choice in sweep.sets]  # all of them first: a bad set must not cost an hour
-    if any(isinstance(method, PolicyMethod) and method.analyzer == "gold" for method in sweep.methods.values()):
+    if any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values()):
         for choice, documents in zip(sweep.sets, pooled, strict=True):
             check_types(choice, documents)
     indexes = index_configs(sweep, policies)
@@ -77,6 +82,13 @@ def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) ->
     if any(policy.needs_scorer for by_scale in policies.values() for policy in by_scale.values()):
         return load_scorer(ScorerConfig(model=sweep.scorer)).score
     return None
+
+
+def _analyzers(sweep: Sweep) -> dict[str, Analyzer | None]:
+    """Those that the sweep's methods name."""
+    wanted = {method.analyzer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
+    trained = {name: Remembered(load_analyzer(each)) for name, each in sweep.analyzers.items() if name in wanted}
+    return {RULES: KeywordRules(), GOLD: None, **trained}
 
 
 def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
@@ -107,7 +119,7 @@ async def _run_set(sweep: Sweep, benches: Mapping[Boundaries, Bench], hands: _Ha
         if isinstance(method, PlainMethod):
             rows += await run_plain(bench, name, method)
         else:
-            analyzer = KeywordRules() if method.analyzer == "rules" else None
+            analyzer = hands.analyzers[method.analyzer]
             for scale, policy in hands.policies[name].items():
                 writer = hands.writers[method.writer]
                 run = PolicyRun(policy, analyzer, writer, hands.likelihood, method.query_prefix)
