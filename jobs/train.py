@@ -15,6 +15,9 @@ def command(
     rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
     out: Annotated[Path, typer.Option(help="Where the trained analyzer goes; a second start goes on from there.")],
     here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
+    export: Annotated[
+        bool, typer.Option(help="Train nothing: write what a bare machine needs.")
+    ] = False,
     report: Annotated[bool, typer.Option(help="Train nothing: hold trained analyzers against the test rows.")] = False,
 ) -> None:
     """Train an analyzer; afterwards set analyzer.kind and analyzer.adapter in the answer config."""
@@ -33,6 +36,12 @@ def command(
     folder = Folder.of(rows)
     train, validation = read_rows(folder, "train"), read_rows(folder, "validation")
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
+    if export:
+        from okralong.pipelines.training.export import export_files
+
+        for path in export_files(recipe, train, validation, out):
+            say_line(console, f"written: {path}")
+        return
     work = partial(train_session, recipe, train, validation, out.resolve())
     if here:
         work()

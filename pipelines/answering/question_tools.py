@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.by_generator import ROLE, analyze_by_generator
+from okralong.pipelines.answering.analysis import ANALYZE, AnalysisInput
+from okralong.pipelines.answering.analyzers.by_generator import analyze_by_generator
 from okralong.pipelines.answering.codec import decode, encode
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy
@@ -231,7 +231,7 @@ class QuestionTools:
         return [result for result, _ in done]
 
     async def _ask(self, path: str, messages: Sequence[Message]) -> Reply:
-        return await self.ports.complete(self.question.query_id, path, ROLE, messages)
+        return await self.ports.complete(self.question.query_id, path, ANALYZE, messages)
 
     def _example_tokens(self, role: str) -> int:
         return sum(self.ports.count(message.content) + MESSAGE_OVERHEAD for message in DEMONSTRATIONS[role])

@@ -40,6 +40,19 @@ class Branch:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Retriever(Protocol):
+    """The part of ``Tools`` that retrieval alone needs."""
+
+    @property
+    def policy(self) -> Policy:
+        """See ``Tools``."""
+        ...
+
+    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+        """See ``Tools``."""
+        ...
+
+
 class Tools(Protocol):
     """The tools of one question (its scope and its step path are inside)."""
 

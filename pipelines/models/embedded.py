@@ -76,6 +76,11 @@ def converted_model() -> Path:
     return build_once(f"{_STEM}-bf16", lambda folder: _rewrite("transformers", embedded_gguf(), folder))
 
 
+def causal_model(name: str) -> str:
+    """Where a causal language model is loaded from: "embedded" (converted once), a folder, or a hub name."""
+    return str(converted_model()) if name == EMBEDDED else str(Path(name).expanduser())
+
+
 def repacked_gguf() -> Path:
     """The packaged generator rewritten as Q8_0, made once (some seconds) and kept in the cache folder.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NoReturn, cast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
 
 from okralong.pipelines.answering.operators.retrieve import primary_retrieval
 from okralong.pipelines.answering.policy import Policy
@@ -11,10 +12,22 @@ from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.datasets.values import Item
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
-from okralong.pipelines.evaluation.evidence.tools import BenchTools
-from okralong.pipelines.evaluation.evidence.writers import GoldWriter
+from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.values import Hit, QuestionType, RetrieverScores
+from okralong.pipelines.values import Candidates, QuestionType
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """A ``Retriever`` for one question of a bench."""
+
+    retrievals: Retrievals
+    policy: Policy
+    doc_ids: tuple[str, ...]
+
+    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+        """See ``Tools``."""
+        return await self.retrievals.find(query, self.doc_ids, granularity, k)
 
 
 async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
@@ -43,7 +56,7 @@ def questions_only(source: str, items: Iterable[Item]) -> list[TrainingRow]:
 
 async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> TrainingRow:
     asked = question.item.gold.question
-    tools = BenchTools(bench.retrievals, policy, question.doc_ids, (), _nobody, GoldWriter())
+    tools = _Lookup(bench.retrievals, policy, question.doc_ids)
     chunks, scores = await primary_retrieval(tools, "primary/retrieve", asked.question)
     granularity = policy.primary.granularity
     labels = await gold_labels(bench.retrievals, bench.texts, question, granularity, chunks)
@@ -60,7 +73,3 @@ async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> Traini
         pattern=pattern,
         evidence=evidence,
     )
-
-
-async def _nobody(question: str, chunks: Sequence[Hit], scores: RetrieverScores) -> NoReturn:
-    raise NotImplementedError("Training rows are collected before anybody analyses.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,13 +15,18 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 
 
+_PLAIN: Final = Recipe("heads")
+_LORA: Final = Lora(())
+"""Where the defaults stand."""
+
+
 class LoraConfig(Settings):
     """See ``Lora``."""
 
     targets: list[str] = Field(min_length=1)
-    rank: Count = 8
-    alpha: Count = 16
-    dropout: Share = 0.1
+    rank: Count = _LORA.rank
+    alpha: Count = _LORA.alpha
+    dropout: Share = _LORA.dropout
 
 
 class TrainConfig(Settings):
@@ -30,19 +35,19 @@ class TrainConfig(Settings):
     kind: Literal["label_scorer", "heads"]
     model: str = Field(default=EMBEDDED, min_length=1)
     lora: LoraConfig | None = None
-    learning_rate: Rate = 1e-4
-    epochs: Annotated[float, Field(gt=0, le=1000)] = 5.0
-    batch_size: Count = 1
-    accumulation: Count = 64
-    warmup: Share = 0.05
-    weight_decay: Share = 0.0
-    evaluations: Count = 1
-    patience: Count = 3
-    seed: int = 7
-    reads: Literal["question", "pairs"] = "question"
-    hidden: Count = 128
-    dropout: Share = 0.2
-    max_tokens: Annotated[int, Field(ge=128)] = 1024
+    learning_rate: Rate = _PLAIN.learning_rate
+    epochs: Annotated[float, Field(gt=0, le=1000)] = _PLAIN.epochs
+    batch_size: Count = _PLAIN.batch_size
+    accumulation: Count = _PLAIN.accumulation
+    warmup: Share = _PLAIN.warmup
+    weight_decay: Share = _PLAIN.weight_decay
+    evaluations: Count = _PLAIN.evaluations
+    patience: Count = _PLAIN.patience
+    seed: int = _PLAIN.seed
+    reads: Literal["question", "pairs"] = _PLAIN.reads
+    hidden: Count = _PLAIN.hidden
+    dropout: Share = _PLAIN.dropout
+    max_tokens: Annotated[int, Field(ge=128)] = _PLAIN.max_tokens
     rows: Count | None = None
     validation_rows: Count | None = None
 
@@ -54,6 +59,4 @@ class TrainConfig(Settings):
 
     def recipe(self) -> Recipe:
         """The same as plain values."""
-        values = self.model_dump()
-        lora = values.pop("lora")
-        return Recipe(**values, lora=None if lora is None else Lora(**{**lora, "targets": tuple(lora["targets"])}))
+        return Recipe.of(self.model_dump())

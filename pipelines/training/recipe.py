@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput
 from okralong.pipelines.values import RetrieverScores
@@ -54,6 +54,13 @@ class Recipe:
     max_tokens: int = 1024
     rows: int | None = None
     validation_rows: int | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Recipe:
+        """A recipe from plain values, as ``asdict`` or a config gives them."""
+        lora = values["lora"]
+        targeted = None if lora is None else Lora(**{**lora, "targets": tuple(lora["targets"])})
+        return cls(**{**values, "lora": targeted})
 
 
 @dataclass(frozen=True, slots=True)

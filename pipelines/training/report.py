@@ -13,9 +13,9 @@ import numpy as np
 
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.config import load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.models.embedded import EMBEDDED, converted_model
+from okralong.pipelines.models.embedded import causal_model
 from okralong.pipelines.models.precision import available_cores
 from okralong.pipelines.training.figures import FieldFigures, Probabilities, field_figures, probabilities
 from okralong.pipelines.training.model_card import confusion_table, figure_table
@@ -54,7 +54,7 @@ def analyzer_report(config: ReportConfig, train: Sequence[TrainingRow], test: Se
     if config.written is not None:
         from okralong.pipelines.training.written import WritingModel  # brings torch and transformers: seconds
 
-        timed[WRITING] = WritingModel(_base(config.analyzers[config.written]), available_cores()).write
+        timed[WRITING] = WritingModel(causal_model(config.analyzers[config.written].model), available_cores()).write
     with_passages = [each for each in asked if each.passages][: config.timed]
     return Report(
         len(test),
@@ -97,10 +97,6 @@ def _by_source(
         figures = field_figures(some, [documents[index] for index in at], [each[at] for each in said], name != MAJORITY)
         found[source] = figures[0]
     return found
-
-
-def _base(config: AnalyzerConfig) -> str:
-    return str(converted_model()) if config.model == EMBEDDED else str(Path(config.model).expanduser())
 
 
 def _page(command: str, report: Report) -> str:

@@ -18,7 +18,7 @@ from okralong.pipelines.models.loading import settle
 from okralong.pipelines.training.fit import fit
 from okralong.pipelines.training.label_learner import LabelLearner
 from okralong.pipelines.training.learner import Learner
-from okralong.pipelines.training.recipe import Example, Lora, Recipe, read_examples
+from okralong.pipelines.training.recipe import Example, Recipe, read_examples
 
 
 def train(
@@ -48,9 +48,7 @@ def _learner(
 def main(arguments: Sequence[str]) -> int:
     """See above; prints the last evaluation."""
     said, rows, held, model, sha256, out = arguments
-    values = json.loads(Path(said).read_text(encoding="utf-8"))
-    lora = values.pop("lora")
-    recipe = Recipe(**values, lora=None if lora is None else Lora(**{**lora, "targets": tuple(lora["targets"])}))
+    recipe = Recipe.of(json.loads(Path(said).read_text(encoding="utf-8")))
     history = train(recipe, read_examples(Path(rows)), read_examples(Path(held)), model, sha256 or None, Path(out))
     print(json.dumps([each for each in history if "eval_loss" in each][-1:], indent=1))
     return 0

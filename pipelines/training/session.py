@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.models.embedded import EMBEDDED, converted_model, resolve_embedding_model
+from okralong.pipelines.models.embedded import EMBEDDED, causal_model, resolve_embedding_model
 from okralong.pipelines.training.curves import draw_curves
 from okralong.pipelines.training.model_card import model_card
 from okralong.pipelines.training.recipe import Recipe
@@ -39,7 +39,4 @@ def _base(recipe: Recipe) -> tuple[str, str, str | None]:
     if recipe.kind == "heads":
         found = resolve_embedding_model(recipe.model)
         return found.path, found.name, found.sha256
-    if recipe.model == EMBEDDED:
-        return str(converted_model()), "SmolLM2-135M-Instruct", None
-    path = Path(recipe.model).expanduser()
-    return str(path) if path.is_dir() else recipe.model, path.name, None
+    return causal_model(recipe.model), "SmolLM2-135M-Instruct" if recipe.model == EMBEDDED else recipe.model, None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt, format_reply
-from okralong.pipelines.answering.analyzers.by_generator import analyze_by_generator
+from okralong.pipelines.answering.analyzers.by_generator import Ask, analyze_by_generator
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.errors import ConfigError, OverBudget
@@ -16,7 +16,7 @@ from okralong.pipelines.values import Message, Reply, Usage
 ASKED = AnalysisInput("Who sold more lamps, Alder or Birch?", ("Alder sold 12 lamps.",))
 
 
-def generator(text: str | Exception):  # type: ignore[no-untyped-def]
+def generator(text: str | Exception) -> Ask:
     async def ask(messages: Sequence[Message]) -> Reply:
         assert list(messages) == analyzer_prompt(ASKED)
         if isinstance(text, Exception):

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.analysis import FIELDS
+from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.evaluation.split.keys import Side
+from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.storage import Folder
+from okralong.pipelines.training import run
 from okralong.pipelines.training.rows import TrainingRow, write_rows
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples
@@ -29,7 +32,6 @@ patience: 8
 def rows(first: int, last: int) -> list[TrainingRow]:
     found = []
     for number, each in enumerate(invented_examples(first, last)):
-        types, _, _ = (labels for _, labels in FIELDS)
         asked = each.asked
         found.append(
             TrainingRow(
@@ -40,7 +42,7 @@ def rows(first: int, last: int) -> list[TrainingRow]:
                 asked.passages,
                 asked.scores.exact,
                 asked.scores.semantic,
-                types[each.labels[0]],  # type: ignore[arg-type]
+                TYPES[each.labels[0]],
                 "exact",
                 each.labels[2] == 0,
             )
@@ -78,8 +80,9 @@ def test_a_report_holds_analyzers_against_test_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Folder.of(tmp_path / "rows")
-    for side, first, last in (("train", 0, 4), ("validation", 4, 5), ("test", 5, 7)):
-        write_rows(folder, side, rows(first, last))  # type: ignore[arg-type]
+    parts: list[tuple[Side, int, int]] = [("train", 0, 4), ("validation", 4, 5), ("test", 5, 7)]
+    for side, first, last in parts:
+        write_rows(folder, side, rows(first, last))
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
     options = ["--rows", tmp_path / "rows", "--out"]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options, tmp_path / "mine", "--here")
@@ -102,6 +105,22 @@ def test_a_report_holds_analyzers_against_test_rows(
     page = (tmp_path / "out" / "analyzers.md").read_text(encoding="utf-8")
     assert "| mine | question-type | 12 | 1.000 [1.000, 1.000] |" in page
     assert "### mine: containing" in page
+
+
+def test_what_is_exported_trains_on_a_bare_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(Folder.of(tmp_path / "rows"), "train", rows(0, 5))
+    write_rows(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
+    (tmp_path / "config.yaml").write_text(CONFIG + "lora: {targets: [query]}\n", encoding="utf-8")
+    options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export"]
+    code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
+    assert code == 0, said
+    files = [str(tmp_path / "files" / name) for name in ("recipe.json", "train.jsonl", "validation.jsonl")]
+    model = resolve_embedding_model("embedded")
+    assert run.main([*files, model.path, str(model.sha256), str(tmp_path / "mine")]) == 0
+    assert "eval_loss" in capsys.readouterr().out
+    assert (tmp_path / "mine" / "adapter" / "adapter_model.safetensors").is_file()
 
 
 def test_rows_that_are_missing_are_told_before_anything_starts(

@@ -15,6 +15,7 @@ from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.training.label_learner import LabelLearner
 from okralong.pipelines.training.recipe import UNKNOWN, Lora, Recipe, read_examples, write_examples
 from okralong.pipelines.training.run import train
+from okralong.pipelines.values import Analysis
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.training.questions import invented_examples
 
@@ -75,9 +76,9 @@ def test_a_tiny_model_learns_and_its_adapter_is_read(tmp_path: Path, model: Path
     before = LabelScorer.load(str(model)).analyze(asked)
     after = LabelScorer.load(str(model), str(tmp_path / "out")).analyze(asked)
 
-    def mass(analyses: list, rows: list = held) -> float:  # type: ignore[type-arg]
+    def mass(analyses: list[Analysis]) -> float:
         names = FIELDS[0][1]
-        return sum(a.type_probabilities[names[row.labels[0]]] for a, row in zip(analyses, rows, strict=True))
+        return sum(a.type_probabilities[names[row.labels[0]]] for a, row in zip(analyses, held, strict=True))
 
     assert mass(after) > mass(before) * 1.2
     write_temperatures(tmp_path / "out", (4.0, 1.0, 1.0))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from okralong.pipelines.answering.analysis import (
     EVIDENCE,
@@ -21,8 +20,6 @@ from okralong.pipelines.answering.analysis import (
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.values import Analysis, Message, Reply
-
-ROLE: Final = "analyze"
 
 Ask = Callable[[Sequence[Message]], Awaitable[Reply]]
 

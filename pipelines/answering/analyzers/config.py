@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED, converted_model
+from okralong.pipelines.models.embedded import EMBEDDED, causal_model
 from okralong.pipelines.models.precision import available_cores
 from okralong.pipelines.settings import Settings
 
@@ -61,7 +61,7 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
         return HeadsAnalyzer.load(str(config.adapter), config.max_batch, threads=available_cores())
     from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
 
-    model = str(converted_model()) if config.model == EMBEDDED else str(Path(config.model).expanduser())
+    model = causal_model(config.model)
     adapter = None if config.adapter is None else str(Path(config.adapter).expanduser())
     # Ray gives an actor one thread unless told otherwise.
     return LabelScorer.load(model, adapter, max_batch=config.max_batch, label=config.model, threads=available_cores())

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput, make_analysis
+from okralong.pipelines.answering.analyzers.batches import by_length
 from okralong.pipelines.answering.analyzers.calibration import Temperatures, read_temperatures
 from okralong.pipelines.answering.analyzers.encoder import TunableEncoder
 from okralong.pipelines.answering.analyzers.features import features
@@ -53,12 +54,7 @@ class HeadsAnalyzer:
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
         """One analysis for each input, in their order. Questions of like length share a pass."""
-        order = sorted(range(len(batch)), key=lambda index: len(batch[index].question))
-        found: dict[int, Analysis] = {}
-        for start in range(0, len(order), self._max_batch):
-            part = order[start : start + self._max_batch]
-            found.update(zip(part, self._analyze_part([batch[index] for index in part]), strict=True))
-        return [found[index] for index in range(len(batch))]
+        return by_length(batch, lambda asked: len(asked.question), self._max_batch, self._analyze_part)
 
     def _analyze_part(self, asked: list[AnalysisInput]) -> list[Analysis]:
         numbers = torch.from_numpy(np.stack([features(item) for item in asked]))

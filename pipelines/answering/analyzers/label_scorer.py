@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.answering.analysis import AnalysisInput, best, make_analysis
+from okralong.pipelines.answering.analyzers.batches import by_length
 from okralong.pipelines.answering.analyzers.calibration import UNCALIBRATED, Temperatures, read_temperatures
 from okralong.pipelines.answering.analyzers.scaffold import Field, Ids, prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzers.tree_pass import Prefix, score_continuations
@@ -80,12 +81,7 @@ class LabelScorer:
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
         """One analysis for each input, in their order. Prompts of like length share a pass."""
         prompts = [prompt_ids(self._tokenizer, asked, self._limit) for asked in batch]
-        order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
-        found: dict[int, Analysis] = {}
-        for start in range(0, len(order), self.max_batch):
-            part = order[start : start + self.max_batch]
-            found.update(zip(part, self._analyze_part([prompts[index] for index in part]), strict=True))
-        return [found[index] for index in range(len(prompts))]
+        return by_length(prompts, len, self.max_batch, self._analyze_part)
 
     def _analyze_part(self, prompts: list[Ids]) -> list[Analysis]:
         scored: list[list[dict[str, float]]] = [[] for _ in prompts]

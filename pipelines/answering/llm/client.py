@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
+from okralong.pipelines.answering.analysis import ANALYZE
 from okralong.pipelines.answering.llm.calls import Call, Outcome, unknown
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import open_client, read_key
@@ -34,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 LEASE_SLACK_S = 60.0
 """How long after the timeout a lease of the limiter ends by itself, should its holder have died. Ours."""
-ANALYZE = "analyze"
-"""The role whose reply is one JSON dictionary."""
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
 

@@ -6,7 +6,7 @@ from okralong.pipelines.answering.operators.choose import choose
 from okralong.pipelines.answering.operators.fuse import fuse_by
 from okralong.pipelines.answering.operators.select import select, within_tokens
 from okralong.pipelines.answering.operators.surroundings import beside, lift
-from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.answering.tools import Retriever, Tools
 from okralong.pipelines.values import Candidates, Hit, Plan, RetrieverScores
 
 
@@ -29,7 +29,7 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     return within_tokens(chosen, plan.max_tokens)
 
 
-async def primary_retrieval(tools: Tools, step: str, query: str) -> tuple[list[Hit], RetrieverScores]:
+async def primary_retrieval(tools: Retriever, step: str, query: str) -> tuple[list[Hit], RetrieverScores]:
     """The few small chunks that the analyzer reads with the question (paper appendix B.3), and the retrievers' scores.
 
     No threshold here: the analyzer judges whether the chunks hold the evidence, so it must also see weak ones.
@@ -42,7 +42,13 @@ async def primary_retrieval(tools: Tools, step: str, query: str) -> tuple[list[H
 
 
 async def _ranked(
-    tools: Tools, step: str, query: str, granularity: int, k: int, weights: tuple[float, float], neighbours: float = 0.0
+    tools: Retriever,
+    step: str,
+    query: str,
+    granularity: int,
+    k: int,
+    weights: tuple[float, float],
+    neighbours: float = 0.0,
 ) -> tuple[list[Hit], Candidates]:
     """The fused candidates, lifted by their neighbours and surroundings where the plan and the policy say so.
 
