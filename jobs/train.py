@@ -15,9 +15,7 @@ def command(
     rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
     out: Annotated[Path, typer.Option(help="Where the trained analyzer goes; a second start goes on from there.")],
     here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
-    export: Annotated[
-        bool, typer.Option(help="Train nothing: write what a bare machine needs.")
-    ] = False,
+    export: Annotated[bool, typer.Option(help="Train nothing: write what a bare machine needs.")] = False,
     report: Annotated[bool, typer.Option(help="Train nothing: hold trained analyzers against the test rows.")] = False,
 ) -> None:
     """Train an analyzer; afterwards set analyzer.kind and analyzer.adapter in the answer config."""
