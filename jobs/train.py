@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from okralong.pipelines.training.rows import TrainingRow
+    from okralong.pipelines.training.self_training import SelfTraining
 
 
 def command(
@@ -17,6 +21,7 @@ def command(
     here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
     export: Annotated[bool, typer.Option(help="Train nothing: write what a bare machine needs.")] = False,
     report: Annotated[bool, typer.Option(help="Train nothing: hold trained analyzers against the test rows.")] = False,
+    leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
 ) -> None:
     """Train an analyzer; afterwards set analyzer.kind and analyzer.adapter in the answer config."""
     if report:
@@ -25,14 +30,19 @@ def command(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
+    from okralong.pipelines.training.build import LEARNED
     from okralong.pipelines.training.config import TrainConfig
-    from okralong.pipelines.training.rows import read_rows
+    from okralong.pipelines.training.rows import read_rows, without_sets
     from okralong.pipelines.training.session import train_session
 
     console = Console()
-    recipe = load_config(TrainConfig, config).recipe()
-    folder = Folder.of(rows)
-    train, validation = read_rows(folder, "train"), read_rows(folder, "validation")
+    settings = load_config(TrainConfig, config)
+    recipe, folder = settings.recipe(), Folder.of(rows)
+    train, validation = (read_rows(folder, side) for side in LEARNED)
+    if leave_out:
+        train, validation = without_sets(train, leave_out), without_sets(validation, leave_out, must_be_there=False)
+    if settings.self_training is not None:
+        train = _with_own_labels(settings.self_training, train, rows, console)
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
     if export:
         from okralong.pipelines.training.export import export_files
@@ -53,12 +63,24 @@ def command(
     say_line(console, f"written: {out}; use it with analyzer: {{kind: {recipe.kind}, adapter: {out}}}")
 
 
+def _with_own_labels(config: SelfTraining, train: list[TrainingRow], rows: Path, console: Console) -> list[TrainingRow]:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.answering.analyzers.config import load_analyzer
+    from okralong.pipelines.training.self_training import self_labelled, unlabelled_questions
+
+    questions = unlabelled_questions(config, rows)
+    found = self_labelled(config, load_analyzer(config.teacher), questions, train)
+    say_line(console, f"self-training: {len(found):,} of {len(questions):,} questions got a type")
+    return [*train, *found]
+
+
 def _report(config: str, rows: Path, out: Path) -> None:
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
-    from okralong.pipelines.training.report import analyzer_report, write_analyzer_report
+    from okralong.pipelines.training.report import analyzer_report
     from okralong.pipelines.training.report_config import ReportConfig
+    from okralong.pipelines.training.report_page import write_analyzer_report
     from okralong.pipelines.training.rows import read_rows
 
     console = Console()

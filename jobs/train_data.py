@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+
+
+class LabelWith(StrEnum):
+    """Who labels what the sets leave open."""
+
+    NOBODY = "nobody"
+    LLM = "llm"
 
 
 def command(
@@ -18,20 +27,30 @@ def command(
     work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
         ".evidence"
     ),
+    label_with: Annotated[
+        LabelWith, typer.Option(help="llm: the generator labels what the sets leave open, within budget_usd.")
+    ] = LabelWith.NOBODY,
+    llm: Annotated[str, typer.Option(help="The answer config whose llm part and budget_usd label.")] = "answer.yaml",
 ) -> None:
     """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
+    from okralong.jobs.label import labeller
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
     from okralong.pipelines.training.build import build_rows
     from okralong.pipelines.training.rows import write_rows
     from okralong.pipelines.training.rows_card import rows_card
     from okralong.pipelines.training.rows_config import RowsConfig
+    from okralong.pipelines.training.self_training import UNLABELLED
 
     console = Console()
-    rows = build_rows(load_config(RowsConfig, config), data, work, lambda line: say_line(console, line))
-    for side, found in rows.items():
+    label = labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
+    built = build_rows(load_config(RowsConfig, config), data, work, lambda line: say_line(console, line), label)
+    for side, found in built.rows.items():
         write_rows(Folder.of(out), side, found)
         say_line(console, f"{side}: {len(found):,} rows")
-    (out / "card.md").write_text(rows_card(rows), encoding="utf-8")
+    lines = [json.dumps({"query_id": each.query_id, "question": each.question}) for each in built.unlabelled]
+    (out / UNLABELLED).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (out / "card.md").write_text(rows_card(built.rows), encoding="utf-8")
     say_line(console, f"written: {out} (rows by side) and card.md")

@@ -53,7 +53,7 @@ def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -
     parts = {
         "strategy": config.strategy,
         "policy": policy.model_dump(),
-        "analyzer": config.analyzer.model_dump(include={"kind", "model", "adapter"}),
+        "analyzer": config.analyzer.identity(),
         "llm": llm,
         "scorer": config.scorer.model if config.scorer is not None and policy.needs_scorer else None,
         "archive": archive.get("fingerprint"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import random
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, whole
@@ -24,9 +24,21 @@ from okralong.pipelines.training.collect import questions_only, rows_of
 from okralong.pipelines.training.rows import TrainingRow
 from okralong.pipelines.training.rows_config import QuestionsOnly, RowsConfig, SampleRows
 from okralong.pipelines.training.sample_set import sample_set
+from okralong.pipelines.values import Question
 
-SAMPLED: Final[tuple[Side, ...]] = ("train", "validation")
-"""Sides that take rows of the sample archive: figures, and what is tuned, rest on real sets alone."""
+LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
+"""Sides that take rows of the sample archive and labels of a model: figures, and what is tuned, rest on real sets and
+their own annotation alone."""
+
+LabelRows = Callable[[list[TrainingRow]], list[TrainingRow]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """Rows by side, and the questions of the train side that were set aside without their labels."""
+
+    rows: dict[Side, list[TrainingRow]]
+    unlabelled: list[Question]
 
 
 @dataclass(frozen=True)
@@ -36,18 +48,20 @@ class _Side:
     shelf: Shelf
     policy: Policy
     config: RowsConfig
+    every: bool
 
     def rows(self) -> list[TrainingRow]:
         found = [row for choice in self.config.sets for row in self._of_set(choice)]
         found += [row for choice in self.config.questions_only for row in self._of_questions(choice)]
-        if self.config.sample and self.shelf.side in SAMPLED:
+        if self.config.sample and self.shelf.side in LEARNED:
             found += self._of_sample(self.config.sample)
-        return _once(row for row in found if row.type in TYPES)
+        return _once(found)
 
     def _of_set(self, choice: SetChoice) -> list[TrainingRow]:
-        if not measurable(self.shelf.read(choice.name, choice.part)):
+        dataset = self.shelf.read(choice.name, choice.part)
+        if not (dataset.items if self.every else measurable(dataset)):
             return []
-        return self._indexed(choice, self.shelf.pooled(choice))
+        return self._indexed(choice, self.shelf.pooled(choice, self.every))
 
     def _of_questions(self, choice: QuestionsOnly) -> list[TrainingRow]:
         items = self.shelf.read(choice.name, choice.part).items
@@ -55,7 +69,7 @@ class _Side:
         return questions_only(f"{choice.name} {choice.part}", some)
 
     def _of_sample(self, choice: SampleRows) -> list[TrainingRow]:
-        seed = choice.seed + SAMPLED.index(self.shelf.side)
+        seed = choice.seed + LEARNED.index(self.shelf.side)
         return self._indexed(SetChoice(name="sample", part=str(seed)), whole(sample_set(choice, seed)))
 
     def _indexed(self, choice: SetChoice, pooled: Pooled) -> list[TrainingRow]:
@@ -65,20 +79,26 @@ class _Side:
         return asyncio.run(rows_of(bench, self.policy))
 
 
-def build_rows(config: RowsConfig, data: Path, work: Path, say: Say) -> dict[Side, list[TrainingRow]]:
+def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: LabelRows | None = None) -> Built:
     """The rows of every side; those of train balanced by type. Archives and vectors are kept below ``work``.
 
-    Raises ConfigError or InputError naming what cannot be read.
+    ``label`` may say more of the rows that models learn from; then questions without evidence or answer have a row,
+    too. Rows whose type nobody knows are left out. Raises ConfigError or InputError naming what cannot be read.
     """
     policy = load_config(Policy, config.policy)
     catalog, split, encoder = load_catalog(config.catalog), Split.load(config.split), cached_encoder(work)
     rows: dict[Side, list[TrainingRow]] = {}
+    unlabelled: list[Question] = []
     for side in SIDES:
         say(f"{side}:")
         shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
-        rows[side] = _Side(shelf, policy, config).rows()
-    rows["train"] = balanced(rows["train"], config.per_type, config.seed)
-    return rows
+        asked = label if side in LEARNED else None
+        found = _Side(shelf, policy, config, every=asked is not None).rows()
+        rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
+        if side == "train":
+            rows[side] = balanced(rows[side], config.per_type, config.seed)
+            unlabelled = _set_aside(shelf, config, rows[side])
+    return Built(rows, unlabelled)
 
 
 def primary_granularities(policy: Policy) -> list[int]:
@@ -86,6 +106,19 @@ def primary_granularities(policy: Policy) -> list[int]:
     around = policy.fusion.surroundings
     sizes = {policy.primary.granularity} | ({around.granularity} if around else set())
     return sorted(sizes)
+
+
+def _set_aside(shelf: Shelf, config: RowsConfig, rows: Iterable[TrainingRow]) -> list[Question]:
+    """Questions whose labels are left aside, for self-training; none that a row asks."""
+    seen = {question_hash(row.question) for row in rows}
+    found: dict[str, Question] = {}
+    for choice in config.unlabelled:
+        asked = [item.gold.question for item in shelf.read(choice.name, choice.part).items]
+        new = {question_hash(each.question): each for each in asked if question_hash(each.question) not in seen}
+        some = sorted(new)
+        random.Random(f"{config.seed}:{choice.name}").shuffle(some)
+        found |= {key: Question(new[key].query_id, new[key].question) for key in some[: choice.limit]}
+    return list(found.values())
 
 
 def _once(rows: Iterable[TrainingRow]) -> list[TrainingRow]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 
+from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.operators.retrieve import primary_retrieval
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
@@ -14,7 +14,7 @@ from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.values import Candidates, QuestionType
+from okralong.pipelines.values import Candidates, Question, QuestionType
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _Lookup:
 
 
 async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
-    """A row for each question of a set that is indexed at the policy's chunk sizes; its type must be known."""
+    """A row for each question of a set that is indexed at the policy's chunk sizes."""
     return [await _row(bench, policy, question) for question in bench.pooled.questions]
 
 
@@ -46,7 +46,7 @@ def questions_only(source: str, items: Iterable[Item]) -> list[TrainingRow]:
             passages=(),
             exact_scores=(),
             semantic_scores=(),
-            type=cast(QuestionType, item.gold.question.type),
+            type=_type(item.gold.question),
             pattern=None,
             evidence=None,
         )
@@ -69,7 +69,11 @@ async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> Traini
         passages=tuple(hit.chunk.text for hit in chunks),
         exact_scores=scores.exact,
         semantic_scores=scores.semantic,
-        type=cast(QuestionType, asked.type),
+        type=_type(asked),
         pattern=pattern,
         evidence=evidence,
     )
+
+
+def _type(asked: Question) -> QuestionType | None:
+    return asked.type if asked.type in TYPES else None

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.settings import Settings
 from okralong.pipelines.training.recipe import Lora, Recipe
+from okralong.pipelines.training.self_training import SelfTraining
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -30,7 +31,7 @@ class LoraConfig(Settings):
 
 
 class TrainConfig(Settings):
-    """See ``Recipe``, which says what each key means and where its default is from."""
+    """See ``Recipe``, which says what each key means and where its default is from, and ``SelfTraining``."""
 
     kind: Literal["label_scorer", "heads"]
     model: str = Field(default=EMBEDDED, min_length=1)
@@ -50,6 +51,7 @@ class TrainConfig(Settings):
     max_tokens: Annotated[int, Field(ge=128)] = _PLAIN.max_tokens
     rows: Count | None = None
     validation_rows: Count | None = None
+    self_training: SelfTraining | None = None
 
     @model_validator(mode="after")
     def _learns_something(self) -> Self:
@@ -59,4 +61,4 @@ class TrainConfig(Settings):
 
     def recipe(self) -> Recipe:
         """The same as plain values."""
-        return Recipe.of(self.model_dump())
+        return Recipe.of(self.model_dump(exclude={"self_training"}))

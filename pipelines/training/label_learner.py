@@ -1,4 +1,7 @@
-"""Learning to say the labels: LoRA on a causal language model, with the loss on the labels' tokens alone."""
+"""Learning to say the labels: LoRA on a causal language model, with the loss on the labels' tokens alone.
+
+The instructions, a third of a prompt, are read once for a batch; the loss of every row flows back through them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.answering.analyzers.scaffold import prompt_ids, reply_fields
+from okralong.pipelines.answering.analyzers.opening import Opening
+from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields
 from okralong.pipelines.training.learner import Learner, label_tensor
 from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe
 
@@ -37,24 +41,35 @@ class LabelLearner(Learner):
         self._tokenizer = AutoTokenizer.from_pretrained(model)
         self._fields = reply_fields(self._tokenizer)
         self._limit = recipe.max_tokens
+        self._opening = opening_ids(self._tokenizer)
         self._random = random.Random(recipe.seed)
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """See ``Learner``. ``targets`` (n, length) has a field's number where a token of its label is predicted."""
+        """See ``Learner``. ``targets`` (n, length) has a field's number where a token of its label is predicted.
+
+        Where all rows begin with the instructions, ``opened`` is true and they are left out: they are read once.
+        """
         rows = [self._row(each) for each in examples]
+        size = len(self._opening)
+        opened = all(ids[:size] == self._opening for ids, _ in rows)
+        if opened:
+            rows = [(ids[size:], marks[size:]) for ids, marks in rows]
         width = max(len(ids) for ids, _ in rows)
         pad = int(self._tokenizer.eos_token_id)
         return {
+            "opened": opened,
             "input_ids": torch.tensor([ids + [pad] * (width - len(ids)) for ids, _ in rows]),
             "attention_mask": torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rows]),
             "targets": torch.tensor([marks + [UNKNOWN] * (width - len(marks)) for _, marks in rows]),
             "labels": label_tensor(examples),
         }
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, targets: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def forward(
+        self, opened: bool, input_ids: Tensor, attention_mask: Tensor, targets: Tensor, labels: Tensor
+    ) -> dict[str, Tensor]:
         """See ``Learner``. Each field's tokens count alike in sum; the vocabulary is read at those places only."""
         causal: Any = self.model.get_base_model()
-        states = causal.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        states = self._read(causal, opened, input_ids, attention_mask)
         places = (targets != UNKNOWN).nonzero()
         row, at = places[:, 0], places[:, 1]
         field, wanted = targets[row, at], input_ids[row, at + 1]
@@ -72,6 +87,15 @@ class LabelLearner(Learner):
     def save(self, folder: Path) -> None:
         """See ``Learner``."""
         self.model.save_pretrained(str(folder), safe_serialization=True)
+
+    def _read(self, causal: Any, opened: bool, ids: Tensor, mask: Tensor) -> Tensor:
+        cache = None
+        if opened:
+            cache = Opening.read(causal, self._opening).cache_for(len(ids))
+            mask = torch.cat([mask.new_ones((len(ids), len(self._opening))), mask], dim=1)
+        read = causal.model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=opened)
+        states: Tensor = read.last_hidden_state
+        return states
 
     def _row(self, each: Example) -> tuple[list[int], list[int]]:
         ids = prompt_ids(self._tokenizer, each.asked, self._limit)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.analyzers.config import load_analyzer
+from okralong.pipelines.answering.analyzers.calibration import read_temperatures
+from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.errors import InputError
 from okralong.pipelines.models.embedded import causal_model
 from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.training.calibrate import at_temperature, calibration_error
 from okralong.pipelines.training.figures import FieldFigures, Probabilities, field_figures, probabilities
-from okralong.pipelines.training.model_card import confusion_table, figure_table
 from okralong.pipelines.training.recipe import UNKNOWN, Example
-from okralong.pipelines.training.report_config import ReportConfig
+from okralong.pipelines.training.report_config import LeftOut, ReportConfig
 from okralong.pipelines.training.rows import TrainingRow
 from okralong.pipelines.training.timing import Analyze, milliseconds
-from okralong.pipelines.training.trained import examples_of
+from okralong.pipelines.training.trained import examples_of, figures_of
 
 MAJORITY = "majority class"
 RULES = "keyword rules"
@@ -32,12 +31,15 @@ WRITING = "writing the JSON"
 
 @dataclass(frozen=True)
 class Report:
-    """``figures`` by analyzer; ``by_source`` the type's figures by analyzer and source; ``times`` milliseconds a
-    question by analyzer and batch size."""
+    """``figures`` by analyzer; ``uncalibrated`` the calibration errors by analyzer and field before temperatures;
+    ``by_source`` the type's figures by analyzer and source; ``left_out`` the type's figures of analyzers on sets that
+    they did not learn from, by "sets" and analyzer; ``times`` milliseconds a question by analyzer and batch size."""
 
     rows: int
     figures: Mapping[str, list[FieldFigures]]
+    uncalibrated: Mapping[str, Mapping[str, float]]
     by_source: Mapping[str, Mapping[str, FieldFigures]]
+    left_out: Mapping[str, Mapping[str, FieldFigures]]
     times: Mapping[str, Mapping[int, float]]
 
 
@@ -55,22 +57,17 @@ def analyzer_report(config: ReportConfig, train: Sequence[TrainingRow], test: Se
         from okralong.pipelines.training.written import WritingModel  # brings torch and transformers: seconds
 
         timed[WRITING] = WritingModel(causal_model(config.analyzers[config.written].model), available_cores()).write
-    with_passages = [each for each in asked if each.passages][: config.timed]
+    # Dealt over the sources: those of one set are of one length.
+    with_passages = [each for each in asked if each.passages]
+    with_passages = with_passages[:: max(1, len(with_passages) // config.timed)][: config.timed]
     return Report(
         len(test),
         figures,
+        {name: _uncalibrated(each, examples, said[name]) for name, each in config.analyzers.items()},
         {name: _by_source(test, examples, documents, each, name) for name, each in said.items()},
+        {", ".join(each.sets): _left_out(each, test, analyzers) for each in config.left_out},
         milliseconds(timed, with_passages, config.batches),
     )
-
-
-def write_analyzer_report(folder: Path, command: str, report: Report) -> list[Path]:
-    """``analyzers.md`` and ``analyzers.json``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page, data = folder / "analyzers.md", folder / "analyzers.json"
-    page.write_text(_page(command, report), encoding="utf-8")
-    data.write_text(json.dumps(_plain(asdict(report)), indent=1) + "\n", encoding="utf-8")
-    return [page, data]
 
 
 def _majority(train: Sequence[Example], rows: int) -> Probabilities:
@@ -99,41 +96,25 @@ def _by_source(
     return found
 
 
-def _page(command: str, report: Report) -> str:
-    sizes = list(next(iter(report.times.values())))
-    times = [["analyzer", *(f"ms a question, batch {size}" for size in sizes)], ["---"] * (len(sizes) + 1)]
-    times += [[name, *(f"{by_size[size]:,.1f}" for size in sizes)] for name, by_size in report.times.items()]
-    sources = list(next(iter(report.by_source.values())))
-    accuracy = [["analyzer", *sources], ["---"] * (len(sources) + 1)]
-    for name, found in report.by_source.items():
-        accuracy.append([name, *(f"{found[s].accuracy.value:.3f} ({found[s].rows})" for s in sources)])
-    parts = [
-        "# Analyzers on test rows",
-        f"`{command}`",
-        f"{report.rows:,} rows of documents that no analyzer was trained on. Intervals: 95 %, by document. "
-        "The sets are subsets of the public ones. A macro-F1 is the mean over the labels that occur.",
-        figure_table(report.figures),
-        "## Milliseconds a question on this machine, in one run",
-        _table(times),
-        "## Accuracy of the type by source (rows)",
-        _table(accuracy),
-    ]
-    for name, figures in report.figures.items():
-        if name != MAJORITY:
-            for each, (_, labels) in zip(figures, FIELDS, strict=True):
-                parts += [f"### {name}: {each.key}", confusion_table(each, labels)]
-    return "\n\n".join(parts) + "\n"
+def _uncalibrated(config: AnalyzerConfig, examples: Sequence[Example], said: Probabilities) -> dict[str, float]:
+    """The calibration errors that the same analyzer has at temperature 1."""
+    folder = config.adapter_folder()
+    if folder is None:
+        return {}
+    found = {}
+    for number, ((key, _), temperature) in enumerate(zip(FIELDS, read_temperatures(folder), strict=True)):
+        known = [index for index, each in enumerate(examples) if each.labels[number] != UNKNOWN]
+        raw = at_temperature(said[number][known], 1 / temperature)
+        found[key] = calibration_error(raw, [examples[index].labels[number] for index in known])
+    return found
 
 
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
+def _left_out(
+    choice: LeftOut, test: Sequence[TrainingRow], analyzers: Mapping[str, Analyzer]
+) -> dict[str, FieldFigures]:
+    rows = [row for row in test if row.set_name in choice.sets]
+    if not rows:
+        raise InputError(f"left_out: no test row comes from {', '.join(choice.sets)}.")
+    held = {"left out": load_analyzer(choice.analyzer)}
+    held |= {name: analyzers[name] for name in (choice.beside, RULES)}
+    return {name: figures_of(analyzer, rows)[0] for name, analyzer in held.items()}

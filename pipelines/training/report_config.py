@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.settings import Settings
+
+
+class LeftOut(Settings):
+    """An analyzer trained with ``okralong train --leave-out`` on each of the ``sets``; ``beside`` names that of the
+    report which learned from all sets."""
+
+    sets: list[str] = Field(min_length=1)
+    analyzer: AnalyzerConfig
+    beside: str
 
 
 class ReportConfig(Settings):
@@ -15,9 +24,17 @@ class ReportConfig(Settings):
 
     ``timed`` questions are used for each time, at each of the ``batches``; ``written`` names the analyzer (a
     label_scorer) whose base model also writes its reply as text, for the time that this takes; null: none.
+    ``left_out`` are analyzers that were trained without certain sets, and are held against the rows of those alone.
     """
 
     analyzers: dict[str, AnalyzerConfig] = Field(min_length=1)
     timed: Annotated[int, Field(ge=1)] = 32
     batches: list[Annotated[int, Field(ge=1, le=256)]] = Field(default=[1, 16], min_length=1)
     written: str | None = None
+    left_out: list[LeftOut] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _writer_is_named(self) -> Self:
+        if self.written is not None and self.written not in self.analyzers:
+            raise ValueError(f"written: {self.written!r} is none of the analyzers ({', '.join(self.analyzers)})")
+        return self

@@ -28,7 +28,7 @@ class TrainingRow:
     ``passages`` are the texts of its primary chunks, best first, empty where its set gives no document;
     ``exact_scores`` and ``semantic_scores`` are the retrievers' own scores of their first chunks, best first.
     ``pattern`` and ``evidence`` (do the passages hold all that is needed) are None where the set marks neither evidence
-    nor an answer to look for.
+    nor an answer to look for; ``type`` is None until somebody labels a question that came without one.
     """
 
     query_id: str
@@ -38,9 +38,14 @@ class TrainingRow:
     passages: tuple[str, ...]
     exact_scores: tuple[float, ...]
     semantic_scores: tuple[float, ...]
-    type: QuestionType
+    type: QuestionType | None
     pattern: Pattern | None
     evidence: bool | None
+
+    @property
+    def set_name(self) -> str:
+        """The set's name without its part."""
+        return self.source.split(" ", 1)[0]
 
 
 def write_rows(folder: Folder, side: Side, rows: Sequence[TrainingRow]) -> None:
@@ -59,6 +64,17 @@ def read_rows(folder: Folder, side: Side) -> list[TrainingRow]:
             f"{_table(folder, side).path} holds no training rows. Make them with `okralong train-data DATA --out DIR`."
         )
     return [TrainingRow(**{**row, **{name: tuple(row[name]) for name in _LISTS}}) for row in found]
+
+
+def without_sets(rows: Sequence[TrainingRow], sets: Sequence[str], must_be_there: bool = True) -> list[TrainingRow]:
+    """The rows that come from none of the ``sets``, whatever their part. Raises InputError for a set without rows."""
+    names = sorted({row.set_name for row in rows})
+    for name in sets:
+        if must_be_there and name not in names:
+            raise InputError(
+                f"No row comes from a set {name!r}, so it cannot be left out. There are {', '.join(names)}."
+            )
+    return [row for row in rows if row.set_name not in sets]
 
 
 def _table(folder: Folder, side: Side) -> Folder:

@@ -36,13 +36,14 @@ class RowsConfig(Settings):
 
     ``policy`` is the one whose primary retrieval finds the passages. ``per_type`` caps the rows of a type on the train
     side, dealt over its sources in turn, so that neither a type nor a set drowns the others. ``limit`` of a set counts
-    for each side.
+    for each side. Of ``unlabelled`` sets questions of the train side are set aside without their labels.
     """
 
     seed: int = 7
     policy: str = "policy/default.yaml"
     sets: list[SetChoice] = Field(min_length=1)
     questions_only: list[QuestionsOnly] = Field(default_factory=list)
+    unlabelled: list[QuestionsOnly] = Field(default_factory=list)
     sample: SampleRows | None = None
     per_type: Limit
     catalog: str = "datasets.yaml"

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from okralong.pipelines.answering.analysis import EVIDENCE, FIELDS, AnalysisInput, format_reply
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
-from okralong.pipelines.answering.analyzers.scaffold import prompt_ids, reply_fields, reply_ids
+from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields, reply_ids
 from okralong.pipelines.models.precision import cpu_precision
 from okralong.pipelines.values import Analysis
 from tests.fakes.tiny_llama import write_tiny_llama
@@ -134,3 +134,19 @@ def test_a_base_model_without_template_gets_a_plain_prompt(model_folder: Path) -
     text = tokenizer.decode(prompt_ids(tokenizer, INPUTS[3], 1900))
     assert text.endswith("Reply: ")
     assert "<|im_end|>" not in text
+
+
+def test_the_opening_read_once_is_the_same_as_read_with_each_prompt(scorer: LabelScorer, model_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    opening = opening_ids(tokenizer)
+    prompts = [prompt_ids(tokenizer, asked, 1900) for asked in [*INPUTS, AnalysisInput("", ())]]
+    assert all(ids[: len(opening)] == opening for ids in prompts)
+    assert len(opening) > 100
+    first = scorer.analyze(INPUTS)
+    # A prompt cut at its beginning, as one odd input may need, takes the whole batch past the shared opening.
+    with torch.inference_mode():
+        cut = scorer._analyze_part([*prompts[:2], prompts[2][5:]])
+    for one, other in zip(first[:2], cut[:2], strict=True):
+        assert one.type_probabilities == pytest.approx(other.type_probabilities, abs=1e-4)
+    assert cut[2].type_probabilities != pytest.approx(first[2].type_probabilities, abs=1e-4)
+    assert scorer.analyze(INPUTS) == first

@@ -54,6 +54,24 @@ def test_targets_are_the_labels_tokens_and_nothing_else(model: Path) -> None:
     assert float(out["loss"]) > 0
 
 
+def test_instructions_read_once_for_a_batch_teach_the_same(model: Path) -> None:
+    learner = LabelLearner(replace(RECIPE, lora=Lora(("q_proj",), dropout=0.0)), str(model), "cpu", torch.float32)
+    examples = [replace(each, labels=(each.labels[0], 0, each.labels[2])) for each in invented_examples(0, 2)]
+    steps = []
+    for opening in (learner._opening, [-1]):  # no prompt begins with -1: every row is read whole
+        learner._opening = opening
+        learner.zero_grad()
+        batch = learner.collate(examples)
+        found = learner(**batch)
+        found["loss"].backward()
+        learned = [value.grad.clone() for value in learner.parameters() if value.grad is not None]
+        steps.append((batch["opened"], found["loss"].detach(), learned))
+    (shared, loss, gradients), (apart, whole_loss, whole_gradients) = steps
+    assert (shared, apart) == (True, False)
+    torch.testing.assert_close(loss, whole_loss, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradients, whole_gradients, rtol=1e-3, atol=1e-5)
+
+
 def test_padding_and_company_do_not_change_the_loss(model: Path) -> None:
     learner = LabelLearner(
         replace(RECIPE, lora=Lora(("q_proj",), dropout=0.0)), str(model), "cpu", torch.float32

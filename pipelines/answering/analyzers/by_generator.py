@@ -31,11 +31,16 @@ async def analyze_by_generator(ask: Ask, asked: AnalysisInput) -> Analysis:
     (an endpoint that is down, a budget that is used up) passes.
     """
     try:
-        reply = await ask(analyzer_prompt(asked))
-        kind, pattern, evidence = parse_reply(reply.text)
+        return await labels_by_generator(ask, asked)
     except ReplyError:
         (rules,) = KeywordRules().analyze([asked])
         return replace(rules, analyzer=f"{rules.analyzer} (the generator's reply was no analysis)")
+
+
+async def labels_by_generator(ask: Ask, asked: AnalysisInput) -> Analysis:
+    """The same where nobody else may speak. Raises ReplyError when the reply is no analysis."""
+    reply = await ask(analyzer_prompt(asked))
+    kind, pattern, evidence = parse_reply(reply.text)
     said = EVIDENCE[0 if evidence else 1]
     labels: tuple[tuple[tuple[str, ...], str], ...] = ((TYPES, kind), (PATTERNS, pattern), (EVIDENCE, said))
     types, patterns, holds = ({label: float(label == chosen) for label in all_} for all_, chosen in labels)

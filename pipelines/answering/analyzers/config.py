@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED, causal_model
 from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.models.shipped import SHIPPED, adapter_digest, shipped_adapter
 from okralong.pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,28 +20,50 @@ if TYPE_CHECKING:
 class AnalyzerConfig(Settings):
     """The ``analyzer`` part of a run's config.
 
-    ``kind`` is "rules", "heads" (a small encoder with trained heads), "label_scorer" (a causal language model) or "llm"
-    (the run's own generator, at its price). For a label scorer ``model`` is "embedded", a model folder or a hub name,
-    and ``adapter`` the folder or hub name of a LoRA adapter; for heads ``adapter`` is the folder that `okralong train`
-    wrote. Up to ``max_batch`` questions that arrive within ``batch_wait_s`` seconds are analysed together; each of
-    ``replicas`` takes ``gpus_per_replica`` GPUs.
+    ``kind`` is "heads" (a small encoder with trained heads), "label_scorer" (a causal language model), "rules" (keyword
+    rules) or "llm" (the run's own generator, at its price). ``adapter`` is "shipped", or the folder that `okralong
+    train` wrote; for a label scorer also a hub name, or null for the model as it is. For a label scorer ``model`` is
+    "embedded", a model folder or a hub name. Up to ``max_batch`` questions that arrive within ``batch_wait_s`` seconds
+    are analysed together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
     """
 
-    kind: Literal["rules", "heads", "label_scorer", "llm"] = "rules"
+    kind: Literal["heads", "label_scorer", "rules", "llm"] = "heads"
     model: str = Field(default=EMBEDDED, min_length=1)
-    adapter: str | None = None
+    adapter: Annotated[str, Field(min_length=1)] | None = SHIPPED
     max_batch: Annotated[int, Field(ge=1, le=1024)] = 16
     batch_wait_s: Annotated[float, Field(ge=0, le=10)] = 0.01
     replicas: Annotated[int, Field(ge=1, le=256)] = 1
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
 
     @model_validator(mode="after")
-    def _adapter_has_model(self) -> Self:
-        if self.kind in ("rules", "llm") and self.adapter is not None:
+    def _adapter_fits(self) -> Self:
+        if self.kind in ("rules", "llm") and self.adapter is not None and "adapter" in self.model_fields_set:
             raise ValueError(f"{self.kind} takes no adapter; set kind: heads or label_scorer, or leave adapter out")
         if self.kind == "heads" and self.adapter is None:
-            raise ValueError("heads are trained ones: give adapter, the folder that `okralong train` wrote")
+            raise ValueError("heads are trained ones: give adapter, shipped or a folder that `okralong train` wrote")
+        if self.kind == "label_scorer" and self.adapter == SHIPPED and self.model != EMBEDDED:
+            raise ValueError(
+                f"the shipped adapter is for the embedded model, not for {self.model!r}; set adapter: null to use the "
+                "model as it is, or give the adapter that `okralong train` wrote for it"
+            )
         return self
+
+    def adapter_folder(self) -> Path | None:
+        """Where the adapter is; a hub name stays as it is. None for a kind or model without one.
+
+        Raises ConfigError when the shipped one is missing.
+        """
+        if self.kind in ("rules", "llm") or self.adapter is None:
+            return None
+        if self.adapter == SHIPPED:
+            return shipped_adapter(f"analyzer/{self.kind}")
+        return Path(self.adapter).expanduser()
+
+    def identity(self) -> dict[str, Any]:
+        """What decides an analysis: kind, model, and the adapter by its content."""
+        folder = self.adapter_folder()
+        adapter = None if folder is None else adapter_digest(folder) or str(self.adapter)
+        return {"kind": self.kind, "model": self.model, "adapter": adapter}
 
 
 def load_analyzer(config: AnalyzerConfig) -> Analyzer:
@@ -58,10 +81,15 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     if config.kind == "heads":
         from okralong.pipelines.answering.analyzers.heads_analyzer import HeadsAnalyzer
 
-        return HeadsAnalyzer.load(str(config.adapter), config.max_batch, threads=available_cores())
+        return HeadsAnalyzer.load(
+            str(config.adapter_folder()), config.max_batch, label=config.adapter, threads=available_cores()
+        )
     from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
 
     model = causal_model(config.model)
-    adapter = None if config.adapter is None else str(Path(config.adapter).expanduser())
+    folder = config.adapter_folder()
+    name = config.model if config.adapter is None else f"{config.model}+{Path(config.adapter).name}"
     # Ray gives an actor one thread unless told otherwise.
-    return LabelScorer.load(model, adapter, max_batch=config.max_batch, label=config.model, threads=available_cores())
+    return LabelScorer.load(
+        model, str(folder) if folder else None, max_batch=config.max_batch, label=name, threads=available_cores()
+    )

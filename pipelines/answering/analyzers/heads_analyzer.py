@@ -34,10 +34,16 @@ class HeadsAnalyzer:
 
     @classmethod
     def load(
-        cls, folder: str | Path, max_batch: int = 16, device: str = "auto", threads: int | None = None
+        cls,
+        folder: str | Path,
+        max_batch: int = 16,
+        device: str = "auto",
+        label: str | None = None,
+        threads: int | None = None,
     ) -> HeadsAnalyzer:
         """The heads in ``folder`` and the encoder that they were trained on.
 
+        ``label`` is how they are called in ``Analysis.analyzer``; else the folder's name.
         Raises ConfigError when either cannot be loaded, or the encoder's weights are others.
         """
         target, _ = settle(device, "float32", threads)
@@ -50,7 +56,8 @@ class HeadsAnalyzer:
             )
         adapter = Path(folder) / ADAPTER if heads.shape.adapted else None
         encoder = TunableEncoder.load(model.path, heads.shape.reads, adapter, target)
-        return cls(encoder, heads.to(target), f"heads:{Path(folder).name}", max_batch, read_temperatures(Path(folder)))
+        name = f"heads:{Path(label or folder).name}"
+        return cls(encoder, heads.to(target), name, max_batch, read_temperatures(Path(folder)))
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
         """One analysis for each input, in their order. Questions of like length share a pass."""

@@ -1,7 +1,8 @@
 """An analyzer that asks a causal language model how likely each allowed label is, instead of letting it write.
 
-A reply of the wrong form cannot happen, the probabilities come for free, and a batch costs one pass over the prompts
-plus one short pass for each of the three fields. Runs without Ray.
+A reply of the wrong form cannot happen, the probabilities come for free, and a batch costs one pass over what differs
+between its prompts (the instructions are read once, when the model is loaded) plus one short pass for each of the three
+fields. Runs without Ray.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from okralong.pipelines.answering.analysis import AnalysisInput, best, make_analysis
 from okralong.pipelines.answering.analyzers.batches import by_length
 from okralong.pipelines.answering.analyzers.calibration import UNCALIBRATED, Temperatures, read_temperatures
-from okralong.pipelines.answering.analyzers.scaffold import Field, Ids, prompt_ids, reply_fields
+from okralong.pipelines.answering.analyzers.opening import Opening
+from okralong.pipelines.answering.analyzers.scaffold import Field, Ids, opening_ids, prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzers.tree_pass import Prefix, score_continuations
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.loading import settle
@@ -39,6 +41,8 @@ class LabelScorer:
         self._tokenizer = tokenizer
         self._fields = reply_fields(tokenizer)
         self._limit = int(model.config.max_position_embeddings) - REPLY_TOKENS
+        with torch.inference_mode():
+            self._opening = Opening.read(self._model, opening_ids(tokenizer))
 
     @classmethod
     def load(
@@ -74,7 +78,7 @@ class LabelScorer:
                 f"The analyzer's model {model!r} with adapter {adapter!r} cannot be loaded: {error}. Give folders that "
                 "hold safetensors, or hub names that this machine can reach, or set analyzer.kind to rules."
             ) from error
-        name = f"label-scorer:{label or Path(model).name}" + (f"+{Path(adapter).name}" if adapter else "")
+        name = f"label-scorer:{label or Path(model).name}"
         temperatures = UNCALIBRATED if adapter is None else read_temperatures(Path(adapter))
         return cls(loaded.to(device=target, dtype=dtype), tokenizer, name, max_batch, temperatures)
 
@@ -86,8 +90,10 @@ class LabelScorer:
     def _analyze_part(self, prompts: list[Ids]) -> list[Analysis]:
         scored: list[list[dict[str, float]]] = [[] for _ in prompts]
         with torch.inference_mode():
-            prefix = Prefix(self._model)
-            following = prompts
+            # A prompt that was cut to the model's window may lack its beginning.
+            opening = self._opening if self._opening.opens(prompts) else None
+            prefix = Prefix(self._model, len(prompts), opening)
+            following = [ids[len(opening.ids) :] for ids in prompts] if opening else prompts
             for field, temperature in zip(self._fields, self._temperatures, strict=True):
                 prefix.extend([ids + field.scaffold for ids in following])
                 following = []

@@ -67,6 +67,12 @@ def prompt_ids(tokenizer: Any, asked: AnalysisInput, limit: int) -> Ids:
             return ids[-limit:]
 
 
+def opening_ids(tokenizer: Any) -> Ids:
+    """What every prompt begins with: the tokens that two prompts without a word in common share."""
+    one, other = (_render(tokenizer, asked) for asked in (AnalysisInput("?", ("!",)), AnalysisInput("!", ())))
+    return one[: next(at for at, (token, another) in enumerate(zip(one, other, strict=False)) if token != another)]
+
+
 def _render(tokenizer: Any, asked: AnalysisInput) -> Ids:
     messages = analyzer_prompt(asked)
     if tokenizer.chat_template is None:

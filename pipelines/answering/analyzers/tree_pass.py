@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
+
+from okralong.pipelines.answering.analyzers.opening import Opening
 
 Ids = list[int]
 
@@ -19,16 +22,16 @@ class Prefix:
     """What a batch of rows has been read of so far.
 
     After ``extend``: ``seen`` (rows, columns) is true where a cached column is a token and not padding, ``lengths``
-    (rows,) counts tokens, and ``last`` (rows, hidden) is the hidden state of each row's last token.
+    (rows,) counts tokens, and ``last`` (rows, hidden) is the hidden state of each row's last token. With an
+    ``opening`` its tokens have been read by all ``rows`` already.
     """
 
-    def __init__(self, model: Any) -> None:
-        from transformers import DynamicCache
-
+    def __init__(self, model: Any, rows: int, opening: Opening | None = None) -> None:
+        read = len(opening.ids) if opening else 0
         self.model = model
-        self.cache = DynamicCache()
-        self.seen = torch.zeros((0, 0), dtype=torch.bool)
-        self.lengths = torch.zeros(0, dtype=torch.long)
+        self.cache = opening.cache_for(rows) if opening else DynamicCache()
+        self.seen = torch.ones((rows, read), dtype=torch.bool, device=model.device)
+        self.lengths = torch.full((rows,), read, dtype=torch.long, device=model.device)
         self.last = torch.zeros((0, 0))
 
     def extend(self, rows: list[Ids]) -> None:
@@ -37,9 +40,6 @@ class Prefix:
         device = self.model.device
         tokens = torch.tensor([[0] * (width - len(row)) + row for row in rows], device=device)
         real = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows], device=device)
-        if self.seen.numel() == 0:
-            self.seen = torch.zeros((len(rows), 0), dtype=torch.bool, device=device)
-            self.lengths = torch.zeros(len(rows), dtype=torch.long, device=device)
         positions = (self.lengths[:, None] + real.cumsum(1) - 1).clamp(min=0)
         causal = torch.ones((width, width), dtype=torch.bool, device=device).tril()
         hidden = self.forward(tokens, positions, causal[None] & real[:, None, :])

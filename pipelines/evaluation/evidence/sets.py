@@ -52,11 +52,14 @@ class Shelf:
         """What of a set stands on this side of the split."""
         return self.split.filter(read_dataset(self.source(name, part), self.data), self.side)
 
-    def pooled(self, choice: SetChoice) -> Pooled:
-        """The questions and documents of a set. Raises InputError when they cannot be had as the choice wants them."""
+    def pooled(self, choice: SetChoice, every: bool = False) -> Pooled:
+        """The questions and documents of a set; ``every`` question, or those that can be measured.
+
+        Raises InputError when they cannot be had as the choice wants them.
+        """
         dataset = self.read(choice.name, choice.part)
         spare = [text for named in choice.fill for text in self.read(*named.split(" ", 1)).texts.values()]
-        return pooled_set(choice, dataset, spare, self.seed)
+        return pooled_set(choice, dataset, spare, self.seed, every)
 
     def bench(self, choice: SetChoice, pooled: Pooled, config: IndexConfig) -> Bench:
         """One set, indexed and ready to be asked."""
@@ -73,12 +76,13 @@ class Shelf:
         return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{config.boundaries}-at-{sizes}"
 
 
-def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed: int) -> Pooled:
+def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed: int, every: bool = False) -> Pooled:
     """The questions of one side that can be measured, over documents. Raises InputError when there are none.
 
-    A question can be measured when its set gives a text for it, and marks evidence or parts of its answer.
+    A question can be measured when its set gives a text for it, and marks evidence or parts of its answer; with
+    ``every`` a text is enough.
     """
-    items = drawn(measurable(dataset), choice.limit, f"{seed}:{choice.name}")
+    items = drawn(list(dataset.items) if every else measurable(dataset), choice.limit, f"{seed}:{choice.name}")
     if choice.pool_tokens is None:
         pooled = whole(replace(dataset, items=tuple(items)))
     else:
