@@ -95,6 +95,8 @@ def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: Labe
         asked = label if side in LEARNED else None
         found = _Side(shelf, policy, config, every=asked is not None).rows()
         rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
+        # The first so many rows of a side are a fair sample of it.
+        random.Random(config.seed).shuffle(rows[side])
         if side == "train":
             rows[side] = balanced(rows[side], config.per_type, config.seed)
             unlabelled = _set_aside(shelf, config, rows[side])

@@ -14,6 +14,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, Traini
 from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
 from okralong.pipelines.training.learner import Learner, accuracies
+from okralong.pipelines.training.length_batches import LengthBatches, length_of
 from okralong.pipelines.training.recipe import Example, Recipe
 
 HISTORY: Final = "history.json"
@@ -30,6 +31,9 @@ class _Trainer(Trainer):
         learned = {name for name, value in model.named_parameters() if value.requires_grad}
         kept = state_dict or model.state_dict()
         super()._save(output_dir, {name: value.contiguous() for name, value in kept.items() if name in learned})
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> LengthBatches:
+        return LengthBatches(train_dataset or self.train_dataset, self.args.train_batch_size, self.args.seed)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """The base is missing from every checkpoint, on purpose."""
@@ -77,7 +81,7 @@ def fit(
         model=learner,
         args=arguments,
         train_dataset=list(train),
-        eval_dataset=list(validation),
+        eval_dataset=sorted(validation, key=length_of),
         data_collator=learner.collate,
         compute_metrics=_accuracies,
         callbacks=[EarlyStoppingCallback(early_stopping_patience=recipe.patience)],

@@ -54,7 +54,9 @@ def test_query_embedder_batches_and_agrees_with_single_calls(ray_cluster: None) 
 
 def test_what_cannot_be_loaded_is_explained(ray_cluster: None) -> None:
     with pytest.raises(ConfigError, match="analyzer-broken"):
-        deploy_analyzer(AnalyzerConfig(kind="label_scorer", model="/no/such/model"), name="analyzer-broken")
+        deploy_analyzer(
+            AnalyzerConfig(kind="label_scorer", model="/no/such/model", adapter=None), name="analyzer-broken"
+        )
 
 
 def test_other_weights_than_the_archives_are_refused() -> None:

@@ -138,9 +138,10 @@ def test_names_and_literals() -> None:
 def test_config_chooses_the_rules_and_refuses_nonsense() -> None:
     config = parse_config(AnalyzerConfig, "kind: rules", "answer.yaml")
     assert load_analyzer(config).name == "keyword-rules"
-    for text in ("kind: magic", "kind: rules\nadapter: some/folder", "kind: rules\nmax_batch: 0"):
+    refused = ("kind: magic", "kind: rules\nadapter: some/folder", "max_batch: 0", "kind: heads\nadapter: null")
+    for text in (*refused, "kind: label_scorer\nmodel: other/model"):
         with pytest.raises(ConfigError, match=r"answer\.yaml"):
             parse_config(AnalyzerConfig, text, "answer.yaml")
-    missing = AnalyzerConfig(kind="label_scorer", model="/no/such/folder")
+    missing = AnalyzerConfig(kind="label_scorer", model="/no/such/folder", adapter=None)
     with pytest.raises(ConfigError, match=r"no/such/folder.*rules"):
         load_analyzer(missing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from okralong.pipelines.evaluation.split.keys import Side
 from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.training import run
+from okralong.pipelines.training.recipe import UNKNOWN, read_examples
 from okralong.pipelines.training.rows import TrainingRow, write_rows
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples
@@ -105,6 +107,42 @@ def test_a_report_holds_analyzers_against_test_rows(
     page = (tmp_path / "out" / "analyzers.md").read_text(encoding="utf-8")
     assert "| mine | question-type | 12 | 1.000 [1.000, 1.000] |" in page
     assert "### mine: containing" in page
+
+
+def test_a_set_can_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = [replace(row, source="other all", query_id=f"other-{row.query_id}") for row in rows(0, 2)]
+    write_rows(Folder.of(tmp_path / "rows"), "train", rows(0, 2) + other)
+    write_rows(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
+    (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export", "--leave-out"]
+    code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options, "other")
+    assert code == 0, said
+    assert "12 train and 12 validation rows" in said
+    code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options, "nowhere")
+    assert code == 2
+    assert "No row comes from a set 'nowhere', so it cannot be left out. There are invented, other." in said
+
+
+def test_a_teacher_labels_questions_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(Folder.of(tmp_path / "rows"), "train", rows(0, 2))
+    write_rows(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
+    asked = ["Which was founded first, the old mill or the new one?", rows(0, 1)[0].question, "Hm?"]
+    (tmp_path / "rows" / "unlabelled.jsonl").write_text(
+        "".join(json.dumps({"question": each}) + "\n" for each in asked), encoding="utf-8"
+    )
+    own = "self_training: {teacher: {kind: rules}, above: 0.5}\n"
+    (tmp_path / "config.yaml").write_text(CONFIG + own, encoding="utf-8")
+    options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export"]
+    code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
+    assert code == 0, said
+    assert "self-training: 1 of 3 questions got a type" in said
+    learned = read_examples(tmp_path / "files" / "train.jsonl")
+    assert learned[-1].asked.question == asked[0]
+    assert learned[-1].labels == (TYPES.index("multi-source"), UNKNOWN, UNKNOWN)
 
 
 def test_what_is_exported_trains_on_a_bare_machine(
