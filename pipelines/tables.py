@@ -162,6 +162,7 @@ TRAINING_ROWS: Final = _schema(
         ("passages", pa.list_(pa.string())),
         ("exact_scores", pa.list_(pa.float32())),
         ("semantic_scores", pa.list_(pa.float32())),
+        ("semantic_ranks", pa.list_(pa.int32())),
         ("type", pa.string()),
         ("pattern", pa.string()),
         ("evidence", pa.bool_()),

@@ -91,16 +91,26 @@ SCORES_KEPT: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class RetrieverScores:
-    """What the retrievers themselves gave the first chunks of primary retrieval, best first: BM25, and cosines."""
+    """What the retrievers themselves gave the first chunks of primary retrieval, best first: BM25, and cosines.
+
+    ``semantic_ranks`` says of each of the exact retriever's chunks which rank, from 0, it has among the semantic
+    retriever's, and -1 where it is not among them: how far the two agree.
+    """
 
     exact: tuple[float, ...] = ()
     semantic: tuple[float, ...] = ()
+    semantic_ranks: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, found: Candidates) -> RetrieverScores:
         """The first scores of both lists."""
-        exact, semantic = (tuple(hit.score for hit in hits[:SCORES_KEPT]) for hits in (found.exact, found.semantic))
-        return cls(exact, semantic)
+        first, other = found.exact[:SCORES_KEPT], found.semantic[:SCORES_KEPT]
+        ranks = {hit.chunk.chunk_id: rank for rank, hit in enumerate(other)}
+        return cls(
+            tuple(hit.score for hit in first),
+            tuple(hit.score for hit in other),
+            tuple(ranks.get(hit.chunk.chunk_id, -1) for hit in first),
+        )
 
 
 NO_SCORES: Final = RetrieverScores()

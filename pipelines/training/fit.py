@@ -33,7 +33,8 @@ class _Trainer(Trainer):
         super()._save(output_dir, {name: value.contiguous() for name, value in kept.items() if name in learned})
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthBatches:
-        return LengthBatches(train_dataset or self.train_dataset, self.args.train_batch_size, self.args.seed)
+        examples: Any = train_dataset or self.train_dataset
+        return LengthBatches(examples, self.args.train_batch_size, self.args.seed)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """The base is missing from every checkpoint, on purpose."""

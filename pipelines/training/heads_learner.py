@@ -11,8 +11,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 
+from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.encoder import TunableEncoder
-from okralong.pipelines.answering.analyzers.features import features
+from okralong.pipelines.answering.analyzers.features import Features, features
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, save_heads
 from okralong.pipelines.training.learner import Learner, class_weights, label_tensor, right
 from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe
@@ -39,21 +40,35 @@ class HeadsLearner(Learner):
             recipe.model, sha256, recipe.reads, self._encoder.width, recipe.hidden, adapted=recipe.lora is not None
         )
         self.heads = Heads(shape, recipe.dropout)
+        self._features: dict[AnalysisInput, Features] = {}
+        self._vectors: dict[AnalysisInput, Tensor] = {}
         for number, weight in enumerate(class_weights(train)):
             self.register_buffer(f"weight_{number}", weight, persistent=False)
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """See ``Learner``."""
+        """See ``Learner``. A batch holds what a tuned encoder reads, or what a frozen one said."""
         asked = [each.asked for each in examples]
+        for new in dict.fromkeys(item for item in asked if item not in self._features):
+            self._features[new] = features(new)
+        numbers = torch.from_numpy(np.stack([self._features[item] for item in asked]))
+        batch = {"features": numbers, "labels": label_tensor(examples)}
+        if not self.heads.shape.adapted:
+            return {**batch, "vectors": self._frozen_vectors(asked)}
         tokens, counts = self._encoder.read(asked)
-        numbers = torch.from_numpy(np.stack([features(item) for item in asked]))
-        return {"tokens": tokens, "counts": counts, "features": numbers, "labels": label_tensor(examples)}
+        return {**batch, "tokens": tokens, "counts": counts}
 
     def forward(
-        self, tokens: dict[str, Tensor], counts: list[int], features: Tensor, labels: Tensor
+        self,
+        features: Tensor,
+        labels: Tensor,
+        tokens: dict[str, Tensor] | None = None,
+        counts: Sequence[int] = (),
+        vectors: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """See ``Learner``; the loss is the mean over the fields of which a label is known."""
-        logits = self.heads(self._encoder.vectors(tokens, counts), features)
+        if tokens is not None:
+            vectors = self._encoder.vectors(tokens, counts)
+        logits = self.heads(vectors, features)
         losses = [
             nn.functional.cross_entropy(each, labels[:, n], self.get_buffer(f"weight_{n}"), ignore_index=UNKNOWN)
             for n, each in enumerate(logits)
@@ -61,6 +76,14 @@ class HeadsLearner(Learner):
         ]
         loss = torch.stack(losses).mean() if losses else logits[0].sum() * 0.0
         return {"loss": loss, "right": right(logits, labels)}
+
+    def _frozen_vectors(self, asked: Sequence[AnalysisInput]) -> Tensor:
+        """A frozen encoder says the same in every epoch, and is asked once."""
+        new = list(dict.fromkeys(item for item in asked if item not in self._vectors))
+        if new:
+            with torch.no_grad():
+                self._vectors.update(zip(new, self._encoder.vectors(*self._encoder.read(new)).cpu(), strict=True))
+        return torch.stack([self._vectors[item] for item in asked])
 
     def save(self, folder: Path) -> None:
         """See ``Learner``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.utils.data import Sampler
@@ -28,7 +29,8 @@ class LengthBatches(Sampler[int]):
         return len(self._lengths)
 
     def __iter__(self) -> Iterator[int]:
-        grouped: list[int] = get_length_grouped_indices(self._lengths, self._batch_size, generator=self._random)
+        group: Any = get_length_grouped_indices  # untyped in transformers
+        grouped: list[int] = group(self._lengths, self._batch_size, generator=self._random)
         whole = len(grouped) // self._batch_size
         for batch in torch.randperm(whole, generator=self._random).tolist():
             yield from grouped[batch * self._batch_size : (batch + 1) * self._batch_size]

@@ -94,6 +94,6 @@ def read_examples(path: Path) -> list[Example]:
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         asked = row["asked"]
-        scores = RetrieverScores(*(tuple(asked["scores"][side]) for side in ("exact", "semantic")))
+        scores = RetrieverScores(**{name: tuple(values) for name, values in asked["scores"].items()})
         found.append(Example(AnalysisInput(asked["question"], tuple(asked["passages"]), scores), tuple(row["labels"])))
     return found

@@ -15,10 +15,10 @@ from okralong.pipelines.errors import InputError
 from okralong.pipelines.evaluation.split.keys import Side
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import TRAINING_ROWS
-from okralong.pipelines.values import Pattern, QuestionType
+from okralong.pipelines.values import Pattern, QuestionType, RetrieverScores
 
 _FILE: Final = "rows.parquet"
-_LISTS: Final = ("documents", "passages", "exact_scores", "semantic_scores")
+_LISTS: Final = ("documents", "passages", "exact_scores", "semantic_scores", "semantic_ranks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class TrainingRow:
     """One question. ``source`` is "set part"; ``documents`` are those that it asks about, by which figures cluster.
 
     ``passages`` are the texts of its primary chunks, best first, empty where its set gives no document;
-    ``exact_scores`` and ``semantic_scores`` are the retrievers' own scores of their first chunks, best first.
+    ``exact_scores``, ``semantic_scores`` and ``semantic_ranks`` are what ``RetrieverScores`` says.
     ``pattern`` and ``evidence`` (do the passages hold all that is needed) are None where the set marks neither evidence
     nor an answer to look for; ``type`` is None until somebody labels a question that came without one.
     """
@@ -38,9 +38,15 @@ class TrainingRow:
     passages: tuple[str, ...]
     exact_scores: tuple[float, ...]
     semantic_scores: tuple[float, ...]
+    semantic_ranks: tuple[int, ...]
     type: QuestionType | None
     pattern: Pattern | None
     evidence: bool | None
+
+    @property
+    def scores(self) -> RetrieverScores:
+        """What the analyzer is told of the retrievers."""
+        return RetrieverScores(self.exact_scores, self.semantic_scores, self.semantic_ranks)
 
     @property
     def set_name(self) -> str:

@@ -54,7 +54,7 @@ def self_labelled(
     new = [each for each in questions if question_hash(each.question) not in seen]
     said = teacher.analyze([AnalysisInput(each.question, ()) for each in new])
     sure = [
-        TrainingRow(each.query_id, SOURCE, (each.query_id,), each.question, (), (), (), analysis.type, None, None)
+        TrainingRow(each.query_id, SOURCE, (each.query_id,), each.question, (), (), (), (), analysis.type, None, None)
         for each, analysis in zip(new, said, strict=True)
         if analysis.type_probabilities[analysis.type] >= config.above
     ]

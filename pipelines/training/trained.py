@@ -14,14 +14,13 @@ from okralong.pipelines.training.calibrate import best_temperature
 from okralong.pipelines.training.figures import FieldFigures, field_figures, probabilities
 from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe, example
 from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.values import RetrieverScores
 
 
 def examples_of(rows: Sequence[TrainingRow]) -> list[Example]:
     """Rows as what a learner reads."""
     return [
         example(
-            AnalysisInput(row.question, row.passages, RetrieverScores(row.exact_scores, row.semantic_scores)),
+            AnalysisInput(row.question, row.passages, row.scores),
             row.type,
             row.pattern,
             row.evidence,

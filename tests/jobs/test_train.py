@@ -44,6 +44,7 @@ def rows(first: int, last: int) -> list[TrainingRow]:
                 asked.passages,
                 asked.scores.exact,
                 asked.scores.semantic,
+                asked.scores.semantic_ranks,
                 TYPES[each.labels[0]],
                 "exact",
                 each.labels[2] == 0,

@@ -10,7 +10,7 @@ from okralong.pipelines.values import QuestionType
 
 
 def row(number: int, source: str, kind: QuestionType, passages: tuple[str, ...] = ("a chunk",)) -> TrainingRow:
-    return TrainingRow(f"{source}-{number}", source, (f"d{number}",), "Who?", passages, (), (), kind, None, None)
+    return TrainingRow(f"{source}-{number}", source, (f"d{number}",), "Who?", passages, (), (), (), kind, None, None)
 
 
 ROWS = [

@@ -39,7 +39,7 @@ class Watched:
 
 def test_sure_types_become_rows_and_known_questions_do_not() -> None:
     known = [
-        TrainingRow("n0", "set all", ("d",), f"  {ASKED[0].question.upper()}", (), (), (), "arithmetic", None, None)
+        TrainingRow("n0", "set all", ("d",), f"  {ASKED[0].question.upper()}", (), (), (), (), "arithmetic", None, None)
     ]
     teacher = Watched()
     said = {each.query_id: KeywordRules().analyze([AnalysisInput(each.question, ())])[0] for each in ASKED}

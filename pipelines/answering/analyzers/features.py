@@ -1,14 +1,14 @@
 """What can be told of a question and its primary passages without reading them with a model: numbers, each near 1.
 
-Three kinds: how the two retrievers scored their first chunks, how much of the question stands in the passages, and what
-the question's own words look like. All are ours.
+Three kinds: how the two retrievers scored their first chunks and how far they agree, how much of the question stands in
+the passages, and what the question's own words look like. All are ours.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.cues import COMPARATIVE, CUES
 from okralong.pipelines.answering.analyzers.words import content_stems, literal_tokens, names
 
+T = TypeVar("T")
+
 Features = npt.NDArray[np.float32]
 
 PASSAGES: Final = 3
@@ -24,6 +26,9 @@ PASSAGES: Final = 3
 
 RANKS: Final = (1, 2, 4, 9, 19)
 """Ranks, from 0, whose scores are held against the first's."""
+
+DEPTHS: Final = (1, 3, 5, 10, 20)
+"""How far down the two retrievers' lists are held against each other; ours."""
 
 _OPENINGS: Final = ("who", "whose", "when", "where", "what", "which", "why", "how many", "how much", "how", "in what")
 _ASKS_YES_NO: Final = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.I)
@@ -37,6 +42,7 @@ def features(asked: AnalysisInput) -> Features:
         [
             *_exact_scores(asked.scores.exact),
             *_semantic_scores(asked.scores.semantic),
+            *_agreement(asked.scores.semantic_ranks),
             *_covered(asked.question, asked.passages),
             *_wording(asked.question),
         ],
@@ -56,6 +62,11 @@ def _semantic_scores(scores: Sequence[float]) -> list[float]:
     first = scores[0] if scores else 0.0
     gaps = [first - scores[rank] if len(scores) > rank else 0.0 for rank in RANKS]
     return [float(bool(scores)), first, *(4 * gap for gap in gaps)]
+
+
+def _agreement(semantic_ranks: Sequence[int]) -> list[float]:
+    """Shares of the exact retriever's first chunks that stand among as many first ones of the semantic retriever."""
+    return [_share(semantic_ranks[:depth], range(depth).__contains__) for depth in DEPTHS]
 
 
 def _covered(question: str, passages: Sequence[str]) -> list[float]:
@@ -98,7 +109,7 @@ def _wording(question: str) -> list[float]:
     ]
 
 
-def _share(wanted: Sequence[str], held: Callable[[str], bool]) -> float:
+def _share(wanted: Sequence[T], held: Callable[[T], bool]) -> float:
     return sum(map(held, wanted)) / len(wanted) if wanted else 0.0
 
 
