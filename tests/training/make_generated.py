@@ -1,0 +1,56 @@
+"""Made-up questions with labels for the test of the shipped adapters: ``python -m tests.training.make_generated``.
+
+They are of the sample archive's kind, with a seed that neither training nor validation has. Run it again only when the
+features or the primary retrieval change; the figures in ``test_shipped.py`` hold for what stands in the file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.evaluation.datasets.catalog import load_catalog
+from okralong.pipelines.evaluation.datasets.pooling import whole
+from okralong.pipelines.evaluation.evidence.config import SetChoice
+from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
+from okralong.pipelines.evaluation.evidence.sets import Shelf
+from okralong.pipelines.evaluation.split.manifest import MANIFEST
+from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.training.build import primary_granularities
+from okralong.pipelines.training.collect import rows_of
+from okralong.pipelines.training.recipe import write_examples
+from okralong.pipelines.training.rows_config import SampleRows
+from okralong.pipelines.training.sample_set import sample_set
+from okralong.pipelines.training.trained import examples_of
+
+FILE: Final = Path(__file__).parent / "generated.jsonl"
+SEED: Final = 2001
+CHOICE: Final = SampleRows(reports=8, questions=72, words=2500)
+
+
+async def main() -> None:
+    policy = load_config(Policy, "policy/default.yaml")
+    with tempfile.TemporaryDirectory() as work:
+        shelf = Shelf(
+            load_catalog("datasets.yaml"),
+            Split.load(MANIFEST),
+            Path(work),
+            Path(work),
+            "test",
+            SEED,
+            cached_encoder(Path(work)),
+            print,
+        )
+        index = IndexConfig(granularities=primary_granularities(policy))
+        bench = shelf.bench(SetChoice(name="sample", part=str(SEED)), whole(sample_set(CHOICE, SEED)), index)
+        write_examples(FILE, examples_of(await rows_of(bench, policy)))
+
+
+if __name__ == "__main__":
+    import asyncio
+
+    asyncio.run(main())
