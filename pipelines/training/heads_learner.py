@@ -42,8 +42,7 @@ class HeadsLearner(Learner):
         self.heads = Heads(shape, recipe.dropout)
         self._features: dict[AnalysisInput, Features] = {}
         self._vectors: dict[AnalysisInput, Tensor] = {}
-        for number, weight in enumerate(class_weights(train)):
-            self.register_buffer(f"weight_{number}", weight, persistent=False)
+        self.register_buffer("type_weights", class_weights(train, 0), persistent=False)
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
         """See ``Learner``. A batch holds what a tuned encoder reads, or what a frozen one said."""
@@ -69,8 +68,10 @@ class HeadsLearner(Learner):
         if tokens is not None:
             vectors = self._encoder.vectors(tokens, counts)
         logits = self.heads(vectors, features)
+        # The rows' shares of types are our choice; those of patterns and evidence are what retrieval finds in use.
+        weights = (self.get_buffer("type_weights"), None, None)
         losses = [
-            nn.functional.cross_entropy(each, labels[:, n], self.get_buffer(f"weight_{n}"), ignore_index=UNKNOWN)
+            nn.functional.cross_entropy(each, labels[:, n], weights[n], ignore_index=UNKNOWN)
             for n, each in enumerate(logits)
             if (labels[:, n] != UNKNOWN).any()
         ]

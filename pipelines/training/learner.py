@@ -34,18 +34,16 @@ def label_tensor(examples: Sequence[Example]) -> Tensor:
     return torch.tensor([each.labels for each in examples], dtype=torch.long)
 
 
-def class_weights(examples: Sequence[Example]) -> list[Tensor]:
-    """For each field a weight for each label, by the inverse root of its count: rare labels count more, not all.
+def class_weights(examples: Sequence[Example], number: int) -> Tensor:
+    """A weight for each label of a field, by the inverse root of its count: rare labels count more, not all.
 
     They are scaled so that the mean over the examples is 1. A label that never occurs weighs 1.
     """
-    weights = []
-    for number, (_, labels) in enumerate(FIELDS):
-        counts = torch.tensor([float(sum(each.labels[number] == n for each in examples)) for n in range(len(labels))])
-        weight = torch.where(counts > 0, counts.clamp(min=1).rsqrt(), torch.ones_like(counts))
-        total = counts.sum()
-        weights.append(weight * total / (weight * counts).sum() if total else torch.ones_like(counts))
-    return weights
+    _, labels = FIELDS[number]
+    counts = torch.tensor([float(sum(each.labels[number] == n for each in examples)) for n in range(len(labels))])
+    weights = torch.where(counts > 0, counts.clamp(min=1).rsqrt(), torch.ones_like(counts))
+    total = counts.sum()
+    return weights * total / (weights * counts).sum() if total else torch.ones_like(counts)
 
 
 def right(logits: Sequence[Tensor], labels: Tensor) -> Tensor:
