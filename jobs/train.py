@@ -85,7 +85,7 @@ def _report(config: str, rows: Path, out: Path) -> None:
 
     console = Console()
     folder = Folder.of(rows)
-    found = analyzer_report(load_config(ReportConfig, config), read_rows(folder, "train"), read_rows(folder, "test"))
+    found = analyzer_report(load_config(ReportConfig, config), read_rows(folder, "test"))
     page, data = write_analyzer_report(out, f"okralong train {config} --report --rows ROWS --out {out.name}", found)
     say_line(console, page.read_text(encoding="utf-8"))
     say_line(console, f"written: {page} and {data}")

@@ -43,57 +43,65 @@ class Report:
     times: Mapping[str, Mapping[int, float]]
 
 
-def analyzer_report(config: ReportConfig, train: Sequence[TrainingRow], test: Sequence[TrainingRow]) -> Report:
-    """Every analyzer on ``test``; the majority class is that of ``train``. Raises ConfigError when one cannot load."""
-    examples, documents = examples_of(test), [row.documents or (row.query_id,) for row in test]
+@dataclass(frozen=True)
+class _Held:
+    """What an analyzer is held against."""
+
+    rows: Sequence[TrainingRow]
+    examples: Sequence[Example]
+
+    def first(self, count: int | None) -> _Held:
+        return _Held(self.rows[:count], self.examples[:count])
+
+    def figures(self, said: Probabilities, sure: bool, at: Sequence[int] | None = None) -> list[FieldFigures]:
+        at = range(len(self.rows)) if at is None else at
+        documents = [self.rows[index].documents or (self.rows[index].query_id,) for index in at]
+        return field_figures([self.examples[index] for index in at], documents, [each[at] for each in said], sure)
+
+
+def analyzer_report(config: ReportConfig, test: Sequence[TrainingRow]) -> Report:
+    """Every analyzer on ``test`` rows; the majority class is the test rows' own, so that no constant does better.
+
+    Raises ConfigError when an analyzer cannot be loaded, InputError when no row comes from a set that was left out.
+    """
+    whole = _Held(test, examples_of(test))
     analyzers: dict[str, Analyzer] = {RULES: KeywordRules()}
     analyzers |= {name: load_analyzer(each) for name, each in config.analyzers.items()}
-    said: dict[str, Probabilities] = {MAJORITY: _majority(examples_of(train), len(test))}
-    asked = [each.asked for each in examples]
-    said |= {name: probabilities(analyzer.analyze(asked)) for name, analyzer in analyzers.items()}
-    figures = {name: field_figures(examples, documents, each, name != MAJORITY) for name, each in said.items()}
+    held = {name: whole.first(config.sampled.get(name)) for name in (MAJORITY, *analyzers)}
+    said: dict[str, Probabilities] = {MAJORITY: _majority(whole.examples)}
+    for name, analyzer in analyzers.items():
+        said[name] = probabilities(analyzer.analyze([each.asked for each in held[name].examples]))
     timed: dict[str, Analyze] = {name: analyzer.analyze for name, analyzer in analyzers.items()}
     if config.written is not None:
         from okralong.pipelines.training.written import WritingModel  # brings torch and transformers: seconds
 
         timed[WRITING] = WritingModel(causal_model(config.analyzers[config.written].model), available_cores()).write
-    # Dealt over the sources: those of one set are of one length.
-    with_passages = [each for each in asked if each.passages]
-    with_passages = with_passages[:: max(1, len(with_passages) // config.timed)][: config.timed]
+    with_passages = [each.asked for each in whole.examples if each.asked.passages]
     return Report(
         len(test),
-        figures,
-        {name: _uncalibrated(each, examples, said[name]) for name, each in config.analyzers.items()},
-        {name: _by_source(test, examples, documents, each, name) for name, each in said.items()},
+        {name: held[name].figures(each, name != MAJORITY) for name, each in said.items()},
+        {name: _uncalibrated(each, held[name].examples, said[name]) for name, each in config.analyzers.items()},
+        {name: _by_source(held[name], each, name != MAJORITY) for name, each in said.items()},
         {", ".join(each.sets): _left_out(each, test, analyzers) for each in config.left_out},
-        milliseconds(timed, with_passages, config.batches),
+        milliseconds(timed, with_passages[: config.timed], config.batches),
     )
 
 
-def _majority(train: Sequence[Example], rows: int) -> Probabilities:
+def _majority(examples: Sequence[Example]) -> Probabilities:
     found = []
     for number, (_, labels) in enumerate(FIELDS):
-        counts = Counter(each.labels[number] for each in train if each.labels[number] != UNKNOWN)
+        counts = Counter(each.labels[number] for each in examples if each.labels[number] != UNKNOWN)
         line = np.zeros((1, len(labels)))
         line[0, counts.most_common(1)[0][0]] = 1.0
-        found.append(np.repeat(line, rows, axis=0))
+        found.append(np.repeat(line, len(examples), axis=0))
     return found
 
 
-def _by_source(
-    rows: Sequence[TrainingRow],
-    examples: Sequence[Example],
-    documents: Sequence[tuple[str, ...]],
-    said: Probabilities,
-    name: str,
-) -> dict[str, FieldFigures]:
-    found = {}
-    for source in dict.fromkeys(row.source for row in rows):
-        at = [index for index, row in enumerate(rows) if row.source == source]
-        some = [examples[index] for index in at]
-        figures = field_figures(some, [documents[index] for index in at], [each[at] for each in said], name != MAJORITY)
-        found[source] = figures[0]
-    return found
+def _by_source(held: _Held, said: Probabilities, sure: bool) -> dict[str, FieldFigures]:
+    by_source: dict[str, list[int]] = {}
+    for index, row in enumerate(held.rows):
+        by_source.setdefault(row.source, []).append(index)
+    return {source: held.figures(said, sure, at)[0] for source, at in by_source.items()}
 
 
 def _uncalibrated(config: AnalyzerConfig, examples: Sequence[Example], said: Probabilities) -> dict[str, float]:

@@ -24,6 +24,7 @@ class ReportConfig(Settings):
 
     ``timed`` questions are used for each time, at each of the ``batches``; ``written`` names the analyzer (a
     label_scorer) whose base model also writes its reply as text, for the time that this takes; null: none.
+    ``sampled`` says on how many rows a slow analyzer is tried, the first ones of the test side's shuffled order.
     ``left_out`` are analyzers that were trained without certain sets, and are held against the rows of those alone.
     """
 
@@ -31,6 +32,7 @@ class ReportConfig(Settings):
     timed: Annotated[int, Field(ge=1)] = 32
     batches: list[Annotated[int, Field(ge=1, le=256)]] = Field(default=[1, 16], min_length=1)
     written: str | None = None
+    sampled: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     left_out: list[LeftOut] = Field(default_factory=list)
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from typing import Any
 
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.training.figures import FieldFigures
-from okralong.pipelines.training.model_card import confusion_table, figure_table
+from okralong.pipelines.training.model_card import NONE, confusion_table, figure_table
 from okralong.pipelines.training.report import MAJORITY, RULES, Report
 
 
@@ -27,15 +27,16 @@ def _page(command: str, report: Report) -> str:
     sizes = list(next(iter(report.times.values())))
     times = [["analyzer", *(f"ms a question, batch {size}" for size in sizes)], ["---"] * (len(sizes) + 1)]
     times += [[name, *(f"{by_size[size]:,.1f}" for size in sizes)] for name, by_size in report.times.items()]
-    sources = list(next(iter(report.by_source.values())))
+    sources = sorted({source for found in report.by_source.values() for source in found})
     accuracy = [["analyzer", *sources], ["---"] * (len(sources) + 1)]
     for name, found in report.by_source.items():
-        accuracy.append([name, *(f"{found[s].accuracy.value:.3f} ({found[s].rows})" for s in sources)])
+        accuracy.append([name, *(_counted(found.get(source)) for source in sources)])
     parts = [
         "# Analyzers on test rows",
         f"`{command}`",
-        f"{report.rows:,} rows of documents that no analyzer was trained on. Intervals: 95 %, by document. "
-        "The sets are subsets of the public ones. A macro-F1 is the mean over the labels that occur.",
+        f"{report.rows:,} rows of documents that no analyzer was trained on; where fewer are named, the first of a "
+        "shuffled order. Intervals: 95 %, by document. The sets are subsets of the public ones. A macro-F1 is the mean "
+        "over the labels that occur. The majority class is that of these very rows.",
         figure_table(report.figures),
         "## Milliseconds a question on this machine, in one run",
         _table(times),
@@ -59,6 +60,10 @@ def _page(command: str, report: Report) -> str:
             for each, (_, labels) in zip(figures, FIELDS, strict=True):
                 parts += [f"### {name}: {each.key}", confusion_table(each, labels)]
     return "\n\n".join(parts) + "\n"
+
+
+def _counted(figures: FieldFigures | None) -> str:
+    return NONE if figures is None else f"{figures.accuracy.value:.3f} ({figures.rows})"
 
 
 def _interval(figures: FieldFigures) -> str:
