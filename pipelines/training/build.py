@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.evaluation.datasets.catalog import load_catalog
+from okralong.pipelines.evaluation.datasets.catalog import Catalog, load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, whole
+from okralong.pipelines.evaluation.datasets.registry import read_dataset
 from okralong.pipelines.evaluation.evidence.config import SetChoice
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
 from okralong.pipelines.evaluation.evidence.sets import Say, Shelf, drawn, measurable
+from okralong.pipelines.evaluation.split.build import build_split
 from okralong.pipelines.evaluation.split.keys import SIDES, Side, question_hash
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
@@ -86,14 +88,15 @@ def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: Labe
     too. Rows whose type nobody knows are left out. Raises ConfigError or InputError naming what cannot be read.
     """
     policy = load_config(Policy, config.policy)
-    catalog, split, encoder = load_catalog(config.catalog), Split.load(config.split), cached_encoder(work)
+    catalog, encoder = load_catalog(config.catalog), cached_encoder(work)
+    split = _split(config, catalog, data)
     rows: dict[Side, list[TrainingRow]] = {}
     unlabelled: list[Question] = []
     for side in SIDES:
         say(f"{side}:")
         shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
         asked = label if side in LEARNED else None
-        found = _Side(shelf, policy, config, every=asked is not None).rows()
+        found = _Side(shelf, policy, config, every=config.every or asked is not None).rows()
         rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
         # The first so many rows of a side are a fair sample of it.
         random.Random(config.seed).shuffle(rows[side])
@@ -101,6 +104,15 @@ def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: Labe
             rows[side] = balanced(rows[side], config.per_type, config.seed)
             unlabelled = _set_aside(shelf, config, rows[side])
     return Built(rows, unlabelled)
+
+
+def _split(config: RowsConfig, catalog: Catalog, data: Path) -> Split:
+    if isinstance(config.split, str):
+        return Split.load(config.split)
+    wanted = {(choice.name, choice.part) for choice in (*config.sets, *config.questions_only, *config.unlabelled)}
+    sources = [source for source in catalog.sources if (source.name, source.part) in wanted]
+    split, _ = build_split([read_dataset(source, data) for source in sources], config.split)
+    return split
 
 
 def primary_granularities(policy: Policy) -> list[int]:

@@ -37,6 +37,7 @@ class TrainConfig(Settings):
     model: str = Field(default=EMBEDDED, min_length=1)
     lora: LoraConfig | None = None
     learning_rate: Rate = _PLAIN.learning_rate
+    heads_learning_rate: Rate | None = _PLAIN.heads_learning_rate
     epochs: Annotated[float, Field(gt=0, le=1000)] = _PLAIN.epochs
     batch_size: Count = _PLAIN.batch_size
     accumulation: Count = _PLAIN.accumulation

@@ -26,6 +26,20 @@ logger = logging.getLogger(__name__)
 class _Trainer(Trainer):
     """Checkpoints hold what is learned, not the base that stands on the disk anyway."""
 
+    heads_learning_rate: float | None = None
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """The trainer's own; heads may learn faster than the encoder that they stand on."""
+        optimizer = super().create_optimizer(model)
+        if self.heads_learning_rate is not None:
+            trained: Any = self.model
+            heads = {id(value) for name, value in trained.named_parameters() if name.startswith("heads.")}
+            for group in list(optimizer.param_groups):
+                mine = [value for value in group["params"] if id(value) in heads]
+                group["params"] = [value for value in group["params"] if id(value) not in heads]
+                optimizer.add_param_group({**group, "params": mine, "lr": self.heads_learning_rate})
+        return optimizer
+
     def _save(self, output_dir: str | None = None, state_dict: Mapping[str, Any] | None = None) -> None:
         model: Any = self.model
         learned = {name for name, value in model.named_parameters() if value.requires_grad}
@@ -87,6 +101,7 @@ def fit(
         compute_metrics=_accuracies,
         callbacks=[EarlyStoppingCallback(early_stopping_patience=recipe.patience)],
     )
+    trainer.heads_learning_rate = recipe.heads_learning_rate
     trainer.remove_callback(PrinterCallback)
     last: Any = get_last_checkpoint  # untyped in transformers
     trainer.train(resume_from_checkpoint=last(str(checkpoints)))

@@ -33,13 +33,15 @@ class Recipe:
 
     Learning rate, epochs and accumulation default to the paper's (appendix B.1: 1e-4, 5, 64); the rest is ours.
     ``evaluations`` are made an epoch; after ``patience`` of them without a lower loss on validation it stops.
-    ``reads``, ``hidden`` and ``dropout`` are for heads alone. ``max_tokens`` bounds a label scorer's prompt.
+    ``reads``, ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: the same as the encoder's adapter) are for heads
+    alone. ``max_tokens`` bounds a label scorer's prompt.
     """
 
     kind: Kind
     model: str = "embedded"
     lora: Lora | None = None
     learning_rate: float = 1e-4
+    heads_learning_rate: float | None = None
     epochs: float = 5.0
     batch_size: int = 1
     accumulation: int = 64

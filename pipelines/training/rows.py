@@ -67,7 +67,8 @@ def read_rows(folder: Folder, side: Side) -> list[TrainingRow]:
     found = _table(folder, side).read_tables(TRAINING_ROWS).to_pylist()
     if not found:
         raise InputError(
-            f"{_table(folder, side).path} holds no training rows. Make them with `okralong train-data DATA --out DIR`."
+            f"{_table(folder, side).path} holds no training rows. Make them with `okralong train-data DATA --out DIR`; "
+            "questions that share a document stand on one side, so few documents may leave a side empty."
         )
     return [TrainingRow(**{**row, **{name: tuple(row[name]) for name in _LISTS}}) for row in found]
 

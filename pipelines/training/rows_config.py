@@ -8,6 +8,7 @@ from pydantic import Field
 
 from okralong.pipelines.evaluation.evidence.config import SetChoice
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
+from okralong.pipelines.evaluation.split.rules import SplitRules
 from okralong.pipelines.samples.sample import MINIMUM_WORDS
 from okralong.pipelines.settings import Settings
 
@@ -36,7 +37,9 @@ class RowsConfig(Settings):
 
     ``policy`` is the one whose primary retrieval finds the passages. ``per_type`` caps the rows of a type on the train
     side, dealt over its sources in turn, so that neither a type nor a set drowns the others. ``limit`` of a set counts
-    for each side. Of ``unlabelled`` sets questions of the train side are set aside without their labels.
+    for each side. With ``every`` questions of which neither evidence nor answer is known have a row, too: they teach
+    the type. ``split`` is a manifest as `okralong split` writes it, or the rules by which the ``sets`` are split here.
+    Of ``unlabelled`` sets questions of the train side are set aside without their labels.
     """
 
     seed: int = 7
@@ -46,5 +49,6 @@ class RowsConfig(Settings):
     unlabelled: list[QuestionsOnly] = Field(default_factory=list)
     sample: SampleRows | None = None
     per_type: Limit
+    every: bool = False
     catalog: str = "datasets.yaml"
-    split: str = MANIFEST
+    split: str | SplitRules = MANIFEST
