@@ -33,7 +33,7 @@ class Recipe:
 
     Learning rate, epochs and accumulation default to the paper's (appendix B.1: 1e-4, 5, 64); the rest is ours.
     ``evaluations`` are made an epoch; after ``patience`` of them without a lower loss on validation it stops.
-    ``reads``, ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: the same as the encoder's adapter) are for heads
+    ``reads``, ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: that of the encoder's adapter) are for heads
     alone. ``max_tokens`` bounds a label scorer's prompt.
     """
 

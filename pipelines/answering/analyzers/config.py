@@ -37,7 +37,7 @@ class AnalyzerConfig(Settings):
 
     @model_validator(mode="after")
     def _adapter_fits(self) -> Self:
-        if self.kind in ("rules", "llm") and self.adapter is not None and "adapter" in self.model_fields_set:
+        if self.kind in ("rules", "llm") and self.adapter not in (None, SHIPPED):
             raise ValueError(f"{self.kind} takes no adapter; set kind: heads or label_scorer, or leave adapter out")
         if self.kind == "heads" and self.adapter is None:
             raise ValueError("heads are trained ones: give adapter, shipped or a folder that `okralong train` wrote")
