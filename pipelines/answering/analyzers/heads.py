@@ -33,7 +33,7 @@ class HeadsShape:
 
     ``encoder`` is "embedded", a model folder or a hub name, ``sha256`` that of its weights. ``reads`` says what it
     embeds: the question alone, or the question with each passage. ``vector`` is the length of what comes out,
-    ``hidden`` the width of the heads' one hidden layer.
+    ``hidden`` the width of each head's one hidden layer.
     """
 
     encoder: str
@@ -50,13 +50,20 @@ class Heads(nn.Module):
     def __init__(self, shape: HeadsShape, dropout: float = 0.0) -> None:
         super().__init__()
         self.shape = shape
-        self.body = nn.Sequential(nn.Linear(shape.vector + COUNT, shape.hidden), nn.GELU(), nn.Dropout(dropout))
-        self.fields = nn.ModuleList(nn.Linear(shape.hidden, len(labels)) for _, labels in FIELDS)
+        self.fields = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(shape.vector + COUNT, shape.hidden),
+                nn.GELU(),
+                nn.Dropout(dropout),
+                nn.Linear(shape.hidden, len(labels)),
+            )
+            for _, labels in FIELDS
+        )
 
     def forward(self, vectors: Tensor, features: Tensor) -> list[Tensor]:
         """Logits of each field, shape (n, labels of the field)."""
-        hidden = self.body(torch.cat([vectors, features], dim=1))
-        return [field(hidden) for field in self.fields]
+        read = torch.cat([vectors, features], dim=1)
+        return [field(read) for field in self.fields]
 
 
 def save_heads(folder: Path, heads: Heads) -> None:
