@@ -18,6 +18,9 @@ def command(
     run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
     strategy: Annotated[str | None, typer.Option(help="okralong, okralong_precise, std_rag, long_context, ...")] = None,
+    analyzer: Annotated[
+        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
+    ] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
     retry: Annotated[list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable.")] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
@@ -26,6 +29,7 @@ def command(
     from okralong.jobs.answer_run import answer_questions
     from okralong.jobs.summary import print_summary
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.answering.analyzers.config import analyzer_keys
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
@@ -36,6 +40,7 @@ def command(
             f"--retry takes failed or unanswerable, not {', '.join(unknown)}; over_budget always goes on."
         )
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
+    given |= analyzer_keys(analyzer) if analyzer else {}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
     console = Console()
     # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,7 @@ def command(
     report: Annotated[bool, typer.Option(help="Train nothing: hold trained analyzers against the test rows.")] = False,
     leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
 ) -> None:
-    """Train an analyzer; afterwards set analyzer.kind and analyzer.adapter in the answer config."""
+    """Train an analyzer, for `okralong answer --analyzer`."""
     if report:
         _report(config, rows, out)
         return
@@ -42,7 +43,8 @@ def command(
     if leave_out:
         train, validation = without_sets(train, leave_out), without_sets(validation, leave_out, must_be_there=False)
     if settings.self_training is not None:
-        train = _with_own_labels(settings.self_training, train, rows, console)
+        train = _with_own_labels(settings.self_training, train[: recipe.rows], rows, console)
+        recipe = replace(recipe, rows=None)
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
     if export:
         from okralong.pipelines.training.export import export_files
@@ -60,7 +62,7 @@ def command(
         with connected():
             run_on_cluster(work)
     say_line(console, (out / "README.md").read_text(encoding="utf-8"))
-    say_line(console, f"written: {out}; use it with analyzer: {{kind: {recipe.kind}, adapter: {out}}}")
+    say_line(console, f"written: {out}; use it with okralong answer --analyzer {out}")
 
 
 def _with_own_labels(config: SelfTraining, train: list[TrainingRow], rows: Path, console: Console) -> list[TrainingRow]:

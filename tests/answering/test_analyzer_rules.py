@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, analyzer_keys, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules, covered_share
 from okralong.pipelines.answering.analyzers.words import literal_tokens, names
 from okralong.pipelines.errors import ConfigError
@@ -133,6 +135,15 @@ def test_names_and_literals() -> None:
     ]
     assert names("What did Mara Calder say?") == ["Mara Calder"]
     assert set(literal_tokens('Did "late frost" cost AAPL 1,250.5 in Q3?')) >= {"late frost", "AAPL", "1,250.5", "Q3"}
+
+
+def test_a_kind_or_a_trained_folder_can_be_named(tmp_path: Path) -> None:
+    assert analyzer_keys("rules") == {"analyzer.kind": "rules"}
+    with pytest.raises(ConfigError, match=r"neither a kind \(heads, label_scorer, rules, llm\) nor a folder"):
+        analyzer_keys(str(tmp_path))
+    for mark, kind in (("adapter_config.json", "label_scorer"), ("heads.json", "heads")):
+        (tmp_path / mark).write_text("{}", encoding="utf-8")
+        assert analyzer_keys(str(tmp_path)) == {"analyzer.kind": kind, "analyzer.adapter": str(tmp_path)}
 
 
 def test_config_chooses_the_rules_and_refuses_nonsense() -> None:

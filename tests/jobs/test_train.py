@@ -135,13 +135,14 @@ def test_a_teacher_labels_questions_of_ones_own(
     (tmp_path / "rows" / "unlabelled.jsonl").write_text(
         "".join(json.dumps({"question": each}) + "\n" for each in asked), encoding="utf-8"
     )
-    own = "self_training: {teacher: {kind: rules}, above: 0.5}\n"
+    own = "rows: 5\nself_training: {teacher: {kind: rules}, above: 0.5}\n"
     (tmp_path / "config.yaml").write_text(CONFIG + own, encoding="utf-8")
     options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export"]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
     assert code == 0, said
     assert "self-training: 1 of 3 questions got a type" in said
     learned = read_examples(tmp_path / "files" / "train.jsonl")
+    assert len(learned) == 6, "rows bounds what was labelled before, not what the teacher adds"
     assert learned[-1].asked.question == asked[0]
     assert learned[-1].labels == (TYPES.index("multi-source"), UNKNOWN, UNKNOWN)
 

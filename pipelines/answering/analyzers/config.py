@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from okralong.pipelines.answering.analyzers.base import Analyzer
 
 
+Kind = Literal["heads", "label_scorer", "rules", "llm"]
+
+
 class AnalyzerConfig(Settings):
     """The ``analyzer`` part of a run's config.
 
@@ -27,7 +30,7 @@ class AnalyzerConfig(Settings):
     are analysed together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
     """
 
-    kind: Literal["heads", "label_scorer", "rules", "llm"] = "heads"
+    kind: Kind = "heads"
     model: str = Field(default=EMBEDDED, min_length=1)
     adapter: Annotated[str, Field(min_length=1)] | None = SHIPPED
     max_batch: Annotated[int, Field(ge=1, le=1024)] = 16
@@ -64,6 +67,24 @@ class AnalyzerConfig(Settings):
         folder = self.adapter_folder()
         adapter = None if folder is None else adapter_digest(folder) or str(self.adapter)
         return {"kind": self.kind, "model": self.model, "adapter": adapter}
+
+
+def analyzer_keys(said: str) -> dict[str, str]:
+    """What `okralong answer --analyzer` means as keys of a run's config: a kind, or the folder of a trained analyzer.
+
+    Raises ConfigError when it is neither.
+    """
+    if said in get_args(Kind):
+        return {"analyzer.kind": said}
+    folder = Path(said).expanduser()
+    marks: dict[str, str] = {"heads": "heads.json", "label_scorer": "adapter_config.json"}
+    for kind, mark in marks.items():
+        if (folder / mark).is_file():
+            return {"analyzer.kind": kind, "analyzer.adapter": str(folder)}
+    raise ConfigError(
+        f"--analyzer {said} is neither a kind ({', '.join(get_args(Kind))}) nor a folder that `okralong train` wrote "
+        f"(which holds {' or '.join(marks.values())})."
+    )
 
 
 def load_analyzer(config: AnalyzerConfig) -> Analyzer:
