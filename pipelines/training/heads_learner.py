@@ -15,6 +15,7 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.encoder import TunableEncoder
 from okralong.pipelines.answering.analyzers.features import Features, features
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, save_heads
+from okralong.pipelines.training.adapter import save_adapter
 from okralong.pipelines.training.learner import Learner, class_weights, label_tensor, right
 from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe
 
@@ -90,4 +91,4 @@ class HeadsLearner(Learner):
         """See ``Learner``."""
         save_heads(folder, self.heads)
         if self.heads.shape.adapted:
-            self.encoder.save_pretrained(str(folder / ADAPTER), safe_serialization=True)
+            save_adapter(self.encoder, self.heads.shape.encoder, folder / ADAPTER)

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.opening import Opening
 from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields
+from okralong.pipelines.training.adapter import save_adapter
 from okralong.pipelines.training.learner import Learner, label_tensor
 from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe
 
@@ -40,6 +41,7 @@ class LabelLearner(Learner):
         self.model: Any = get_peft_model(base.to(device), lora)
         self._tokenizer = AutoTokenizer.from_pretrained(model)
         self._fields = reply_fields(self._tokenizer)
+        self._base = recipe.model
         self._limit = recipe.max_tokens
         self._opening = opening_ids(self._tokenizer)
         self._random = random.Random(recipe.seed)
@@ -86,7 +88,7 @@ class LabelLearner(Learner):
 
     def save(self, folder: Path) -> None:
         """See ``Learner``."""
-        self.model.save_pretrained(str(folder), safe_serialization=True)
+        save_adapter(self.model, self._base, folder)
 
     def _read(self, causal: Any, opened: bool, ids: Tensor, mask: Tensor) -> Tensor:
         cache = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def test_adapters_are_small_safetensors_with_a_card_and_temperatures(kind: str) 
     assert sum(path.stat().st_size for path in files) < MOST_BYTES
     assert {path.suffix for path in files} <= {".safetensors", ".json", ".md", ".svg"}
     assert {CALIBRATION, "README.md", "curves.svg"} <= {path.name for path in files}
+    configs = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.name == "adapter_config.json"]
+    assert [config["base_model_name_or_path"] for config in configs] == ["embedded"]
     assert "seed" in (folder / "README.md").read_text(encoding="utf-8")
 
 
