@@ -153,13 +153,13 @@ def test_show_prints_the_whole_way(
     for row in by_workflow.values():
         code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path, row["query_id"])
         assert code == 0
-        assert "what keyword-rules says of the question and 3 chunks" in said
+        assert "what heads:shipped says of the question and 3 chunks" in said
         assert all(" ".join(reason.split()) in said for reason in json.loads(row["plan"])["reasons"])
         assert '<passage id="1"' in said
         assert "replied (" in said
         assert f"{row['citations'][0]['doc_id']}:{row['citations'][0]['start_char']}-" in said
     code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path)
-    assert "18 answered; 18 cited; analyzer: keyword-rules" in said
+    assert "18 answered; 18 cited; analyzer: heads:shipped" in said
     assert f"${run_rows['bill']:.4f}" in said
 
 
