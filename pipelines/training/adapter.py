@@ -12,5 +12,6 @@ def save_adapter(model: Any, base: str, folder: Path) -> None:
     """Write the adapter of a PEFT ``model`` as safetensors. ``base`` is what the config calls the model below it."""
     for config in model.peft_config.values():
         config.base_model_name_or_path = base  # else a path of this machine
-    model.save_pretrained(str(folder), safe_serialization=True)
+    # No adapter here changes the vocabulary; "auto" would ask the hub for the base to find that out.
+    model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
     (folder / _TEMPLATE).unlink(missing_ok=True)  # PEFT's template of a card, with nothing filled in

@@ -45,6 +45,13 @@ class HeadsLearner(Learner):
         self._vectors: dict[AnalysisInput, Tensor] = {}
         self.register_buffer("type_weights", class_weights(train, 0), persistent=False)
 
+    def train(self, mode: bool = True) -> HeadsLearner:
+        """As of any module; a frozen encoder stays as it is used, without dropout."""
+        super().train(mode)
+        if not self.heads.shape.adapted:
+            self.encoder.eval()
+        return self
+
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
         """See ``Learner``. A batch holds what a tuned encoder reads, or what a frozen one said."""
         asked = [each.asked for each in examples]
