@@ -16,8 +16,9 @@ from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.run_config import RunConfig
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.training.build import LabelRows
 from okralong.pipelines.training.model_labels import Labelled, is_unlabelled, label_rows
 from okralong.pipelines.training.rows import TrainingRow
 
@@ -25,21 +26,38 @@ LABELS = "labels"
 """The folder beside the rows with the labels' journal and ledger: what was paid for is not asked again."""
 
 
-def labeller(config: RunConfig, out: Path, console: Console) -> LabelRows:
-    """Labels rows by the generator of ``config``, at its price and within ``budget_usd``."""
+class Labeller:
+    """Labels rows by the generator of ``config``, at its price and within ``budget_usd``.
 
-    def label(rows: list[TrainingRow]) -> list[TrainingRow]:
+    Raises ConfigError for the embedded generator, whose guesses are no labels.
+    """
+
+    def __init__(self, config: RunConfig, out: Path, console: Console) -> None:
+        if config.llm.base_url == EMBEDDED:
+            raise ConfigError(
+                "The embedded model is too small to label rows. Give --llm an answer config whose llm.base_url and "
+                "llm.model name a large model, and a budget_usd."
+            )
+        self.model = config.llm.model
+        self.over_budget = 0
+        self._config = config
+        self._out = out
+        self._console = console
+
+    def __call__(self, rows: list[TrainingRow]) -> list[TrainingRow]:
+        """The rows, with what could be had of the labels that they lack."""
         open_rows = sum(map(is_unlabelled, rows))
         if not open_rows:
             return rows
-        say_line(console, f"  {open_rows:,} rows are labelled by {config.llm.model} at {config.llm.base_url}")
-        with generator(config.llm, out) as served:
-            found, totals = asyncio.run(_label(rows, config, served, Folder.of(out / LABELS)))
+        llm = self._config.llm
+        say_line(self._console, f"  {open_rows:,} rows are labelled by {llm.model} at {llm.base_url}")
+        with generator(llm, self._out) as served:
+            found, totals = asyncio.run(_label(rows, self._config, served, Folder.of(self._out / LABELS)))
+        self.over_budget += found.counts.get("over_budget", 0)
         said = ", ".join(f"{count:,} {name}" for name, count in sorted(found.counts.items()))
-        say_line(console, f"  {said}; {totals.calls:,} calls, ${totals.settled_usd:.4f} so far ({out / LABELS})")
+        paid = f"{totals.calls:,} calls, ${totals.settled_usd:.4f} so far ({self._out / LABELS})"
+        say_line(self._console, f"  {said}; {paid}")
         return found.rows
-
-    return label
 
 
 async def _label(

@@ -29,6 +29,7 @@ def command(
         _report(config, rows, out)
         return
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.evaluation.split.keys import SIDES
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
     from okralong.pipelines.training.build import LEARNED
@@ -43,7 +44,8 @@ def command(
     if leave_out:
         train, validation = without_sets(train, leave_out), without_sets(validation, leave_out, must_be_there=False)
     if settings.self_training is not None:
-        train = _with_own_labels(settings.self_training, train[: recipe.rows], rows, console)
+        known = [row for side in SIDES for row in read_rows(folder, side, may_be_empty=True)]
+        train = _with_own_labels(settings.self_training, train[: recipe.rows], known, rows, console)
         recipe = replace(recipe, rows=None)
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
     if export:
@@ -52,7 +54,7 @@ def command(
         for path in export_files(recipe, train, validation, out):
             say_line(console, f"written: {path}")
         return
-    work = partial(train_session, recipe, train, validation, out.resolve())
+    work = partial(train_session, recipe, train, validation, out.resolve(), leave_out or ())
     if here:
         work()
     else:
@@ -65,13 +67,15 @@ def command(
     say_line(console, f"written: {out}; use it with okralong answer --analyzer {out}")
 
 
-def _with_own_labels(config: SelfTraining, train: list[TrainingRow], rows: Path, console: Console) -> list[TrainingRow]:
+def _with_own_labels(
+    config: SelfTraining, train: list[TrainingRow], known: list[TrainingRow], rows: Path, console: Console
+) -> list[TrainingRow]:
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzers.config import load_analyzer
     from okralong.pipelines.training.self_training import self_labelled, unlabelled_questions
 
     questions = unlabelled_questions(config, rows)
-    found = self_labelled(config, load_analyzer(config.teacher), questions, train)
+    found = self_labelled(config, load_analyzer(config.teacher), questions, known)
     say_line(console, f"self-training: {len(found):,} of {len(questions):,} questions got a type")
     return [*train, *found]
 

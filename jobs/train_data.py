@@ -33,9 +33,10 @@ def command(
     llm: Annotated[str, typer.Option(help="The answer config whose llm part and budget_usd label.")] = "answer.yaml",
 ) -> None:
     """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
-    from okralong.jobs.label import labeller
+    from okralong.jobs.label import Labeller
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.run_config import RunConfig
+    from okralong.pipelines.errors import EXIT_OVER_BUDGET
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
     from okralong.pipelines.training.build import build_rows
@@ -45,12 +46,17 @@ def command(
     from okralong.pipelines.training.self_training import UNLABELLED
 
     console = Console()
-    label = labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
+    label = Labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
     built = build_rows(load_config(RowsConfig, config), data, work, lambda line: say_line(console, line), label)
     for side, found in built.rows.items():
         write_rows(Folder.of(out), side, found)
         say_line(console, f"{side}: {len(found):,} rows")
     lines = [json.dumps({"query_id": each.query_id, "question": each.question}) for each in built.unlabelled]
     (out / UNLABELLED).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (out / "card.md").write_text(rows_card(built.rows), encoding="utf-8")
+    (out / "card.md").write_text(rows_card(built.rows, label.model if label else None), encoding="utf-8")
     say_line(console, f"written: {out} (rows by side) and card.md")
+    if label is not None and label.over_budget:
+        say_line(
+            console, f"{label.over_budget:,} rows are left unlabelled: budget_usd is used up. A higher one goes on."
+        )
+        raise typer.Exit(EXIT_OVER_BUDGET)

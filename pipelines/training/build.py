@@ -109,8 +109,9 @@ def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: Labe
 def _split(config: RowsConfig, catalog: Catalog, data: Path) -> Split:
     if isinstance(config.split, str):
         return Split.load(config.split)
-    wanted = {(choice.name, choice.part) for choice in (*config.sets, *config.questions_only, *config.unlabelled)}
-    sources = [source for source in catalog.sources if (source.name, source.part) in wanted]
+    named = [(choice.name, choice.part) for choice in config.sets]
+    named += [(choice.name, choice.part) for choice in (*config.questions_only, *config.unlabelled)]
+    sources = [source for source in catalog.sources if (source.name, source.part) in named]
     split, _ = build_split([read_dataset(source, data) for source in sources], config.split)
     return split
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from okralong.pipelines.answering.analysis import FIELDS
@@ -29,4 +30,5 @@ def draw_curves(history: Sequence[Mapping[str, float]], path: Path) -> None:
     for axes in (losses, shares):
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    with rc_context({"svg.hashsalt": "okralong"}):
+        figure.savefig(path, format="svg", metadata={"Date": None})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from okralong.pipelines.training.recipe import Example, Recipe
 
 HISTORY: Final = "history.json"
 CHECKPOINTS: Final = "checkpoints"
+MARK: Final = "training.sha256"
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +62,12 @@ def fit(
 ) -> list[dict[str, float]]:
     """Train ``learner`` and write it to ``out``; the loss and accuracies along the way.
 
-    A training that was killed goes on from its last checkpoint below ``out``. The best state by validation loss is the
-    one kept.
+    A training that was killed goes on from its last checkpoint below ``out``; checkpoints of another recipe (but for
+    its epochs) or of other examples are deleted. The best state by validation loss is the one kept.
     """
     set_seed(recipe.seed)
     checkpoints = out / CHECKPOINTS
-    checkpoints.mkdir(parents=True, exist_ok=True)
+    _begin(checkpoints, recipe, train, validation)
     steps = max(1, len(train) // (recipe.batch_size * recipe.accumulation))
     every = max(1, steps // recipe.evaluations)
     arguments = TrainingArguments(
@@ -90,6 +93,7 @@ def fit(
         use_cpu=device == "cpu",
         dataloader_pin_memory=False,
         report_to=[],
+        restore_callback_states_from_checkpoint=True,
         disable_tqdm=True,
     )
     trainer = _Trainer(
@@ -109,6 +113,19 @@ def fit(
     history: list[dict[str, float]] = trainer.state.log_history
     (out / HISTORY).write_text(json.dumps({"recipe": asdict(recipe), "history": history}, indent=1), encoding="utf-8")
     return history
+
+
+def _begin(checkpoints: Path, recipe: Recipe, train: Sequence[Example], validation: Sequence[Example]) -> None:
+    """Make the folder of a training's checkpoints; what another training left there is deleted."""
+    digest = hashlib.sha256(repr(replace(recipe, epochs=0)).encode())
+    for example in (*train, None, *validation):
+        digest.update(repr(example).encode())
+    mark = checkpoints / MARK
+    if checkpoints.is_dir() and (not mark.is_file() or mark.read_text(encoding="utf-8") != digest.hexdigest()):
+        logger.warning("%s is of another recipe or other rows: this training begins anew.", checkpoints)
+        shutil.rmtree(checkpoints)
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    mark.write_text(digest.hexdigest(), encoding="utf-8")
 
 
 def _accuracies(found: EvalPrediction) -> dict[str, float]:

@@ -26,10 +26,12 @@ def model_card(
     if lora is not None:
         learned += f" (rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout:g})"
         learned += ", and heads" if recipe.kind == "heads" else ""
+    heads = "" if recipe.heads_learning_rate is None else f" (heads {recipe.heads_learning_rate:g})"
     sections = [
         "# A trained analyzer of okralong",
-        f"Made by `okralong train`. Kind `{recipe.kind}` on {base}: {learned}. Learning rate {recipe.learning_rate:g}, "
-        f"at most {recipe.epochs:g} epochs, batches of {recipe.batch_size} x {recipe.accumulation}, seed "
+        f"Made by `okralong train`. Kind `{recipe.kind}` on {base}: {learned}. Learning rate "
+        f"{recipe.learning_rate:g}{heads}, at most {recipe.epochs:g} epochs, "
+        f"batches of {recipe.batch_size} x {recipe.accumulation}, seed "
         f"{recipe.seed}; "
         "the state of the least loss on validation was kept. "
         + ", ".join(f"{count:,} {side} rows" for side, count in counts.items())

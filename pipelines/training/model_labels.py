@@ -11,7 +11,7 @@ from functools import partial
 from okralong.pipelines.answering.analysis import ANALYZE, AnalysisInput
 from okralong.pipelines.answering.analyzers.by_generator import Ask, labels_by_generator
 from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.errors import CallFailed, OverBudget, QuestionError, ReplyError
+from okralong.pipelines.errors import CallFailed, EndpointError, OverBudget, QuestionError, ReplyError
 from okralong.pipelines.training.rows import TrainingRow
 from okralong.pipelines.values import Message, Reply
 
@@ -36,18 +36,25 @@ async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: in
     """Ask for what is missing, ``at_once`` rows at a time. What a set says itself is never overwritten.
 
     A reply of no use, a call that failed and a cap that is reached leave a row as it is. Raises EndpointError when the
-    endpoint is gone; what was labelled until then is in the journal, and costs nothing the next time.
+    endpoint is gone, once the calls in flight have ended; what was labelled until then is in the journal, and costs
+    nothing the next time.
     """
     counts: Counter[str] = Counter()
     places = asyncio.Semaphore(at_once)
+    gone: list[EndpointError] = []
 
     async def one(row: TrainingRow) -> TrainingRow:
         if not is_unlabelled(row):
             return row
         ask: Ask = partial(_ask, client, f"{row.source}/{row.query_id}")
         async with places:
+            if gone:
+                return row
             try:
                 said = await labels_by_generator(ask, AnalysisInput(row.question, row.passages))
+            except EndpointError as error:
+                gone.append(error)
+                return row
             except OverBudget:
                 counts["over_budget"] += 1
                 return row
@@ -64,7 +71,10 @@ async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: in
             evidence=said.evidence if row.evidence is None else row.evidence,
         )
 
-    return Labelled(list(await asyncio.gather(*map(one, rows))), dict(counts))
+    found = list(await asyncio.gather(*map(one, rows)))
+    if gone:
+        raise gone[0]
+    return Labelled(found, dict(counts))
 
 
 async def _ask(client: LlmClient, query_id: str, messages: Sequence[Message]) -> Reply:

@@ -68,6 +68,7 @@ def analyzer_report(config: ReportConfig, test: Sequence[TrainingRow]) -> Report
     analyzers: dict[str, Analyzer] = {RULES: KeywordRules()}
     analyzers |= {name: load_analyzer(each) for name, each in config.analyzers.items()}
     held = {name: whole.first(config.sampled.get(name)) for name in (MAJORITY, *analyzers)}
+    left_out = {", ".join(each.sets): _left_out(each, test, analyzers) for each in config.left_out}
     said: dict[str, Probabilities] = {MAJORITY: _majority(whole.examples)}
     for name, analyzer in analyzers.items():
         said[name] = probabilities(analyzer.analyze([each.asked for each in held[name].examples]))
@@ -82,7 +83,7 @@ def analyzer_report(config: ReportConfig, test: Sequence[TrainingRow]) -> Report
         {name: held[name].figures(each, name != MAJORITY) for name, each in said.items()},
         {name: _uncalibrated(each, held[name].examples, said[name]) for name, each in config.analyzers.items()},
         {name: _by_source(held[name], each, name != MAJORITY) for name, each in said.items()},
-        {", ".join(each.sets): _left_out(each, test, analyzers) for each in config.left_out},
+        left_out,
         milliseconds(timed, with_passages[: config.timed], config.batches),
     )
 
@@ -92,7 +93,8 @@ def _majority(examples: Sequence[Example]) -> Probabilities:
     for number, (_, labels) in enumerate(FIELDS):
         counts = Counter(each.labels[number] for each in examples if each.labels[number] != UNKNOWN)
         line = np.zeros((1, len(labels)))
-        line[0, counts.most_common(1)[0][0]] = 1.0
+        if counts:
+            line[0, counts.most_common(1)[0][0]] = 1.0
         found.append(np.repeat(line, len(examples), axis=0))
     return found
 
@@ -112,8 +114,9 @@ def _uncalibrated(config: AnalyzerConfig, examples: Sequence[Example], said: Pro
     found = {}
     for number, ((key, _), temperature) in enumerate(zip(FIELDS, read_temperatures(folder), strict=True)):
         known = [index for index, each in enumerate(examples) if each.labels[number] != UNKNOWN]
-        raw = at_temperature(said[number][known], 1 / temperature)
-        found[key] = calibration_error(raw, [examples[index].labels[number] for index in known])
+        if known:
+            raw = at_temperature(said[number][known], 1 / temperature)
+            found[key] = calibration_error(raw, [examples[index].labels[number] for index in known])
     return found
 
 

@@ -36,7 +36,10 @@ class ReportConfig(Settings):
     left_out: list[LeftOut] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _writer_is_named(self) -> Self:
-        if self.written is not None and self.written not in self.analyzers:
-            raise ValueError(f"written: {self.written!r} is none of the analyzers ({', '.join(self.analyzers)})")
+    def _names_are_known(self) -> Self:
+        named = [("written", self.written), *(("sampled", name) for name in self.sampled)]
+        named += [("left_out.beside", each.beside) for each in self.left_out]
+        for key, name in named:
+            if name is not None and name not in self.analyzers:
+                raise ValueError(f"{key}: {name!r} is none of the analyzers ({', '.join(self.analyzers)})")
         return self

@@ -59,13 +59,14 @@ def write_rows(folder: Folder, side: Side, rows: Sequence[TrainingRow]) -> None:
     _table(folder, side).write_table(_FILE, pa.Table.from_pylist([asdict(row) for row in rows], schema=TRAINING_ROWS))
 
 
-def read_rows(folder: Folder, side: Side) -> list[TrainingRow]:
+def read_rows(folder: Folder, side: Side, may_be_empty: bool = False) -> list[TrainingRow]:
     """The rows of one side, in the order written.
 
-    Raises InputError when there are none, ArchiveError when another version of okralong wrote them.
+    Raises InputError when there are none, unless it ``may_be_empty``, ArchiveError when another version of okralong
+    wrote them.
     """
     found = _table(folder, side).read_tables(TRAINING_ROWS).to_pylist()
-    if not found:
+    if not found and not may_be_empty:
         raise InputError(
             f"{_table(folder, side).path} holds no training rows. Make them with `okralong train-data DATA --out DIR`; "
             "questions that share a document stand on one side, so few documents may leave a side empty."

@@ -11,19 +11,20 @@ from okralong.pipelines.training.rows import TrainingRow
 
 _HEAD = """# Training rows of the analyzer
 
-Made by `okralong train-data`; do not edit. The rows are not in the repository: they hold the sets' own texts. They come
-from public sets (their licences are the sets'; see the split's card) and from our sample archive.
+Made by `okralong train-data`; do not edit. The rows hold the sets' own texts, under the sets' own licences; those of
+`sample` are made up.
 
-*type* follows from the set's own annotation (`question_types.yaml`). *pattern* says whether the first five chunks of
-BM25 or those of the dense retriever hold more of the gold evidence, *evidence* whether the primary chunks hold all of
-it: both by our own retrieval over documents pooled to the length that the config says. "unknown" has no part in the
-loss. The train side is balanced by type.
+*type* follows from the set's own annotation (`question_types.yaml`){labeller}. *pattern* says whether the first five
+chunks of BM25 or those of the dense retriever hold more of the gold evidence, *evidence* whether the primary chunks
+hold all of it: both by our own retrieval over documents pooled to the length that the config says. "unknown" has no
+part in the loss. The train side is balanced by type.
 """
 
 
-def rows_card(rows: Mapping[Side, Sequence[TrainingRow]]) -> str:
-    """The card as Markdown."""
-    parts = [_HEAD.strip()]
+def rows_card(rows: Mapping[Side, Sequence[TrainingRow]], labeller: str | None = None) -> str:
+    """The card as Markdown. ``labeller`` names the model that labelled what the sets leave open, if one did."""
+    said = "" if labeller is None else f"; what sets left open on train and validation was labelled by {labeller}"
+    parts = [_HEAD.strip().replace("{labeller}", said)]
     for side, found in rows.items():
         documents = len({document for row in found for document in row.documents})
         parts.append(f"## {side}: {len(found):,} rows on {documents:,} documents")

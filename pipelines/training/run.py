@@ -3,6 +3,9 @@
 On a machine that has no more than those, from a bare checkout:
 
     python -m okralong.pipelines.training.run RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
+
+SHA256 is that of the encoder's weights, for heads; "" for a label scorer. OUT then holds the weights and the history;
+temperatures, card and curves are made by `okralong train` alone.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 import torch
 
 from okralong.pipelines.models.loading import settle
+from okralong.pipelines.models.precision import available_cores
 from okralong.pipelines.training.fit import fit
 from okralong.pipelines.training.label_learner import LabelLearner
 from okralong.pipelines.training.learner import Learner
@@ -29,7 +33,8 @@ def train(
     ``model`` is the folder or hub name that ``recipe.model`` stands for, ``sha256`` that of its weights. At most
     ``recipe.rows`` examples are used, the first ones, which the rows' own order has balanced.
     """
-    device, dtype = settle("auto", "auto", None)
+    # Ray gives a task one thread unless told otherwise.
+    device, dtype = settle("auto", "auto", available_cores())
     some, held = list(train)[: recipe.rows], list(validation)[: recipe.validation_rows]
     return fit(_learner(recipe, some, model, sha256, device, dtype), recipe, some, held, out, device)
 

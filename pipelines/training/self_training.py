@@ -49,7 +49,7 @@ def unlabelled_questions(config: SelfTraining, rows: Path) -> list[Question]:
 def self_labelled(
     config: SelfTraining, teacher: Analyzer, questions: Sequence[Question], known: Sequence[TrainingRow]
 ) -> list[TrainingRow]:
-    """Rows with a type alone, for questions of which the teacher is sure and that ``known`` rows do not ask."""
+    """Rows with a type alone, for questions of which the teacher is sure and that no ``known`` row of any side asks."""
     seen = {question_hash(row.question) for row in known}
     new = [each for each in questions if question_hash(each.question) not in seen]
     said = teacher.analyze([AnalysisInput(each.question, ()) for each in new])

@@ -11,14 +11,21 @@ from okralong.pipelines.training.curves import draw_curves
 from okralong.pipelines.training.model_card import model_card
 from okralong.pipelines.training.recipe import Recipe
 from okralong.pipelines.training.rows import TrainingRow
+from okralong.pipelines.training.self_training import SOURCE as SELF_LABELLED
 from okralong.pipelines.training.trained import calibrate, examples_of, figures_of, trained_analyzer
 
 CARD: Final = "README.md"
 CURVES: Final = "curves.svg"
 
 
-def train_session(recipe: Recipe, train: Sequence[TrainingRow], validation: Sequence[TrainingRow], out: Path) -> None:
-    """Train by ``recipe`` and write everything to ``out``.
+def train_session(
+    recipe: Recipe,
+    train: Sequence[TrainingRow],
+    validation: Sequence[TrainingRow],
+    out: Path,
+    left_out: Sequence[str] = (),
+) -> None:
+    """Train by ``recipe`` and write everything to ``out``; ``left_out`` are the sets that the rows are without.
 
     Raises ConfigError when the model cannot be found, InputError when the rows have none to learn from.
     """
@@ -29,7 +36,12 @@ def train_session(recipe: Recipe, train: Sequence[TrainingRow], validation: Sequ
     history = fit_examples(recipe, examples_of(train), held, model, sha256, out)
     temperatures = calibrate(recipe, out, held[: recipe.validation_rows])
     figures = {"validation": figures_of(trained_analyzer(recipe, out), validation[: recipe.validation_rows])}
-    counts = {"train": len(train[: recipe.rows]), "validation": len(validation[: recipe.validation_rows])}
+    learned = train[: recipe.rows]
+    counts = {"train": len(learned), "validation": len(validation[: recipe.validation_rows])}
+    if own := sum(row.source == SELF_LABELLED for row in learned):
+        counts["self-labelled train"] = own
+    if left_out:
+        name += f", without the rows of {', '.join(left_out)}"
     (out / CARD).write_text(model_card(recipe, name, counts, temperatures, figures), encoding="utf-8")
     draw_curves(history, out / CURVES)
 

@@ -141,9 +141,11 @@ def test_a_kind_or_a_trained_folder_can_be_named(tmp_path: Path) -> None:
     assert analyzer_keys("rules") == {"analyzer.kind": "rules"}
     with pytest.raises(ConfigError, match=r"neither a kind \(heads, label_scorer, rules, llm\) nor a folder"):
         analyzer_keys(str(tmp_path))
-    for mark, kind in (("adapter_config.json", "label_scorer"), ("heads.json", "heads")):
-        (tmp_path / mark).write_text("{}", encoding="utf-8")
-        assert analyzer_keys(str(tmp_path)) == {"analyzer.kind": kind, "analyzer.adapter": str(tmp_path)}
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "org/model"}', encoding="utf-8")
+    adapter = {"analyzer.adapter": str(tmp_path)}
+    assert analyzer_keys(str(tmp_path)) == {"analyzer.kind": "label_scorer", "analyzer.model": "org/model", **adapter}
+    (tmp_path / "heads.json").write_text("{}", encoding="utf-8")
+    assert analyzer_keys(str(tmp_path)) == {"analyzer.kind": "heads", **adapter}
 
 
 def test_config_chooses_the_rules_and_refuses_nonsense() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
+from okralong.pipelines.errors import EXIT_OVER_BUDGET
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.training.rows import read_rows
 from tests.fakes.openai_server import FakeOpenAI, Messages, too_many
@@ -62,6 +63,15 @@ def says(messages: Messages) -> str:
     return format_reply("abstractive" if "Alder" in asked else "extractive", "semantic", "yes")
 
 
+def test_the_embedded_model_labels_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train-data", tmp_path, "--config", "training/own.yaml", "--out", tmp_path / "rows"]
+    code, said = call(monkeypatch, capsys, *arguments, "--label-with", "llm")
+    assert code == 2
+    assert "The embedded model is too small to label rows. Give --llm an answer config" in said
+
+
 def test_labels_are_paid_once_and_within_the_cap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,15 +86,24 @@ def test_labels_are_paid_once_and_within_the_cap(
     with FakeOpenAI([(lambda messages: True, says)], [too_many(0.01)], models=["gpt-4o-2024-08-06"]) as server:
         (tmp_path / "answer.yaml").write_text(ANSWER.format(cap=0.0001, url=server.base_url), encoding="utf-8")
         code, said = call(monkeypatch, capsys, *arguments)
-        assert code == 0, said
+        assert code == EXIT_OVER_BUDGET, said
         assert "6 over_budget; 0 calls, $0.0000 so far" in said
-        assert "train: 0 rows" in said
+        assert "6 rows are left unlabelled: budget_usd is used up" in said
         assert server.bill_usd == 0
+
+        cap = 0.005
+        (tmp_path / "answer.yaml").write_text(ANSWER.format(cap=cap, url=server.base_url), encoding="utf-8")
+        code, said = call(monkeypatch, capsys, *arguments)
+        assert code == EXIT_OVER_BUDGET, said
+        assert 0 < server.bill_usd <= cap
+        some = len(read_rows(Folder.of(tmp_path / "rows"), "train"))
+        assert 0 < some < 5
 
         (tmp_path / "answer.yaml").write_text(ANSWER.format(cap=1.0, url=server.base_url), encoding="utf-8")
         code, said = call(monkeypatch, capsys, *arguments)
         assert code == 0, said
         assert "1 failed, 5 labelled; 6 calls" in said
+        assert "was labelled by gpt-4o-2024-08-06" in (tmp_path / "rows" / "card.md").read_text(encoding="utf-8")
         rows = {row.query_id: row for row in read_rows(Folder.of(tmp_path / "rows"), "train")}
         assert set(rows) == {"Alder", "Birch", "Cedar", "Damson", "Elm"}
         assert (rows["Alder"].type, rows["Birch"].type) == ("abstractive", "extractive")

@@ -22,4 +22,7 @@ def test_every_example_once_and_batches_of_like_length() -> None:
     firsts = [length_of(EXAMPLES[index]) for index in order[:800:8]]
     assert firsts not in (sorted(firsts), sorted(firsts, reverse=True))
     assert list(LengthBatches(EXAMPLES, 8, seed=1)) == order != list(LengthBatches(EXAMPLES, 8, seed=2))
+    again = LengthBatches(EXAMPLES, 8, seed=1)
+    again.set_epoch(1)
+    assert list(again) == list(again) != order
     assert len(LengthBatches(EXAMPLES, 8, seed=1)) == len(EXAMPLES)

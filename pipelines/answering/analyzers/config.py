@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
@@ -76,14 +77,16 @@ def analyzer_keys(said: str) -> dict[str, str]:
     """
     if said in get_args(Kind):
         return {"analyzer.kind": said}
-    folder = Path(said).expanduser()
-    marks: dict[str, str] = {"heads": "heads.json", "label_scorer": "adapter_config.json"}
-    for kind, mark in marks.items():
-        if (folder / mark).is_file():
-            return {"analyzer.kind": kind, "analyzer.adapter": str(folder)}
+    # Absolute: the analyzer's replicas have working directories of their own.
+    folder = Path(said).expanduser().resolve()
+    if (folder / "heads.json").is_file():
+        return {"analyzer.kind": "heads", "analyzer.adapter": str(folder)}
+    if (folder / "adapter_config.json").is_file():
+        base = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8")).get("base_model_name_or_path")
+        return {"analyzer.kind": "label_scorer", "analyzer.adapter": str(folder), "analyzer.model": base or EMBEDDED}
     raise ConfigError(
         f"--analyzer {said} is neither a kind ({', '.join(get_args(Kind))}) nor a folder that `okralong train` wrote "
-        f"(which holds {' or '.join(marks.values())})."
+        "(which holds heads.json or adapter_config.json)."
     )
 
 

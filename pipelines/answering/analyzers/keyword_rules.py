@@ -1,4 +1,4 @@
-"""An analyzer made of readable rules: the default as long as no trained one is configured.
+"""An analyzer made of readable rules, which needs no model.
 
 It is honest about its limits: a label that a rule chose gets about 0.7, never 1, and one chosen because no rule spoke
 gets less. Every number here is ours, not the paper's.

@@ -73,7 +73,7 @@ class LabelScorer:
                 from peft import PeftModel
 
                 loaded = PeftModel.from_pretrained(loaded, adapter, use_safetensors=True).merge_and_unload()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"The analyzer's model {model!r} with adapter {adapter!r} cannot be loaded: {error}. Give folders that "
                 "hold safetensors, or hub names that this machine can reach, or set analyzer.kind to rules."
