@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from okralong.pipelines.answering.analysis import EVIDENCE, TYPES
 from okralong.pipelines.answering.analyzers.heads_analyzer import HeadsAnalyzer
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.training.fit import CHECKPOINTS, HISTORY
+from okralong.pipelines.training.heads_learner import HeadsLearner
 from okralong.pipelines.training.recipe import UNKNOWN, Lora, Recipe
 from okralong.pipelines.training.run import train
 from tests.training.questions import invented_examples
@@ -91,3 +93,24 @@ def test_the_heads_belong_to_their_encoder(tmp_path: Path, frozen: Path) -> None
     (tmp_path / "heads.safetensors").write_bytes(b"torn")
     with pytest.raises(ConfigError, match="holds no heads that this okralong can read"):
         HeadsAnalyzer.load(tmp_path)
+
+
+def test_other_rows_in_the_same_folder_begin_anew(tmp_path: Path) -> None:
+    model = resolve_embedding_model("embedded")
+    short = replace(FROZEN, epochs=2)
+    train(short, invented_examples(0, 3), invented_examples(5), model.path, model.sha256, tmp_path)
+    first = (tmp_path / "heads.safetensors").read_bytes()
+    history = train(short, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, tmp_path)
+    epochs = [entry["epoch"] for entry in history if "eval_loss" in entry]
+    assert min(epochs) <= 1.0 < max(epochs)
+    assert (tmp_path / "heads.safetensors").read_bytes() != first
+
+
+def test_a_frozen_encoder_says_in_training_what_it_says_in_use() -> None:
+    model = resolve_embedding_model("embedded")
+    rows = invented_examples(0, 2)
+    learner = HeadsLearner(FROZEN, model.path, model.sha256, rows, "cpu")
+    training = learner.train().collate(rows)["vectors"]
+    fresh = HeadsLearner(FROZEN, model.path, model.sha256, rows, "cpu").eval()
+    torch.testing.assert_close(training, fresh.collate(rows)["vectors"])
+    assert learner.heads.training
