@@ -61,7 +61,7 @@ def test_the_default_is_what_its_figures_say() -> None:
 
 
 def test_the_label_scorer_tells_types_apart() -> None:
-    """Its adapter learned from 800 rows: the model without it calls every question extractive, with it not."""
+    """It learned from 800 rows, and knows made-up questions badly; without its adapter it calls them all extractive."""
     few = 6
     trained = load_analyzer(AnalyzerConfig(kind="label_scorer"))
     assert trained.name == "label-scorer:embedded+shipped"
