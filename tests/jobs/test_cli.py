@@ -56,7 +56,7 @@ def test_wrong_calls_are_told_the_remedy(
         ("concurrency: 64", "concurrency: 0"),
         ("timeout_s: 600.0", "timeout_s: 10 minutes"),
         ("api_key_env: OPENAI_API_KEY", "api_key_env: sk-proj-abc123"),
-        ("kind: rules", "kind: oracle"),
+        ("kind: heads", "kind: oracle"),
     ],
 )
 def test_a_config_with_a_mistake_is_refused_by_its_key(

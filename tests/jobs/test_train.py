@@ -131,7 +131,7 @@ def test_a_teacher_labels_questions_of_ones_own(
 ) -> None:
     write_rows(Folder.of(tmp_path / "rows"), "train", rows(0, 2))
     write_rows(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
-    asked = ["Which was founded first, the old mill or the new one?", rows(0, 1)[0].question, "Hm?"]
+    asked = ["Which was founded first, the old mill or the new one?", rows(0, 1)[0].question]
     (tmp_path / "rows" / "unlabelled.jsonl").write_text(
         "".join(json.dumps({"question": each}) + "\n" for each in asked), encoding="utf-8"
     )
@@ -140,7 +140,7 @@ def test_a_teacher_labels_questions_of_ones_own(
     options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export"]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
     assert code == 0, said
-    assert "self-training: 1 of 3 questions got a type" in said
+    assert "self-training: 1 of 2 questions got a type" in said
     learned = read_examples(tmp_path / "files" / "train.jsonl")
     assert len(learned) == 6, "rows bounds what was labelled before, not what the teacher adds"
     assert learned[-1].asked.question == asked[0]

@@ -1,8 +1,8 @@
 """An analyzer that asks a causal language model how likely each allowed label is, instead of letting it write.
 
 A reply of the wrong form cannot happen, the probabilities come for free, and a batch costs one pass over what differs
-between its prompts (the instructions are read once, when the model is loaded) plus one short pass for each of the three
-fields. Runs without Ray.
+between its prompts (the instructions are read once, when the model is loaded) with the first field's labels behind it,
+plus one short pass for each of the other two fields. Runs without Ray.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from okralong.pipelines.answering.analyzers.batches import by_length
 from okralong.pipelines.answering.analyzers.calibration import UNCALIBRATED, Temperatures, read_temperatures
 from okralong.pipelines.answering.analyzers.opening import Opening
 from okralong.pipelines.answering.analyzers.scaffold import Field, Ids, opening_ids, prompt_ids, reply_fields
-from okralong.pipelines.answering.analyzers.tree_pass import Prefix, score_continuations
+from okralong.pipelines.answering.analyzers.tree_pass import Prefix
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.loading import settle
 from okralong.pipelines.values import Analysis
@@ -95,15 +95,16 @@ class LabelScorer:
             prefix = Prefix(self._model, len(prompts), opening)
             following = [ids[len(opening.ids) :] for ids in prompts] if opening else prompts
             for field, temperature in zip(self._fields, self._temperatures, strict=True):
-                prefix.extend([ids + field.scaffold for ids in following])
+                rows = [ids + field.scaffold for ids in following]
                 following = []
-                for row, scores in zip(scored, self._probabilities(prefix, field, temperature), strict=True):
+                for row, scores in zip(scored, _probabilities(prefix, rows, field, temperature), strict=True):
                     row.append(scores)
                     # Later fields are judged in the light of the label that was chosen here.
                     following.append(field.labels[best(scores)])
         return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
 
-    def _probabilities(self, prefix: Prefix, field: Field, temperature: float) -> list[dict[str, float]]:
-        likelihoods = score_continuations(prefix, list(field.labels.values()))
-        rows = torch.softmax(likelihoods.double() / temperature, dim=1).tolist()
-        return [dict(zip(field.labels, row, strict=True)) for row in rows]
+
+def _probabilities(prefix: Prefix, rows: list[Ids], field: Field, temperature: float) -> list[dict[str, float]]:
+    likelihoods = prefix.extend(rows, list(field.labels.values()))
+    scaled = torch.softmax(likelihoods.double() / temperature, dim=1).tolist()
+    return [dict(zip(field.labels, row, strict=True)) for row in scaled]
