@@ -12,7 +12,7 @@ from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.calibration import CALIBRATION
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.models import shipped
+from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.shipped import adapter_digest, shipped_adapter
 from okralong.pipelines.training.figures import FieldFigures, field_figures, probabilities
 from okralong.pipelines.training.recipe import Example, read_examples
@@ -84,7 +84,7 @@ def test_an_adapters_identity_is_its_content(tmp_path: Path) -> None:
 
 
 def test_a_shipped_adapter_that_is_missing_is_told() -> None:
-    with pytest.raises(shipped.ConfigError, match=r"comes without the adapter 'analyzer/none'.*okralong train"):
+    with pytest.raises(ConfigError, match=r"comes without the adapter 'analyzer/none'.*okralong train"):
         shipped_adapter("analyzer/none")
 
 

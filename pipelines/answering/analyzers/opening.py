@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-Ids = list[int]
+from okralong.pipelines.answering.analyzers.scaffold import Ids
 
 
 @dataclass(frozen=True)

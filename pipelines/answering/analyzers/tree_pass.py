@@ -14,8 +14,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from okralong.pipelines.answering.analyzers.opening import Opening
-
-Ids = list[int]
+from okralong.pipelines.answering.analyzers.scaffold import Ids
 
 
 class Prefix:
