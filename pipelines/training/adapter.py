@@ -5,7 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from peft import LoraConfig, get_peft_model
+
+from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.training.recipe import Lora
+
 _TEMPLATE = "README.md"
+
+
+def with_adapter(model: Any, lora: Lora, task: str | None = None) -> Any:
+    """``model`` with a new adapter to learn and everything else frozen. Raises ConfigError where no block is left."""
+    blocks = int(model.config.num_hidden_layers)
+    if lora.first_block >= blocks:
+        raise ConfigError(
+            f"lora.first_block is {lora.first_block}, but the model has {blocks} blocks, counted from 0: nothing would "
+            "learn. Give a lower one."
+        )
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=list(lora.targets),
+        layers_to_transform=list(range(lora.first_block, blocks)) if lora.first_block else None,
+        task_type=task,
+    )
+    return get_peft_model(model, config)
 
 
 def save_adapter(model: Any, base: str, folder: Path) -> None:

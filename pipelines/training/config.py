@@ -28,6 +28,7 @@ class LoraConfig(Settings):
     rank: Count = _LORA.rank
     alpha: Count = _LORA.alpha
     dropout: Share = _LORA.dropout
+    first_block: Annotated[int, Field(ge=0)] = _LORA.first_block
 
 
 class TrainConfig(Settings):

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.encoder import TunableEncoder
 from okralong.pipelines.answering.analyzers.features import Features, features
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, save_heads
-from okralong.pipelines.training.adapter import save_adapter
+from okralong.pipelines.training.adapter import save_adapter, with_adapter
 from okralong.pipelines.training.learner import Learner, class_weights, label_tensor, right
 from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe
 
@@ -27,13 +26,7 @@ class HeadsLearner(Learner):
         super().__init__()
         self._encoder = TunableEncoder.load(model, recipe.reads, device=device)
         if recipe.lora is not None:
-            lora = LoraConfig(
-                r=recipe.lora.rank,
-                lora_alpha=recipe.lora.alpha,
-                lora_dropout=recipe.lora.dropout,
-                target_modules=list(recipe.lora.targets),
-            )
-            self._encoder.model = get_peft_model(self._encoder.model, lora)
+            self._encoder.model = with_adapter(self._encoder.model, recipe.lora)
         else:
             self._encoder.model.requires_grad_(False)
         self.encoder: Any = self._encoder.model

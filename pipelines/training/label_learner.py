@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.opening import Opening
 from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields
-from okralong.pipelines.training.adapter import save_adapter
+from okralong.pipelines.training.adapter import save_adapter, with_adapter
 from okralong.pipelines.training.learner import Learner, label_tensor
 from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe
 
@@ -31,14 +30,7 @@ class LabelLearner(Learner):
         if recipe.lora is None:
             raise ValueError("A label scorer learns an adapter: give lora.")
         base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
-        lora = LoraConfig(
-            r=recipe.lora.rank,
-            lora_alpha=recipe.lora.alpha,
-            lora_dropout=recipe.lora.dropout,
-            target_modules=list(recipe.lora.targets),
-            task_type="CAUSAL_LM",
-        )
-        self.model: Any = get_peft_model(base.to(device), lora)
+        self.model: Any = with_adapter(base.to(device), recipe.lora, task="CAUSAL_LM")
         self._tokenizer = AutoTokenizer.from_pretrained(model)
         self._fields = reply_fields(self._tokenizer)
         self._base = recipe.model

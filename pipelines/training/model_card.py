@@ -24,6 +24,7 @@ def model_card(
     lora = recipe.lora
     learned = "heads over the frozen encoder" if lora is None else f"LoRA on {', '.join(lora.targets)}"
     if lora is not None:
+        learned += f" of the blocks from {lora.first_block} on" if lora.first_block else ""
         learned += f" (rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout:g})"
         learned += ", and heads" if recipe.kind == "heads" else ""
     heads = "" if recipe.heads_learning_rate is None else f" (heads {recipe.heads_learning_rate:g})"

@@ -19,12 +19,17 @@ UNKNOWN: Final = -100
 
 @dataclass(frozen=True, slots=True)
 class Lora:
-    """A low-rank adapter; the defaults are the paper's (appendix B.1). ``targets`` are names of the model's layers."""
+    """A low-rank adapter; the defaults are the paper's (appendix B.1). ``targets`` are names of a block's matrices.
+
+    Blocks before ``first_block`` (from 0) are left as they are, and nothing is passed back through them: a third less
+    work when a third is left.
+    """
 
     targets: tuple[str, ...]
     rank: int = 8
     alpha: int = 16
     dropout: float = 0.1
+    first_block: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,16 @@ def test_instructions_read_once_for_a_batch_teach_the_same(model: Path) -> None:
     torch.testing.assert_close(gradients, whole_gradients, rtol=1e-3, atol=1e-5)
 
 
+def test_blocks_before_the_first_that_learns_are_left_alone(model: Path) -> None:
+    upper = replace(RECIPE, lora=Lora(("q_proj", "up_proj"), first_block=1))
+    learner = LabelLearner(upper, str(model), "cpu", torch.float32)
+    learned = [name for name, value in learner.named_parameters() if value.requires_grad]
+    assert learned
+    assert all(".layers.0." not in name for name in learned)
+    with pytest.raises(ConfigError, match="first_block is 99"):
+        LabelLearner(replace(RECIPE, lora=Lora(("q_proj",), first_block=99)), str(model), "cpu", torch.float32)
+
+
 def test_padding_and_company_do_not_change_the_loss(model: Path) -> None:
     learner = LabelLearner(
         replace(RECIPE, lora=Lora(("q_proj",), dropout=0.0)), str(model), "cpu", torch.float32
