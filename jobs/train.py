@@ -1,7 +1,8 @@
-"""``okralong train``: training rows in, a trained analyzer with its card, calibration and curves out."""
+"""``okralong train``: training rows in, a trained analyzer or reader with its card and curves out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +25,16 @@ def command(
     report: Annotated[bool, typer.Option(help="Train nothing: hold trained analyzers against the test rows.")] = False,
     leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
 ) -> None:
-    """Train an analyzer, for `okralong answer --analyzer`."""
+    """Train an analyzer, for `okralong answer --analyzer`, or a reader, for llm.reader of an answer config."""
     if report:
-        _report(config, rows, out)
+        from okralong.jobs.train_report import report_on
+
+        report_on(config, rows, out)
+        return
+    if _is_reader(config):
+        if leave_out:
+            raise typer.BadParameter("a reader's rows have no --leave-out: make rows of fewer sets")
+        _reader(config, rows, out, here, export)
         return
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.evaluation.split.keys import SIDES
@@ -50,21 +58,55 @@ def command(
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
     if export:
         from okralong.pipelines.training.export import export_files
+        from okralong.pipelines.training.trained import examples_of
 
-        for path in export_files(recipe, train, validation, out):
+        for path in export_files(recipe, examples_of(train), examples_of(validation), out):
             say_line(console, f"written: {path}")
         return
-    work = partial(train_session, recipe, train, validation, out.resolve(), leave_out or ())
-    if here:
-        work()
-    else:
-        from okralong.actors.cluster import connected
-        from okralong.actors.trainer import run_on_cluster
-
-        with connected():
-            run_on_cluster(work)
+    _run(partial(train_session, recipe, train, validation, out.resolve(), leave_out or ()), here)
     say_line(console, (out / "README.md").read_text(encoding="utf-8"))
     say_line(console, f"written: {out}; use it with okralong answer --analyzer {out}")
+
+
+def _is_reader(config: str) -> bool:
+    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.training.config import TrainConfig
+
+    return load_config(TrainConfig, config).kind == "reader"
+
+
+def _reader(config: str, rows: Path, out: Path, here: bool, export: bool) -> None:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.reader.rows import read_reading
+    from okralong.pipelines.reader.session import reading_examples, train_reader
+    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.training.config import TrainConfig
+
+    console = Console()
+    recipe, folder = load_config(TrainConfig, config).recipe(), Folder.of(rows)
+    train, validation = read_reading(folder, "train"), read_reading(folder, "validation")
+    say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; reader on {recipe.model}")
+    if export:
+        from okralong.pipelines.training.export import export_files
+
+        for path in export_files(recipe, reading_examples(train), reading_examples(validation), out):
+            say_line(console, f"written: {path}")
+        return
+    _run(partial(train_reader, recipe, train, validation, out.resolve()), here)
+    say_line(console, (out / "README.md").read_text(encoding="utf-8"))
+    say_line(console, f"written: {out}; use it with llm.reader: {out} in an answer config")
+
+
+def _run(work: Callable[[], None], here: bool) -> None:
+    if here:
+        work()
+        return
+    from okralong.actors.cluster import connected
+    from okralong.actors.trainer import run_on_cluster
+
+    with connected():
+        run_on_cluster(work)
 
 
 def _with_own_labels(
@@ -78,20 +120,3 @@ def _with_own_labels(
     found = self_labelled(config, load_analyzer(config.teacher), questions, known)
     say_line(console, f"self-training: {len(found):,} of {len(questions):,} questions got a type")
     return [*train, *found]
-
-
-def _report(config: str, rows: Path, out: Path) -> None:
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
-    from okralong.pipelines.training.report import analyzer_report
-    from okralong.pipelines.training.report_config import ReportConfig
-    from okralong.pipelines.training.report_page import write_analyzer_report
-    from okralong.pipelines.training.rows import read_rows
-
-    console = Console()
-    folder = Folder.of(rows)
-    found = analyzer_report(load_config(ReportConfig, config), read_rows(folder, "test"))
-    page, data = write_analyzer_report(out, f"okralong train {config} --report --rows ROWS --out {out.name}", found)
-    say_line(console, page.read_text(encoding="utf-8"))
-    say_line(console, f"written: {page} and {data}")

@@ -1,4 +1,4 @@
-"""``okralong train-data``: the rows that the analyzer learns from, out of the data sets and the split."""
+"""``okralong train-data``: the rows that the analyzer or the reader learns from, out of the data sets and the split."""
 
 from __future__ import annotations
 
@@ -18,12 +18,20 @@ class LabelWith(StrEnum):
     LLM = "llm"
 
 
+class Learner(StrEnum):
+    """Who learns from the rows."""
+
+    ANALYZER = "analyzer"
+    READER = "reader"
+
+
 def command(
     data: Annotated[Path, typer.Argument(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
     out: Annotated[Path, typer.Option(help="Where the rows and their card go.")],
-    config: Annotated[str, typer.Option(help="Which sets, and how many rows; see configs/training/rows.yaml.")] = (
-        "training/rows.yaml"
-    ),
+    learner: Annotated[Learner, typer.Option("--for", help="Who learns from the rows.")] = Learner.ANALYZER,
+    config: Annotated[
+        str | None, typer.Option(help="Which sets, and how many rows; by default training/rows.yaml or reading.yaml.")
+    ] = None,
     work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
         ".evidence"
     ),
@@ -33,6 +41,11 @@ def command(
     llm: Annotated[str, typer.Option(help="The answer config whose llm part and budget_usd label.")] = "answer.yaml",
 ) -> None:
     """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
+    if learner is Learner.READER:
+        if label_with is not LabelWith.NOBODY:
+            raise typer.BadParameter("the reader's rows follow from the sets alone: leave --label-with out")
+        _reading(config or "training/reading.yaml", data, out, work)
+        return
     from okralong.jobs.label import Labeller
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.run_config import RunConfig
@@ -47,7 +60,9 @@ def command(
 
     console = Console()
     label = Labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
-    built = build_rows(load_config(RowsConfig, config), data, work, lambda line: say_line(console, line), label)
+    built = build_rows(
+        load_config(RowsConfig, config or "training/rows.yaml"), data, work, lambda line: say_line(console, line), label
+    )
     for side, found in built.rows.items():
         write_rows(Folder.of(out), side, found)
         say_line(console, f"{side}: {len(found):,} rows")
@@ -60,3 +75,21 @@ def command(
             console, f"{label.over_budget:,} rows are left unlabelled: budget_usd is used up. A higher one goes on."
         )
         raise typer.Exit(EXIT_OVER_BUDGET)
+
+
+def _reading(config: str, data: Path, out: Path, work: Path) -> None:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.reader.build import build_reading
+    from okralong.pipelines.reader.card import reading_card
+    from okralong.pipelines.reader.config import ReadingConfig
+    from okralong.pipelines.reader.rows import write_reading
+    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.storage import Folder
+
+    console = Console()
+    built = build_reading(load_config(ReadingConfig, config), data, work, lambda line: say_line(console, line))
+    for side, found in built.items():
+        write_reading(Folder.of(out), side, found)
+        say_line(console, f"{side}: {len(found):,} rows")
+    (out / "card.md").write_text(reading_card(built), encoding="utf-8")
+    say_line(console, f"written: {out} (rows by side) and card.md")

@@ -168,3 +168,23 @@ TRAINING_ROWS: Final = _schema(
         ("evidence", pa.bool_()),
     ],
 )
+
+READING_ROWS: Final = _schema(
+    "reading_rows",
+    [
+        ("query_id", pa.string()),
+        ("source", pa.string()),
+        ("documents", pa.list_(pa.string())),
+        ("role", pa.string()),
+        ("type", pa.string()),
+        ("question", pa.string()),
+        ("system", pa.large_string()),
+        ("user", pa.large_string()),
+        ("reply", pa.string()),
+        ("answers", pa.list_(pa.string())),
+        ("answerable", pa.bool_()),
+        ("calculator", pa.bool_()),
+        ("passages", pa.list_(pa.struct([*_SPAN, ("text", pa.large_string())]))),
+        ("evidence", pa.list_(_SPAN)),
+    ],
+)

@@ -27,6 +27,8 @@ FILES: Final = (
 
 _NUMBER: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|\d+(?:\.\d+)?%?|\.\d+%?")
 _CONSTANT: Final = re.compile(r"/\s*(?:[2-9]|1[0-2])(?![\d.,])|[*/x]\s*100(?![\d.,])")
+_STEP: Final = re.compile(r"([a-z_]+)\(([^()]*)\)")
+_SIGNS: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "exp": "**"}
 _ARGUMENT: Final = re.compile(r"[(,]\s*(?=([^(),#]+)\s*[,)])")
 
 
@@ -80,6 +82,30 @@ def program_operands(program: str) -> tuple[str, ...]:
     """The numbers of a FinQA program, each once, less constants (``const_100``) and earlier results (``#0``)."""
     arguments = (match.group(1).strip() for match in _ARGUMENT.finditer(program))
     return tuple(dict.fromkeys(each for each in arguments if _NUMBER.fullmatch(each.lstrip("-"))))
+
+
+def program_expression(program: str) -> str:
+    """A FinQA program as one expression: "subtract(303, 189), divide(#0, 189)" is "(303 - 189) / 189".
+
+    Empty where it has a step that no expression can say (table operations, "greater").
+    """
+    done: list[str] = []
+    for name, arguments in _STEP.findall(program):
+        sign = _SIGNS.get(name)
+        terms = [_term(each.strip(), done) for each in arguments.split(",")]
+        if sign is None or len(terms) != 2 or not all(terms):
+            return ""
+        done.append(f" {sign} ".join(f"({term})" if " " in term else term for term in terms))
+    return done[-1] if done else ""
+
+
+def _term(argument: str, done: Sequence[str]) -> str:
+    """A figure, a constant or an earlier step's expression; empty for anything else."""
+    if argument.startswith("#"):
+        number = argument[1:]
+        return done[int(number)] if number.isdigit() and int(number) < len(done) else ""
+    plain = argument.removeprefix("const_").replace("m1", "-1")
+    return plain if _NUMBER.fullmatch(plain.lstrip("-")) else ""
 
 
 def _rows(content: Any) -> Iterator[Mapping[str, Any]]:

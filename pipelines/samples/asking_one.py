@@ -7,14 +7,16 @@ from decimal import Decimal
 
 from okralong.pipelines.samples.blocks import cell
 from okralong.pipelines.samples.events import rose
-from okralong.pipelines.samples.gold import Draft, percentage, rounded, thousands
+from okralong.pipelines.samples.gold import Draft, change, percentage, rounded, thousands
 from okralong.pipelines.samples.report import Report
 from okralong.pipelines.values import QuestionType
 
 
-def _draft(report: Report, kind: QuestionType, question: str, answers: tuple[str, ...], *keys: str) -> Draft:
+def _draft(
+    report: Report, kind: QuestionType, question: str, answers: tuple[str, ...], *keys: str, calculation: str = ""
+) -> Draft:
     scope = report.doc_id
-    return Draft(question, kind, (scope,), answers, tuple((scope, key) for key in keys))
+    return Draft(question, kind, (scope,), answers, tuple((scope, key) for key in keys), calculation=calculation)
 
 
 def extractive(report: Report) -> Iterator[Draft]:
@@ -97,32 +99,35 @@ def arithmetic(report: Report) -> Iterator[Draft]:
     company, year = report.company, report.year
     now, then = company.accounts[year], company.accounts[year - 1]
 
-    def ask(question: str, answers: tuple[str, ...], *keys: str) -> Draft:
-        return _draft(report, "arithmetic", question, answers, *keys)
+    def ask(question: str, answers: tuple[str, ...], calculation: str, *keys: str) -> Draft:
+        return _draft(report, "arithmetic", question, answers, *keys, calculation=calculation)
 
     for metric in company.disclosed:
         new, old = company.figures[metric.key, year], company.figures[metric.key, year - 1]
         verb = "rise" if new > old else "fall"
         question = f"By what percentage did {metric.ask} at {company.name} {verb} from {year - 1} to {year}?"
         if new != old:
-            yield ask(question, (percentage(new, old),), f"now/{metric.key}", f"then/{metric.key}")
+            yield ask(question, (percentage(new, old),), change(new, old), f"now/{metric.key}", f"then/{metric.key}")
     for segment in company.segments:
         name = segment.name
         new, old = Decimal(now.segments[name]), Decimal(then.segments[name])
         verb = "rise" if new > old else "fall"
         question = f"By what percentage did the revenue of {name} at {company.name} {verb} from {year - 1} to {year}?"
-        yield ask(question, (percentage(new, old),), cell("segments", name, year), cell("segments", name, year - 1))
+        places = cell("segments", name, year), cell("segments", name, year - 1)
+        yield ask(question, (percentage(new, old),), change(new, old), *places)
     for first, second in zip(company.segments, company.segments[1:], strict=False):
-        both = now.segments[first.name] + now.segments[second.name]
+        one, other = now.segments[first.name], now.segments[second.name]
         yield ask(
             f"What was the sum of the {year} revenues of {first.name} and {second.name} at {company.name}?",
-            thousands(both),
+            thousands(one + other),
+            f"$({one:,} + {other:,}) thousand",
             cell("segments", first.name, year),
             cell("segments", second.name, year),
         )
     yield ask(
         f"What is the difference between the total revenue of {company.name} in {year} and in {year - 1}?",
         thousands(abs(now.revenue - then.revenue)),
+        f"$({max(now.revenue, then.revenue):,} - {min(now.revenue, then.revenue):,}) thousand",
         cell("segments", "Total revenue", year),
         cell("segments", "Total revenue", year - 1),
     )
@@ -131,6 +136,7 @@ def arithmetic(report: Report) -> Iterator[Draft]:
     yield ask(
         f"What was the average quarterly revenue of {company.name} in {year}, to the nearest thousand dollars?",
         thousands(average),
+        f"$({' + '.join(f'{each:,}' for each in now.quarters)}) / 4 thousand",
         *(cell("quarters", name, year) for name in names),
     )
     sheet = now.balance
@@ -139,6 +145,7 @@ def arithmetic(report: Report) -> Iterator[Draft]:
     yield ask(
         f"What was the ratio of current assets to current liabilities of {company.name} at the end of {year}?",
         (rounded(Decimal(current) / owed, 2),),
+        f"{current:,} / {owed:,}",
         cell("balance", "Current assets", year),
         cell("balance", "Current liabilities", year),
     )

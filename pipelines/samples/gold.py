@@ -13,7 +13,8 @@ class Draft:
     """A question whose evidence is named by (doc_id, fact key); spans come with the rendering.
 
     ``answers`` are equally good wordings, the first the plainest; empty if unanswerable, and then ``absent`` is the
-    phrase that no document of the scope contains.
+    phrase that no document of the scope contains. ``calculation`` is the expression of an arithmetic answer in the
+    report's own figures, with its unit ("(12.5 - 10) / 10 * 100 %").
     """
 
     question: str
@@ -22,6 +23,7 @@ class Draft:
     answers: tuple[str, ...]
     evidence: tuple[tuple[str, str], ...]
     absent: str = ""
+    calculation: str = ""
 
 
 def rounded(value: Decimal, places: int) -> str:
@@ -32,6 +34,12 @@ def rounded(value: Decimal, places: int) -> str:
 def percentage(now: Decimal, then: Decimal) -> str:
     """The size of the change from ``then`` to ``now``, e.g. "12.4%"; the question says which way it went."""
     return f"{rounded(abs(now - then) / then * 100, 1)}%"
+
+
+def change(now: Decimal, then: Decimal) -> str:
+    """The formula of ``percentage``."""
+    high, low = max(now, then), min(now, then)
+    return f"({high:,} - {low:,}) / {then:,} * 100 %"
 
 
 def thousands(value: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.settings import Settings
-from okralong.pipelines.training.recipe import Lora, Recipe
+from okralong.pipelines.training.recipe import Kind, Lora, Recipe
 from okralong.pipelines.training.self_training import SelfTraining
 
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -34,7 +34,7 @@ class LoraConfig(Settings):
 class TrainConfig(Settings):
     """See ``Recipe``, which says what each key means and where its default is from, and ``SelfTraining``."""
 
-    kind: Literal["label_scorer", "heads"]
+    kind: Kind
     model: str = Field(default=EMBEDDED, min_length=1)
     lora: LoraConfig | None = None
     learning_rate: Rate = _PLAIN.learning_rate
@@ -57,8 +57,10 @@ class TrainConfig(Settings):
 
     @model_validator(mode="after")
     def _learns_something(self) -> Self:
-        if self.kind == "label_scorer" and self.lora is None:
-            raise ValueError("a label_scorer learns an adapter: give lora, with the layers that it targets")
+        if self.kind != "heads" and self.lora is None:
+            raise ValueError(f"a {self.kind} learns an adapter: give lora, with the layers that it targets")
+        if self.kind == "reader" and self.self_training is not None:
+            raise ValueError("self_training labels questions for an analyzer; a reader has no labels")
         return self
 
     def recipe(self) -> Recipe:

@@ -8,8 +8,6 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from okralong.pipelines.answering.analysis import FIELDS
-
 
 def draw_curves(history: Sequence[Mapping[str, float]], path: Path) -> None:
     """Write an SVG of a trainer's log to ``path``. The same log gives the same bytes."""
@@ -19,8 +17,9 @@ def draw_curves(history: Sequence[Mapping[str, float]], path: Path) -> None:
         points = [(entry["epoch"], entry[key]) for entry in history if key in entry]
         if points:
             losses.plot(*zip(*points, strict=True), label=label, marker="." if label == "validation" else "")
-    for key, _ in FIELDS:
-        name = f"eval_{key}_accuracy"
+    measured = {name for entry in history for name in entry if name.endswith("_accuracy")}
+    for name in sorted(measured):
+        key = name.removeprefix("eval_").removesuffix("_accuracy")
         points = [(entry["epoch"], entry[name]) for entry in history if name in entry]
         if points:
             shares.plot(*zip(*points, strict=True), label=key, marker=".")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.evaluation.intervals import Estimate, Floats, estimate, joined_by_documents, resample
 from okralong.pipelines.training.calibrate import calibration_error
-from okralong.pipelines.training.recipe import UNKNOWN, Example
+from okralong.pipelines.training.examples import UNKNOWN, Example
 from okralong.pipelines.values import Analysis
 
 Probabilities = list[npt.NDArray[np.float64]]

@@ -8,6 +8,8 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +17,10 @@ import torch
 from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
-from okralong.pipelines.training.learner import Learner, accuracies
-from okralong.pipelines.training.length_batches import LengthBatches, length_of
-from okralong.pipelines.training.recipe import Example, Recipe
+from okralong.pipelines.training.examples import AnyExample
+from okralong.pipelines.training.learner import Learner
+from okralong.pipelines.training.length_batches import LengthBatches
+from okralong.pipelines.training.recipe import Recipe
 
 HISTORY: Final = "history.json"
 CHECKPOINTS: Final = "checkpoints"
@@ -58,7 +61,12 @@ class _Trainer(Trainer):
 
 
 def fit(
-    learner: Learner, recipe: Recipe, train: Sequence[Example], validation: Sequence[Example], out: Path, device: str
+    learner: Learner,
+    recipe: Recipe,
+    train: Sequence[AnyExample],
+    validation: Sequence[AnyExample],
+    out: Path,
+    device: str,
 ) -> list[dict[str, float]]:
     """Train ``learner`` and write it to ``out``; the loss and accuracies along the way.
 
@@ -100,9 +108,9 @@ def fit(
         model=learner,
         args=arguments,
         train_dataset=list(train),
-        eval_dataset=sorted(validation, key=length_of),
+        eval_dataset=sorted(validation, key=attrgetter("length")),
         data_collator=learner.collate,
-        compute_metrics=_accuracies,
+        compute_metrics=partial(_measures, learner),
         callbacks=[EarlyStoppingCallback(early_stopping_patience=recipe.patience)],
     )
     trainer.heads_learning_rate = recipe.heads_learning_rate
@@ -115,7 +123,7 @@ def fit(
     return history
 
 
-def _begin(checkpoints: Path, recipe: Recipe, train: Sequence[Example], validation: Sequence[Example]) -> None:
+def _begin(checkpoints: Path, recipe: Recipe, train: Sequence[AnyExample], validation: Sequence[AnyExample]) -> None:
     """Make the folder of a training's checkpoints; what another training left there is deleted."""
     digest = hashlib.sha256(repr(replace(recipe, epochs=0)).encode())
     for example in (*train, None, *validation):
@@ -128,6 +136,7 @@ def _begin(checkpoints: Path, recipe: Recipe, train: Sequence[Example], validati
     mark.write_text(digest.hexdigest(), encoding="utf-8")
 
 
-def _accuracies(found: EvalPrediction) -> dict[str, float]:
+def _measures(learner: Learner, found: EvalPrediction) -> dict[str, float]:
     predictions: Any = found.predictions
-    return accuracies({"right": torch.as_tensor(predictions[0] if isinstance(predictions, tuple) else predictions)})
+    right = predictions[0] if isinstance(predictions, tuple) else predictions
+    return dict(learner.measures(torch.as_tensor(right)))

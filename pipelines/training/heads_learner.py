@@ -15,8 +15,9 @@ from okralong.pipelines.answering.analyzers.encoder import TunableEncoder
 from okralong.pipelines.answering.analyzers.features import Features, features
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, save_heads
 from okralong.pipelines.training.adapter import save_adapter, with_adapter
+from okralong.pipelines.training.examples import UNKNOWN, Example
 from okralong.pipelines.training.learner import Learner, class_weights, label_tensor, right
-from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe
+from okralong.pipelines.training.recipe import Recipe
 
 
 class HeadsLearner(Learner):

@@ -18,8 +18,9 @@ from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.opening import Opening
 from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields
 from okralong.pipelines.training.adapter import save_adapter, with_adapter
+from okralong.pipelines.training.examples import UNKNOWN, Example
 from okralong.pipelines.training.learner import Learner, label_tensor
-from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe
+from okralong.pipelines.training.recipe import Recipe
 
 
 class LabelLearner(Learner):

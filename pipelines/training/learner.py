@@ -1,4 +1,4 @@
-"""What every kind of analyzer gives its training: a loss for a batch, what it got right, a folder at the end."""
+"""What everything that is trained gives its training: a loss for a batch, what it got right, a folder at the end."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ import torch
 from torch import Tensor, nn
 
 from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.training.recipe import UNKNOWN, Example
+from okralong.pipelines.training.examples import UNKNOWN, Example
 
 
 class Learner(nn.Module, ABC):
-    """A module whose call on a batch gives {"loss": scalar, "right": (n, 3)}: 1 right, 0 wrong, or UNKNOWN."""
+    """A module whose call on a batch gives {"loss": scalar, "right": tensor (n, ...)}, which ``measures`` reads.
+
+    For an analyzer ``right`` is (n, 3): 1 right, 0 wrong, or UNKNOWN.
+    """
 
     _keys_to_ignore_on_save: None = None
     """Asked for by the trainer, which takes every module for one of transformers' own."""
 
     @abstractmethod
-    def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """A batch; it holds ``labels`` (n, 3)."""
+    def collate(self, examples: Sequence[Any]) -> dict[str, Any]:
+        """A batch of the examples that it learns from; it holds ``labels`` (n, ...)."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write what an analyzer needs: only what was learned, as safetensors."""
+        """Write only what was learned, as safetensors."""
+
+    def measures(self, right: Tensor) -> Mapping[str, float]:
+        """Figures by name from the ``right`` of all validation examples: an analyzer's accuracies."""
+        return accuracies(right)
 
 
 def label_tensor(examples: Sequence[Example]) -> Tensor:
@@ -52,9 +59,8 @@ def right(logits: Sequence[Tensor], labels: Tensor) -> Tensor:
     return torch.where(labels == UNKNOWN, labels, (said == labels).long())
 
 
-def accuracies(found: Mapping[str, Any]) -> dict[str, float]:
+def accuracies(rows: Tensor) -> dict[str, float]:
     """Accuracy by field from rows of ``right``, those unknown left out."""
-    rows = torch.as_tensor(found["right"])
     known = rows != UNKNOWN
     return {
         f"{key}_accuracy": float((rows[:, n] == 1).sum() / known[:, n].sum())

@@ -21,16 +21,10 @@ def model_card(
     figures: Mapping[str, Sequence[FieldFigures]],
 ) -> str:
     """The card as Markdown. ``counts`` are the rows by side, ``figures`` those of each side that was measured."""
-    lora = recipe.lora
-    learned = "heads over the frozen encoder" if lora is None else f"LoRA on {', '.join(lora.targets)}"
-    if lora is not None:
-        learned += f" of the blocks from {lora.first_block} on" if lora.first_block else ""
-        learned += f" (rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout:g})"
-        learned += ", and heads" if recipe.kind == "heads" else ""
     heads = "" if recipe.heads_learning_rate is None else f" (heads {recipe.heads_learning_rate:g})"
     sections = [
         "# A trained analyzer of okralong",
-        f"Made by `okralong train`. Kind `{recipe.kind}` on {base}: {learned}. Learning rate "
+        f"Made by `okralong train`. Kind `{recipe.kind}` on {base}: {learned_words(recipe)}. Learning rate "
         f"{recipe.learning_rate:g}{heads}, at most {recipe.epochs:g} epochs, "
         f"batches of {recipe.batch_size} x {recipe.accumulation}, seed "
         f"{recipe.seed}; "
@@ -44,6 +38,17 @@ def model_card(
     for side, found in figures.items():
         sections += [f"## On {side}", figure_table({"": found})]
     return "\n\n".join(sections) + "\n"
+
+
+def learned_words(recipe: Recipe) -> str:
+    """What of the model is learned, in words."""
+    lora = recipe.lora
+    if lora is None:
+        return "heads over the frozen encoder"
+    learned = f"LoRA on {', '.join(lora.targets)}"
+    learned += f" of the blocks from {lora.first_block} on" if lora.first_block else ""
+    learned += f" (rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout:g})"
+    return learned + (", and heads" if recipe.kind == "heads" else "")
 
 
 def figure_table(figures: Mapping[str, Sequence[FieldFigures]]) -> str:

@@ -1,20 +1,12 @@
-"""How an analyzer is trained, and what it learns from: plain values, for a machine that has little but PyTorch."""
+"""How a model is trained: plain values, for a machine that has little but PyTorch."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput
-from okralong.pipelines.values import RetrieverScores
-
-Kind = Literal["label_scorer", "heads"]
-
-UNKNOWN: Final = -100
-"""The index of a label that nobody knows: PyTorch's own sign for "not in the loss"."""
+Kind = Literal["label_scorer", "heads", "reader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,39 +60,3 @@ class Recipe:
         lora = values["lora"]
         targeted = None if lora is None else Lora(**{**lora, "targets": tuple(lora["targets"])})
         return cls(**{**values, "lora": targeted})
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A question with its labels as indices into TYPES, PATTERNS and EVIDENCE, UNKNOWN where nobody knows."""
-
-    asked: AnalysisInput
-    labels: tuple[int, int, int]
-
-
-def example(asked: AnalysisInput, question_type: str | None, pattern: str | None, evidence: bool | None) -> Example:
-    """An example from labels by name."""
-    said = None if evidence is None else EVIDENCE[0 if evidence else 1]
-    pairs: tuple[tuple[str | None, Sequence[str]], ...] = (
-        (question_type, TYPES),
-        (pattern, PATTERNS),
-        (said, EVIDENCE),
-    )
-    kind, how, held = (UNKNOWN if label is None else labels.index(label) for label, labels in pairs)
-    return Example(asked, (kind, how, held))
-
-
-def write_examples(path: Path, examples: Sequence[Example]) -> None:
-    """One JSON object a line, for a machine without Parquet."""
-    path.write_text("".join(json.dumps(asdict(each)) + "\n" for each in examples), encoding="utf-8")
-
-
-def read_examples(path: Path) -> list[Example]:
-    """What ``write_examples`` wrote."""
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        asked = row["asked"]
-        scores = RetrieverScores(**{name: tuple(values) for name, values in asked["scores"].items()})
-        found.append(Example(AnalysisInput(asked["question"], tuple(asked["passages"]), scores), tuple(row["labels"])))
-    return found

@@ -17,8 +17,8 @@ from okralong.pipelines.errors import InputError
 from okralong.pipelines.models.embedded import causal_model
 from okralong.pipelines.models.precision import available_cores
 from okralong.pipelines.training.calibrate import at_temperature, calibration_error
+from okralong.pipelines.training.examples import UNKNOWN, Example
 from okralong.pipelines.training.figures import FieldFigures, Probabilities, field_figures, probabilities
-from okralong.pipelines.training.recipe import UNKNOWN, Example
 from okralong.pipelines.training.report_config import LeftOut, ReportConfig
 from okralong.pipelines.training.rows import TrainingRow
 from okralong.pipelines.training.timing import Analyze, milliseconds

@@ -19,14 +19,21 @@ import torch
 
 from okralong.pipelines.models.loading import settle
 from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.training.examples import AnyExample, Example, read_examples
 from okralong.pipelines.training.fit import fit
 from okralong.pipelines.training.label_learner import LabelLearner
 from okralong.pipelines.training.learner import Learner
-from okralong.pipelines.training.recipe import Example, Recipe, read_examples
+from okralong.pipelines.training.reader_learner import ReaderLearner
+from okralong.pipelines.training.recipe import Recipe
 
 
 def train(
-    recipe: Recipe, train: Sequence[Example], validation: Sequence[Example], model: str, sha256: str | None, out: Path
+    recipe: Recipe,
+    train: Sequence[AnyExample],
+    validation: Sequence[AnyExample],
+    model: str,
+    sha256: str | None,
+    out: Path,
 ) -> list[dict[str, float]]:
     """Train as ``recipe`` says and write the result to ``out``; the history of losses and accuracies.
 
@@ -40,13 +47,15 @@ def train(
 
 
 def _learner(
-    recipe: Recipe, train: Sequence[Example], model: str, sha256: str | None, device: str, dtype: torch.dtype
+    recipe: Recipe, train: Sequence[AnyExample], model: str, sha256: str | None, device: str, dtype: torch.dtype
 ) -> Learner:
     if recipe.kind == "heads":
         # Imported here: what the heads read needs a stemmer, which a bare machine need not have for a label scorer.
         from okralong.pipelines.training.heads_learner import HeadsLearner
 
-        return HeadsLearner(recipe, model, sha256, train, device)
+        return HeadsLearner(recipe, model, sha256, [each for each in train if isinstance(each, Example)], device)
+    if recipe.kind == "reader":
+        return ReaderLearner(recipe, model, device, dtype)
     return LabelLearner(recipe, model, device, dtype)
 
 

@@ -16,12 +16,16 @@ def sample_set(config: SampleRows, seed: int) -> DataSet:
     """Fictional reports and their answerable questions. Raises InputError when so many cannot be had."""
     sample = generate(config.reports, config.questions, seed, config.words)
     texts = {document.doc_id: make_text(document.doc_id, document.text) for document in sample.documents}
-    asked = [question for question in sample.questions if not question.query_id.endswith(UNANSWERABLE)]
-    items = tuple(_item(question, texts, seed) for question in asked)
+    asked = [
+        (question, draft.calculation)
+        for question, draft in zip(sample.questions, sample.drafts, strict=True)
+        if not question.query_id.endswith(UNANSWERABLE)
+    ]
+    items = tuple(_item(question, calculation, texts, seed) for question, calculation in asked)
     return DataSet(NAME, str(seed), {text.text_id: text for text in texts.values()}, items)
 
 
-def _item(question: Question, texts: dict[str, Text], seed: int) -> Item:
+def _item(question: Question, calculation: str, texts: dict[str, Text], seed: int) -> Item:
     evidence = []
     for place in question.evidence:
         doc_id, start, end = place.rsplit(":", 2)
@@ -31,4 +35,5 @@ def _item(question: Question, texts: dict[str, Text], seed: int) -> Item:
         f"sample-{seed}-{question.query_id}", question.question, answers=question.answers, type=question.type
     )
     gold = Gold(named, NAME, question.type, grounded(one_part(question.answers), context))
-    return Item(gold, question.doc_ids, tuple(texts[d].text_id for d in question.doc_ids), tuple(evidence))
+    own = tuple(texts[doc_id].text_id for doc_id in question.doc_ids)
+    return Item(gold, question.doc_ids, own, tuple(evidence), calculation=calculation)

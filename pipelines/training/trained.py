@@ -11,8 +11,9 @@ from okralong.pipelines.answering.analyzers.base import Analyzer
 from okralong.pipelines.answering.analyzers.calibration import Temperatures, write_temperatures
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.training.calibrate import best_temperature
+from okralong.pipelines.training.examples import UNKNOWN, Example, example
 from okralong.pipelines.training.figures import FieldFigures, field_figures, probabilities
-from okralong.pipelines.training.recipe import UNKNOWN, Example, Recipe, example
+from okralong.pipelines.training.recipe import Recipe
 from okralong.pipelines.training.rows import TrainingRow
 
 

@@ -14,7 +14,7 @@ from okralong.pipelines.evaluation.split.keys import Side
 from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.training import run
-from okralong.pipelines.training.recipe import UNKNOWN, read_examples
+from okralong.pipelines.training.examples import UNKNOWN, read_examples
 from okralong.pipelines.training.rows import TrainingRow, write_rows
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples

@@ -22,7 +22,7 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.build import primary_granularities
 from okralong.pipelines.training.collect import rows_of
-from okralong.pipelines.training.recipe import write_examples
+from okralong.pipelines.training.examples import write_examples
 from okralong.pipelines.training.rows_config import SampleRows
 from okralong.pipelines.training.sample_set import sample_set
 from okralong.pipelines.training.trained import examples_of

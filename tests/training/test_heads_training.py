@@ -13,9 +13,10 @@ from okralong.pipelines.answering.analysis import EVIDENCE, TYPES
 from okralong.pipelines.answering.analyzers.heads_analyzer import HeadsAnalyzer
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.training.examples import UNKNOWN
 from okralong.pipelines.training.fit import CHECKPOINTS, HISTORY
 from okralong.pipelines.training.heads_learner import HeadsLearner
-from okralong.pipelines.training.recipe import UNKNOWN, Lora, Recipe
+from okralong.pipelines.training.recipe import Lora, Recipe
 from okralong.pipelines.training.run import train
 from tests.training.questions import invented_examples
 

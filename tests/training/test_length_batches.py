@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.training.length_batches import LengthBatches, length_of
-from okralong.pipelines.training.recipe import Example
+from okralong.pipelines.training.examples import Example
+from okralong.pipelines.training.length_batches import LengthBatches
 
 EXAMPLES = [Example(AnalysisInput("q" * 10, ("p" * (n * 37 % 400),)), (0, 0, 0)) for n in range(803)]
 
 
 def padding(order: list[int], size: int) -> int:
-    lengths = [length_of(EXAMPLES[index]) for index in order]
+    lengths = [EXAMPLES[index].length for index in order]
     batches = [lengths[at : at + size] for at in range(0, len(lengths), size)]
     return sum(max(batch) * len(batch) - sum(batch) for batch in batches)
 
@@ -19,7 +19,7 @@ def test_every_example_once_and_batches_of_like_length() -> None:
     order = list(LengthBatches(EXAMPLES, 8, seed=1))
     assert sorted(order) == list(range(len(EXAMPLES)))
     assert padding(order, 8) < 0.2 * padding(list(range(len(EXAMPLES))), 8)
-    firsts = [length_of(EXAMPLES[index]) for index in order[:800:8]]
+    firsts = [EXAMPLES[index].length for index in order[:800:8]]
     assert firsts not in (sorted(firsts), sorted(firsts, reverse=True))
     assert list(LengthBatches(EXAMPLES, 8, seed=1)) == order != list(LengthBatches(EXAMPLES, 8, seed=2))
     again = LengthBatches(EXAMPLES, 8, seed=1)

@@ -14,8 +14,8 @@ from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_a
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.shipped import adapter_digest, shipped_adapter
+from okralong.pipelines.training.examples import Example, read_examples
 from okralong.pipelines.training.figures import FieldFigures, field_figures, probabilities
-from okralong.pipelines.training.recipe import Example, read_examples
 from okralong.pipelines.values import Analysis
 from tests.training.make_generated import FILE
 

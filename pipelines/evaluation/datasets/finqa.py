@@ -13,7 +13,7 @@ from okralong.pipelines.evaluation.datasets.pieces import keep_text
 from okralong.pipelines.evaluation.datasets.types import question_type
 from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.evaluation.operands import program_operands
+from okralong.pipelines.evaluation.operands import program_expression, program_operands
 from okralong.pipelines.values import Question
 
 NAME: Final = "finqa"
@@ -46,7 +46,14 @@ def _item(row: Row, texts: dict[str, Text], ids: QueryIds) -> Item:
         ids.take(row, "id"), asked.text("question"), answers=tuple(answers), type=question_type(NAME, LABEL)
     )
     gold = Gold(question, NAME, LABEL, parts)
-    return Item(gold, (text.document,), (text.text_id,), tuple(evidence), tuple(cells))
+    return Item(
+        gold,
+        (text.document,),
+        (text.text_id,),
+        tuple(evidence),
+        tuple(cells),
+        calculation=program_expression(program),
+    )
 
 
 def _document(row: Row) -> str:

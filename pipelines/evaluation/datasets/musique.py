@@ -62,12 +62,14 @@ def _item(row: Row, texts: dict[str, Text], ids: QueryIds) -> Item:
     question = Question(
         ids.take(row, "id"), row.text("question"), answers=answers, type=row_type(row, "id", NAME, label)
     )
+    hops = _hops(row)
     return Item(
         Gold(question, NAME, label, grounded(one_part(answers), [text.text for text in context])),
         documents=tuple(dict.fromkeys(documents)),
         text_ids=tuple(dict.fromkeys(text.text_id for text in context)),
         evidence=tuple(dict.fromkeys(evidence)),
-        gold_queries=_hops(row),
+        gold_queries=hops,
+        sub_questions=hops if all(hop.endswith("?") for hop in hops) else (),
     )
 
 

@@ -91,6 +91,7 @@ def _item(row: Row, context: Context, text: Text, ids: QueryIds) -> Item:
         (text.text_id,),
         tuple(Evidence(text.text_id, *each) for each in evidence),
         tuple(GoldCell(text.text_id, each, context.table.header) for each in cells),
+        calculation=derivation.strip() if label == "arithmetic" else "",
     )
 
 

@@ -2,7 +2,8 @@
 
 The format and what evidence is stand in ``wiki``; its sentences come stripped, so they are joined by a blank. Each row
 also has ``evidences``: the [subject, relation, object] triples that lead to the answer. A perfect writer would ask for
-the object of each, so the gold queries are "subject relation" in the triples' order ("Ann Alder mother").
+the object of each, so the gold queries are "subject relation" in the triples' order ("Ann Alder mother"). Files with
+``qa_pairs`` also have each as a whole sentence ("Who is the mother of Ann Alder?").
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NAME: Final = "2wikimultihopqa"
 
 def read(path: Path, part: str) -> DataSet:
     """A file such as ``dev.json``. Raises InputError naming file, row and field."""
-    return read_wiki(path, NAME, part, " ", _relations)
+    return read_wiki(path, NAME, part, " ", _relations, _sub_questions)
 
 
 def _relations(row: Row) -> tuple[str, ...]:
@@ -31,3 +32,9 @@ def _relations(row: Row) -> tuple[str, ...]:
             case _:
                 row.bad("evidences", f"holds {triple!r} and not a subject, a relation and an object")
     return tuple(dict.fromkeys(queries))
+
+
+def _sub_questions(row: Row) -> tuple[str, ...]:
+    if "qa_pairs" not in row.values:
+        return ()
+    return tuple(dict.fromkeys(pair.text("question") for pair in row.rows("qa_pairs", "pair")))

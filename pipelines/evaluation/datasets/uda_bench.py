@@ -28,7 +28,7 @@ from okralong.pipelines.evaluation.datasets.pieces import keep_text
 from okralong.pipelines.evaluation.datasets.types import question_type
 from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.evaluation.operands import derivation_operands, program_operands
+from okralong.pipelines.evaluation.operands import derivation_operands, program_expression, program_operands
 from okralong.pipelines.evaluation.recall import words
 from okralong.pipelines.values import Question
 
@@ -113,7 +113,8 @@ def _fin(row: Row, document: str, ids: QueryIds, texts: dict[str, Text]) -> Item
     )
     parts = grounded(operand_parts(program_operands(program)), [page.text])
     gold = Gold(question, "uda_bench_fin_qa", "program", parts)
-    return Item(gold, (document,), (text.text_id,), tuple(evidence), tuple(cells))
+    calculation = program_expression(program)
+    return Item(gold, (document,), (text.text_id,), tuple(evidence), tuple(cells), calculation=calculation)
 
 
 def _paper(row: Row, document: str, ids: QueryIds, texts: dict[str, Text], left_out: Counter[str]) -> Item:

@@ -57,6 +57,9 @@ class Item:
     for. ``documents`` are the sources asked about, also where the set delivers no text. ``text_ids`` is the item's own
     context, gold and distractors; empty where the set has none. ``gold_queries`` are what a perfect writer of
     sub-questions would ask, in order: the set's own sub-questions, or what stands nearest (the adapter says what).
+    ``calculation`` is the expression that leads to the answer, in the text's own figures ("(44.1-56.7)/56.7"); empty
+    where there is nothing to calculate or the set does not say how. ``sub_questions`` are those of the gold queries
+    that the set wrote as whole sentences, in order; empty where it did not.
     """
 
     gold: Gold
@@ -65,6 +68,8 @@ class Item:
     evidence: tuple[Evidence, ...] = ()
     cells: tuple[GoldCell, ...] = ()
     gold_queries: tuple[str, ...] = ()
+    calculation: str = ""
+    sub_questions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,17 @@ class Paragraph:
     sentences: tuple[Range, ...]
 
 
+def _none(row: Row) -> tuple[str, ...]:
+    return ()
+
+
 def read_wiki(
-    path: Path, name: str, part: str, between: str, gold_queries: Callable[[Row], tuple[str, ...]]
+    path: Path,
+    name: str,
+    part: str,
+    between: str,
+    gold_queries: Callable[[Row], tuple[str, ...]],
+    sub_questions: Callable[[Row], tuple[str, ...]] = _none,
 ) -> DataSet:
     """The questions of ``path`` in the file's order. ``between`` is what joins two sentences.
 
@@ -66,6 +75,7 @@ def read_wiki(
                 text_ids=tuple(dict.fromkeys(paragraph.text.text_id for paragraph in paragraphs)),
                 evidence=evidence,
                 gold_queries=gold_queries(row),
+                sub_questions=sub_questions(row),
             )
         )
     logger.info("%s: %d supporting facts name what the context does not have.", path, lost)

@@ -1,0 +1,76 @@
+"""``okralong train --report``: trained analyzers or readers held against the rows of the test side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from okralong.pipelines.answering.llm.config import LlmConfig
+    from okralong.pipelines.reader.asking import Asker
+
+
+def report_on(config: str, rows: Path, out: Path) -> None:
+    """Write the report that ``config`` describes: one with ``readers`` or one with ``analyzers``."""
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.settings import read_config
+
+    console = Console()
+    said = yaml.safe_load(read_config(config)[1])
+    of_readers = isinstance(said, dict) and "readers" in said
+    command = f"okralong train {config} --report --rows ROWS --out {out.name}"
+    page, data = (_readers if of_readers else _analyzers)(config, rows, out, command, console)
+    say_line(console, page.read_text(encoding="utf-8"))
+    say_line(console, f"written: {page} and {data}")
+
+
+def _analyzers(config: str, rows: Path, out: Path, command: str, _: Console) -> list[Path]:
+    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.training.report import analyzer_report
+    from okralong.pipelines.training.report_config import ReportConfig
+    from okralong.pipelines.training.report_page import write_analyzer_report
+    from okralong.pipelines.training.rows import read_rows
+
+    found = analyzer_report(load_config(ReportConfig, config), read_rows(Folder.of(rows), "test"))
+    return write_analyzer_report(out, command, found)
+
+
+def _readers(config: str, rows: Path, out: Path, command: str, console: Console) -> list[Path]:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
+    from okralong.pipelines.reader.report import reader_report
+    from okralong.pipelines.reader.report_config import ReaderReportConfig
+    from okralong.pipelines.reader.report_page import write_reader_report
+    from okralong.pipelines.reader.rows import read_reading
+    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.storage import Folder
+
+    settings, test = load_config(ReaderReportConfig, config), read_reading(Folder.of(rows), "test")
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceTransformer(resolve_embedding_model(EMBEDDED).path)
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        return encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+
+    found = reader_report(settings, test, _served, embed, lambda line: say_line(console, line))
+    return write_reader_report(out, command, found)
+
+
+@contextmanager
+def _served(llm: LlmConfig) -> Iterator[Asker]:
+    import openai
+
+    from okralong.jobs.generator import generator
+    from okralong.pipelines.reader.asking import Asker
+
+    with generator(llm, None) as served:
+        # No key leaves this machine: an embedded server asks for none.
+        client = openai.OpenAI(base_url=served.address, api_key="none", timeout=served.llm.timeout_s, max_retries=0)
+        yield Asker(served.llm, client)

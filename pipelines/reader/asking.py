@@ -1,0 +1,52 @@
+"""Asking a served reader the rows of a report, over HTTP, as a run would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import openai
+
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
+from okralong.pipelines.answering.prompts.grammars import GRAMMARS
+from okralong.pipelines.values import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply with what it took: tokens as the server counts them, seconds from sending to the last byte."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A served reader. ``llm`` is settled as for a run; questions are asked one after the other."""
+
+    llm: LlmConfig
+    client: openai.OpenAI
+
+    def ask(self, role: str, messages: Sequence[Message]) -> Said:
+        """The reply to a prompt of ``role``."""
+        request = LlmRequest(
+            model=self.llm.model,
+            base_url=self.llm.base_url,
+            messages=tuple(with_demonstration(messages, role) if self.llm.demonstrations else messages),
+            max_tokens=self.llm.completion_limit(role),
+            temperature=0.0,
+            seed=self.llm.seed,
+            grammar=GRAMMARS.get(role) if self.llm.constrained else None,
+        )
+        started = time.perf_counter()
+        reply = self.client.chat.completions.create(**request.parameters())
+        seconds = time.perf_counter() - started
+        usage = reply.usage
+        return Said(
+            reply.choices[0].message.content or "", usage.prompt_tokens, usage.completion_tokens, seconds
+        )

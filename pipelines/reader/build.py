@@ -1,0 +1,87 @@
+"""From the data sets and the split to the reader's rows: who is asked, how many, in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.evaluation.datasets.catalog import load_catalog
+from okralong.pipelines.evaluation.datasets.pooling import Pooled, whole
+from okralong.pipelines.evaluation.evidence.config import SetChoice
+from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
+from okralong.pipelines.evaluation.evidence.sets import Say, Shelf, measurable
+from okralong.pipelines.evaluation.split.keys import SIDES, Side
+from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.reader.collect import Collector
+from okralong.pipelines.reader.config import ReadingConfig
+from okralong.pipelines.reader.rows import ReadingRow
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.training.sample_set import sample_set
+
+LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
+"""Sides that take rows of the sample archive; figures rest on real sets alone."""
+
+
+def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[ReadingRow]]:
+    """The rows of every side but tune, in a drawn order. Archives and vectors are kept below ``work``.
+
+    Raises ConfigError or InputError naming what cannot be read.
+    """
+    policy, catalog = load_config(Policy, config.policy), load_catalog(config.catalog)
+    split, encoder = Split.load(config.split), cached_encoder(work)
+    built: dict[Side, list[ReadingRow]] = {}
+    for side in SIDES:
+        if side == "tune":
+            continue
+        say(f"{side}:")
+        shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
+        found: list[ReadingRow] = []
+        for choice in config.sets:
+            if measurable(shelf.read(choice.name, choice.part)):
+                found += _collected(shelf, choice, shelf.pooled(choice), policy, config)
+        if config.sample and side in LEARNED:
+            seed = config.sample.seed + LEARNED.index(side)
+            choice = SetChoice(name="sample", part=str(seed))
+            found += _collected(shelf, choice, whole(sample_set(config.sample, seed)), policy, config)
+        built[side] = chosen(found, config, side == "train")
+    return built
+
+
+def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> list[ReadingRow]:
+    """The rows in a drawn order, the first so many of which are a fair sample; ``capped`` by type and so on.
+
+    No side has more unanswerable rows than the config's share of its answer rows.
+    """
+    shuffled = sorted(rows, key=lambda row: (row.query_id, row.role, row.user))
+    random.Random(config.seed).shuffle(shuffled)
+    held = [row for row in shuffled if row.role == "generate" and not row.answerable]
+    rest = [row for row in shuffled if row.role != "generate" or row.answerable]
+    if capped:
+        counts: dict[str, int] = defaultdict(int)
+        kept = []
+        for row in rest:
+            counts[row.type] += row.role == "generate"
+            if row.role != "generate" or counts[row.type] <= config.per_type:
+                kept.append(row)
+        rest = kept
+    answered = sum(row.role == "generate" for row in rest)
+    share = config.unanswerable
+    most = len(held) if share == 1 else int(answered * share / (1 - share))
+    mixed = [*rest, *held[:most]]
+    random.Random(config.seed + 1).shuffle(mixed)
+    return mixed
+
+
+def _collected(
+    shelf: Shelf, choice: SetChoice, pooled: Pooled, policy: Policy, config: ReadingConfig
+) -> list[ReadingRow]:
+    shelf.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
+    bench = shelf.bench(choice, pooled, IndexConfig(granularities=policy.granularities()))
+    bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
+    return asyncio.run(Collector(bench, policy, config).rows())

@@ -1,0 +1,115 @@
+"""Several readers on the same test rows: what they answer, cite and refuse, in which form, at what speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reader.asking import Asker, Said
+from okralong.pipelines.reader.figures import FIGURES, difference, figure
+from okralong.pipelines.reader.marks import Marks, mark, well_formed
+from okralong.pipelines.reader.report_config import ReaderReportConfig
+from okralong.pipelines.reader.rows import ReadingRow
+from okralong.pipelines.reader.sentence import Embed, best_sentence
+from okralong.pipelines.values import Message
+
+TRIVIAL = "best sentence"
+
+Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
+Say = Callable[[str], None]
+
+
+
+@dataclass
+class ReaderReport:
+    """By reader: ``figures`` by name; ``by_kind`` F1 by "type" and "set" of rows whose evidence is in view;
+    ``gains`` over the base; ``arithmetic`` numeric match when asked for the expression and for the result;
+    ``formed`` share of replies of the right form by role, with how many were asked; ``speed`` tokens a second."""
+
+    rows: int
+    base: str
+    figures: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    by_kind: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    gains: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    arithmetic: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    formed: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
+    speed: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def reader_report(
+    config: ReaderReportConfig, test: Sequence[ReadingRow], serve: Serve, embed: Embed, say: Say
+) -> ReaderReport:
+    """Ask every reader the same rows. Raises what serving raises."""
+    asked = [row for row in test if row.role == "generate"][: config.rows]
+    others = [row for role, most in (("split", config.split), ("step", config.step)) for row in _of(test, role)[:most]]
+    sums = [row for row in _of(test, "generate") if row.type == "arithmetic" and row.answerable][: config.expressions]
+    found = ReaderReport(len(asked), config.base)
+    marks: dict[str, list[Marks]] = {TRIVIAL: [best_sentence(row, embed) for row in asked]}
+    for name, llm in config.readers.items():
+        with serve(llm.model_copy(update={"max_completion_tokens": config.limits})) as asker:
+            calculator = bool(asker.llm.calculator)
+            say(f"{name}: {len(asked)} answers, {len(others)} other replies, {2 * len(sums)} calculations")
+            replies = [asker.ask("generate", _prompt(row, calculator)) for row in asked]
+            other = [(row, asker.ask(row.role, row.messages)) for row in others]
+            found.arithmetic[name] = {
+                way: _numeric(sums, [asker.ask("generate", _prompt(row, way == "expression")) for row in sums])
+                for way in ("expression", "result")
+                if sums
+            }
+        marks[name] = [mark(row, said.text) for row, said in zip(asked, replies, strict=True)]
+        every = [*zip(asked, replies, strict=True), *other]
+        found.formed[name] = _formed(every)
+        found.speed[name] = _speed([said for _, said in every])
+    for name, each in marks.items():
+        found.figures[name] = {key: figure(ratio, asked, each) for key, ratio in FIGURES.items()}
+        found.by_kind[name] = _by_kind(asked, each)
+        if name != config.base:
+            found.gains[name] = {key: difference(FIGURES[key], asked, each, marks[config.base]) for key in FIGURES}
+    return found
+
+
+def _of(rows: Sequence[ReadingRow], role: str) -> list[ReadingRow]:
+    return [row for row in rows if row.role == role]
+
+
+def _prompt(row: ReadingRow, calculator: bool) -> list[Message]:
+    return answer_prompt(row.question, row.passages, calculator=calculator)
+
+
+def _numbers(row: ReadingRow, marks: Marks) -> tuple[float, float]:
+    return (float(bool(marks.numeric)), 1.0) if marks.numeric is not None else (0.0, 0.0)
+
+
+def _numeric(rows: Sequence[ReadingRow], replies: Sequence[Said]) -> Estimate:
+    return figure(_numbers, rows, [mark(row, said.text) for row, said in zip(rows, replies, strict=True)])
+
+
+def _by_kind(rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> dict[str, Estimate]:
+    """F1 with the evidence in view, by type and by source."""
+    kinds = [*sorted({row.type for row in rows}), *sorted({row.source for row in rows})]
+    ratio = FIGURES["F1, evidence in view"]
+    found = {}
+    for kind in kinds:
+        at = [index for index, row in enumerate(rows) if kind in (row.type, row.source) and row.answerable]
+        if at:
+            found[f"{kind} ({len(at)})"] = figure(ratio, [rows[index] for index in at], [marks[index] for index in at])
+    return found
+
+
+def _formed(every: Sequence[tuple[ReadingRow, Said]]) -> dict[str, tuple[float, int]]:
+    found = {}
+    for role in dict.fromkeys(row.role for row, _ in every):
+        right = [well_formed(role, said.text) for row, said in every if row.role == role]
+        found[role] = (sum(right) / len(right), len(right))
+    return found
+
+
+def _speed(replies: Sequence[Said]) -> tuple[float, float]:
+    """Tokens read and written in all, and of the latter alone, a second."""
+    seconds = sum(said.seconds for said in replies)
+    read, written = (sum(getattr(said, name) for said in replies) for name in ("prompt_tokens", "completion_tokens"))
+    return (read + written) / seconds, written / seconds

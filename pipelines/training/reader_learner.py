@@ -1,0 +1,118 @@
+"""Learning to read: LoRA on a causal language model, with the loss on the reply's tokens alone.
+
+What the prompts of a batch share (the instructions) is read once; the loss of every row flows back through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from okralong.pipelines.answering.analyzers.opening import Opening
+from okralong.pipelines.training.adapter import save_adapter, with_adapter
+from okralong.pipelines.training.chat import chat_ids
+from okralong.pipelines.training.examples import ReadingExample
+from okralong.pipelines.training.learner import Learner
+from okralong.pipelines.training.recipe import Recipe
+
+QUOTATION_WEIGHT: Final = 0.3
+"""Of a token of an Evidence line in the loss, against 1 for any other. Copying is learned soon, and quotations have
+more tokens than the answers for which they stand. Ours."""
+
+LEAST_SHARED: Final = 16
+"""Tokens that a batch must share to be worth a pass of their own; ours."""
+
+
+class ReaderLearner(Learner):
+    """A ``Learner`` over ``ReadingExample``. The base stays in the dtype given, the adapter learns in float32.
+
+    ``right`` is (n, 2): of each reply the tokens foretold, and all of them.
+    """
+
+    def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        if recipe.lora is None:
+            raise ValueError("A reader learns an adapter: give lora.")
+        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+        self.model: Any = with_adapter(base.to(device), recipe.lora, task="CAUSAL_LM")
+        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        self._base = recipe.model
+
+    def collate(self, examples: Sequence[ReadingExample]) -> dict[str, Any]:
+        """See ``Learner``. ``weights`` (n, length) says how much a token counts as a target; 0: not at all.
+
+        ``shared`` are the tokens with which all rows begin, taken off them; ``labels`` are there for the trainer.
+        """
+        rows = [self._row(each) for each in examples]
+        size = _shared([ids for ids, _ in rows])
+        shared = rows[0][0][:size]
+        rows = [(ids[size:], weights[size:]) for ids, weights in rows]
+        width = max(len(ids) for ids, _ in rows)
+        pad = int(self._tokenizer.eos_token_id)
+        return {
+            "shared": torch.tensor(shared, dtype=torch.long),
+            "input_ids": torch.tensor([ids + [pad] * (width - len(ids)) for ids, _ in rows]),
+            "attention_mask": torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rows]),
+            "weights": torch.tensor([weights + [0.0] * (width - len(weights)) for _, weights in rows]),
+            "labels": torch.zeros(len(rows), dtype=torch.long),
+        }
+
+    def forward(
+        self, shared: Tensor, input_ids: Tensor, attention_mask: Tensor, weights: Tensor, labels: Tensor
+    ) -> dict[str, Tensor]:
+        """See ``Learner``. The vocabulary is read at the reply's places only."""
+        causal: Any = self.model.get_base_model()
+        cache = None
+        if len(shared):
+            cache = Opening.read(causal, shared.tolist()).cache_for(len(input_ids))
+            seen = attention_mask.new_ones((len(input_ids), len(shared)))
+            attention_mask = torch.cat([seen, attention_mask], dim=1)
+        read = causal.model(
+            input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=cache is not None
+        )
+        row, at = weights[:, 1:].nonzero(as_tuple=True)
+        # A contiguous 2-D tensor: sliced states would make the head copy its whole matrix.
+        logits = causal.lm_head(read.last_hidden_state[row, at].contiguous()).float()
+        wanted, weight = input_ids[row, at + 1], weights[row, at + 1]
+        losses = nn.functional.cross_entropy(logits, wanted, reduction="none")
+        counts = torch.zeros((len(input_ids), 2), dtype=torch.long, device=input_ids.device)
+        counts[:, 0].index_add_(0, row, (logits.argmax(dim=1) == wanted).long())
+        counts[:, 1].index_add_(0, row, torch.ones_like(wanted))
+        return {"loss": (losses * weight).sum() / weight.sum(), "right": counts}
+
+    def measures(self, right: Tensor) -> Mapping[str, float]:
+        """See ``Learner``: the share of reply tokens foretold."""
+        foretold, tokens = right.sum(dim=0).tolist()
+        return {"token_accuracy": foretold / tokens}
+
+    def save(self, folder: Path) -> None:
+        """See ``Learner``."""
+        save_adapter(self.model, self._base, folder)
+
+    def _row(self, each: ReadingExample) -> tuple[list[int], list[float]]:
+        prompt = chat_ids(self._tokenizer, each.instructions, each.user)
+        said = self._tokenizer(each.reply, add_special_tokens=False, return_offsets_mapping=True)
+        quoted = _quoted(each.reply)
+        weights = [QUOTATION_WEIGHT if quoted[start] else 1.0 for start, _ in said["offset_mapping"]]
+        ids = [*prompt, *said["input_ids"], int(self._tokenizer.eos_token_id)]
+        return ids, [*[0.0] * len(prompt), *weights, 1.0]
+
+
+def _quoted(reply: str) -> list[bool]:
+    """For each character whether it stands in an Evidence line."""
+    marks: list[bool] = []
+    for line in reply.splitlines(keepends=True):
+        marks += [line.startswith("Evidence:")] * len(line)
+    return marks
+
+
+def _shared(rows: Sequence[list[int]]) -> int:
+    """With how many tokens all rows begin, none of them wholly; 0 where it is not worth a pass, or is one row's."""
+    shortest = min(map(len, rows)) - 1
+    size = next((at for at in range(shortest) if len({ids[at] for ids in rows}) > 1), shortest)
+    return size if size >= LEAST_SHARED and len(rows) > 1 else 0
