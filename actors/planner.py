@@ -114,6 +114,7 @@ class Planner:
             count=token_counter(setup.llm.tokenizer),
             completion_limit=setup.llm.completion_limit,
             demonstrate=setup.llm.demonstrations,
+            calculator=setup.llm.calculator,
             score=None if self._scorer is None else self._score,
         )
 

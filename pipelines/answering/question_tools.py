@@ -71,7 +71,8 @@ class Ports:
 
     ``embed`` turns texts into unit vectors of shape (n, dimension); ``analyze`` None lets the generator analyse;
     ``admit`` reserves a plan's dollars or raises OverBudget; ``demonstrate`` puts a worked example before each prompt;
-    ``score`` is None where no model was configured that could (see ``Tools.score``).
+    ``calculator`` is that of ``Tools``; ``score`` is None where no model was configured that could (see
+    ``Tools.score``).
     """
 
     archive: Archive
@@ -85,6 +86,7 @@ class Ports:
     count: CountTokens
     completion_limit: Callable[[str], int]
     demonstrate: bool = False
+    calculator: bool = False
     score: Callable[[str, list[str]], Awaitable[list[list[float]]]] | None = None
 
 
@@ -124,6 +126,11 @@ class QuestionTools:
     def completion_limit(self, role: str) -> int:
         """See ``Tools``."""
         return self.ports.completion_limit(role)
+
+    @property
+    def calculator(self) -> bool:
+        """See ``Tools``."""
+        return self.ports.calculator
 
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         """See ``Tools``."""

@@ -74,6 +74,11 @@ class Tools(Protocol):
         """Most completion tokens that a call of ``role`` may take."""
         ...
 
+    @property
+    def calculator(self) -> bool:
+        """Whether the generator answers calculations with formulas, which the executor works out."""
+        ...
+
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller.
 

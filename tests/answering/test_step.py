@@ -47,6 +47,11 @@ async def test_two_hops_and_an_answer() -> None:
     assert BIRCH.text[citation.start_char : citation.end_char] == "Ida Moss grew up in Tarn"
 
 
+async def test_a_formula_of_a_step_is_worked_out() -> None:
+    answer = await ask(tools_for('Evidence: [1] "41 million"\nQuery: none\nAnswer: =41 - 38 million'))
+    assert (answer.status, answer.answer) == ("answered", "3 million")
+
+
 async def test_the_bound_holds_and_the_last_find_is_used() -> None:
     numbers = count(1)
     tools = tools_for(lambda _: f"Query: what happened in week {next(numbers) * 14 - 10}, harbour crew?\nAnswer: none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from okralong.pipelines.answering.prompts.answer import FORMULA, RESULT
 from okralong.pipelines.answering.strategies import load_strategy
 from okralong.pipelines.answering.strategies.plain import plain_plan
 from okralong.pipelines.values import Answer, Pattern, Plan, Question, QuestionType
@@ -64,6 +65,24 @@ async def test_arithmetic_extends_each_passage() -> None:
     for passage in answer.context:
         document = ALDER if passage.doc_id == ALDER.doc_id else BIRCH
         assert passage.text == document.text[passage.start_char : passage.end_char]
+
+
+@pytest.mark.parametrize(("name", "step"), [("okralong", "generate"), ("long_context", "full_text/generate")])
+@pytest.mark.parametrize("calculator", [False, True])
+async def test_a_formula_is_worked_out_and_stays_cited(name: str, step: str, calculator: bool) -> None:
+    reply = 'Answer: =(41 - 38) / 38 * 100 %\nEvidence: [1] "Alder spent 41 million crowns on research"'
+    tools = ScriptedTools(
+        [ALDER, BIRCH],
+        {"generate": [reply], "full_text": [reply]},
+        analysis=analysis("arithmetic"),
+        calculator=calculator,
+    )
+    answer = await ask(name, tools, "How much more than Birch did Alder spend on research, in percent?")
+    assert (answer.status, answer.answer) == ("answered", "7.89%")
+    (citation,) = answer.citations
+    assert ALDER.text[citation.start_char : citation.end_char] == "Alder spent 41 million crowns on research"
+    assert (FORMULA in tools.prompt(step)) is calculator
+    assert (RESULT in tools.prompt(step)) is not calculator
 
 
 async def test_multi_source_splits() -> None:

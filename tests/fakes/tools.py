@@ -68,6 +68,7 @@ class ScriptedTools:
         policy: Policy | None = None,
         window: int = 128_000,
         completion_limit: int = 256,
+        calculator: bool = False,
     ) -> None:
         self._documents = {document.doc_id: document for document in documents}
         self._replies = {role: list(texts) for role, texts in (replies or {}).items()}
@@ -75,6 +76,7 @@ class ScriptedTools:
         self._policy = policy or paper_policy()
         self._window = window
         self._limit = completion_limit
+        self._calculator = calculator
         self._prefix = ""
         self._chunks: dict[int, list[Chunk]] = {}
         self.calls: list[Call] = []
@@ -92,6 +94,10 @@ class ScriptedTools:
 
     def completion_limit(self, role: str) -> int:
         return self._limit
+
+    @property
+    def calculator(self) -> bool:
+        return self._calculator
 
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         self._record("retrieve", step, query=query, granularity=granularity, k=k)

@@ -37,7 +37,8 @@ class LlmConfig(Settings):
     ``window`` holds prompt and reply together. ``tokenizer`` is "o200k_base" or a folder with a tokenizer.json.
     ``requests_per_minute`` and ``tokens_per_minute`` are the account's limits; None means that none is known.
     ``api_version`` makes it an Azure endpoint; ``model`` is then the name of the deployment. ``demonstrations`` shows a
-    worked example in each prompt, at 60 to 130 tokens a call: small models need it, GPT-4o does not.
+    worked example in each prompt, at 60 to 130 tokens a call: small models need it, GPT-4o does not. ``calculator``
+    asks for calculations as formulas, which are worked out here: see ``operators/calculate.py``.
     """
 
     base_url: str = EMBEDDED
@@ -53,6 +54,7 @@ class LlmConfig(Settings):
     seed: int | None = 0
     stop: list[str] = Field(default_factory=list)
     demonstrations: bool = False
+    calculator: bool = False
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None

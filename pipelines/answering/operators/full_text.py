@@ -46,7 +46,7 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
         used += tools.count(passages[-1].text)
         if used > tools.window:
             return None
-    return passages if prompt_fits(answer_prompt(question, passages), ROLE, tools) else None
+    return passages if prompt_fits(answer_prompt(question, passages, tools.calculator), ROLE, tools) else None
 
 
 async def best_chunks(tools: Tools, question: str) -> list[Passage]:
@@ -56,7 +56,7 @@ async def best_chunks(tools: Tools, question: str) -> list[Passage]:
         "full_text/retrieve", question, granularity=policy.fallback_granularity, k=policy.fallback_count
     )
     hits = list(found.semantic[: policy.fallback_count])
-    build = partial(answer_prompt, question)
+    build = partial(answer_prompt, question, calculator=tools.calculator)
     low, high = 0, len(hits)
     while low < high:
         middle = (low + high + 1) // 2

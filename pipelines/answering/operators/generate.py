@@ -1,4 +1,7 @@
-"""The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations."""
+"""The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations.
+
+An answer that is a formula is worked out, whether or not one was asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from okralong.pipelines.answering.citations import find_citations
+from okralong.pipelines.answering.operators.calculate import calculate
 from okralong.pipelines.answering.operators.window import fit_passages
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, answer_prompt, parse_answer
 from okralong.pipelines.answering.tools import Tools
@@ -26,11 +30,12 @@ async def generate(
     Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
     the question leaves no room for a passage, and what ``Tools.complete`` raises.
     """
-    shown = fit_passages(passages, hits, partial(answer_prompt, question), role, tools)
+    build = partial(answer_prompt, question, calculator=tools.calculator)
+    shown = fit_passages(passages, hits, build, role, tools)
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
-    reply = await tools.complete(step, answer_prompt(question, shown), role=role)
+    reply = await tools.complete(step, build(shown), role=role)
     parsed = parse_answer(reply.text)
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
-    return Answer("answered", parsed.answer, find_citations(parsed.evidence, shown), context=tuple(shown))
+    return Answer("answered", calculate(parsed.answer), find_citations(parsed.evidence, shown), context=tuple(shown))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from okralong.pipelines.answering.citations import find_citations
+from okralong.pipelines.answering.operators.calculate import calculate
 from okralong.pipelines.answering.operators.context import process_context
 from okralong.pipelines.answering.operators.generate import generate
 from okralong.pipelines.answering.operators.pool import pool
@@ -33,7 +34,7 @@ async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
         parsed, shown = await _reason(tools, f"step/{number}/reason", question, hits, plan)
         if parsed.answer:
             citations = find_citations(parsed.evidence, shown)
-            return Answer("answered", parsed.answer, citations, context=tuple(shown))
+            return Answer("answered", calculate(parsed.answer), citations, context=tuple(shown))
         # A malformed reply stands for "look up the question itself", which was done before the first step.
         query = parsed.query or question
         if same_words(query) in asked:

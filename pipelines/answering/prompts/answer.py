@@ -5,7 +5,9 @@ Contract of a reply, short enough for a model of 135M parameters::
     Answer: 4.2 million euros
     Evidence: [2] "exact words of passage 2"
 
-or ``Answer: unanswerable``. The parser forgives a missing or oddly written label: then the whole reply is the answer.
+or ``Answer: unanswerable``. With the calculator on, a calculation is answered by a formula such as ``=12.5 - 10 %``,
+which ``operators/calculate.py`` works out. The parser forgives a missing or oddly written label: then the whole reply
+is the answer.
 """
 
 from __future__ import annotations
@@ -23,8 +25,15 @@ from okralong.pipelines.values import Message, Passage
 INSTRUCTIONS = """Reply in this form:
 Answer: the shortest complete answer
 Evidence: [n] "exact words copied from passage n"
-Write one Evidence line for each passage you used. For a calculation, give the result as the answer.
+Write one Evidence line for each passage you used. {calculation}
 If the passages do not hold the answer, reply only: Answer: unanswerable"""
+
+RESULT = "For a calculation, give the result as the answer."
+FORMULA = (
+    "For a calculation, do not work it out: answer with an equals sign, the expression in bare figures from the "
+    "passages, and the unit, like Answer: =(12.5 - 10) / 10 * 100 %"
+)
+"""What stands in the instructions for a calculation: without the calculator, and with it."""
 
 UNANSWERABLE = "unanswerable"
 
@@ -54,9 +63,9 @@ class ParsedAnswer:
         return self.answer == UNANSWERABLE
 
 
-def answer_prompt(question: str, passages: Sequence[Passage]) -> list[Message]:
-    """The messages that ask for an answer from ``passages``."""
-    return framed_prompt(INSTRUCTIONS, question, passages)
+def answer_prompt(question: str, passages: Sequence[Passage], calculator: bool = False) -> list[Message]:
+    """The messages that ask for an answer from ``passages``; with ``calculator``, for a formula where one is needed."""
+    return framed_prompt(INSTRUCTIONS.format(calculation=FORMULA if calculator else RESULT), question, passages)
 
 
 def parse_answer(reply: str) -> ParsedAnswer:

@@ -72,6 +72,11 @@ class BenchTools:
         """See ``Tools``."""
         return COMPLETION_LIMIT
 
+    @property
+    def calculator(self) -> bool:
+        """See ``Tools``: no answer is written, so none is a formula."""
+        return False
+
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         """See ``Tools``."""
         self.queries.append(query)
