@@ -20,7 +20,7 @@ def test_formulas_are_asked_for_and_worked_out(sample_archive: Path, sample_fold
         (lambda messages: FORMULA in messages[0]["content"], "Answer: =(12.5 - 10) / 10 * 100 %\nEvidence: [1]"),
         (always, quoting),
     ]
-    told = {"strategy": "std_rag", "llm.calculator": True, "llm.demonstrations": True}
+    told: dict[str, Any] = {"strategy": "std_rag", "llm.calculator": True, "llm.demonstrations": True}
     with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
         okralong.answer(sample_archive, few, tmp_path / "run", **told, **endpoint(server))
     rows = table(Folder.of(tmp_path / "run"), "answers")
