@@ -43,6 +43,8 @@ def _analyzers(config: str, rows: Path, out: Path, command: str, _: Console) -> 
 
 def _readers(config: str, rows: Path, out: Path, command: str, console: Console) -> list[Path]:
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.evaluation.evidence.encoder import LIMIT
+    from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
     from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
     from okralong.pipelines.reader.report import reader_report
     from okralong.pipelines.reader.report_config import ReaderReportConfig
@@ -52,14 +54,8 @@ def _readers(config: str, rows: Path, out: Path, command: str, console: Console)
     from okralong.pipelines.storage import Folder
 
     settings, test = load_config(ReaderReportConfig, config), read_reading(Folder.of(rows), "test")
-    from sentence_transformers import SentenceTransformer
-
-    encoder = SentenceTransformer(resolve_embedding_model(EMBEDDED).path)
-
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        return encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
-
-    found = reader_report(settings, test, _served, embed, lambda line: say_line(console, line))
+    encoder = SentenceEmbedder(resolve_embedding_model(EMBEDDED).path, LIMIT, threads=available_threads())
+    found = reader_report(settings, test, _served, encoder.encode, lambda line: say_line(console, line))
     return write_reader_report(out, command, found)
 
 

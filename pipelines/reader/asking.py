@@ -47,6 +47,4 @@ class Asker:
         reply = self.client.chat.completions.create(**request.parameters())
         seconds = time.perf_counter() - started
         usage = reply.usage
-        return Said(
-            reply.choices[0].message.content or "", usage.prompt_tokens, usage.completion_tokens, seconds
-        )
+        return Said(reply.choices[0].message.content or "", usage.prompt_tokens, usage.completion_tokens, seconds)

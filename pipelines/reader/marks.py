@@ -82,6 +82,4 @@ def _marks(row: ReadingRow, answer: str, citations: Sequence[Citation]) -> Marks
 
 def _touch(piece: Span, place: Passage | Citation) -> bool:
     """Whether a piece of evidence and a passage or citation have a character in common."""
-    return (
-        piece.doc_id == place.doc_id and piece.start_char < place.end_char and piece.end_char > place.start_char
-    )
+    return piece.doc_id == place.doc_id and piece.start_char < place.end_char and piece.end_char > place.start_char

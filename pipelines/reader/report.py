@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.prompts.answer import answer_prompt
@@ -21,7 +21,6 @@ TRIVIAL = "best sentence"
 
 Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
 Say = Callable[[str], None]
-
 
 
 @dataclass

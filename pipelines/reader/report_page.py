@@ -29,15 +29,15 @@ def _page(command: str, report: ReaderReport) -> str:
         "# Readers on test rows",
         f"`{command}`",
         f"{report.rows:,} answer prompts over documents of the test side, of which no reader saw one; every reader is "
-        "shown the same passages. Intervals: 95 %, questions on the same documents drawn together. The sets are subsets "
-        f"of the public ones. *{TRIVIAL}* is no model: the sentence of the passages whose embedding is nearest to the "
+        "shown the same passages. Intervals: 95 %, questions on the same documents drawn together. The sets are "
+        f"subsets of the public ones. *{TRIVIAL}* is no model: the sentence of the passages whose embedding is nearest to the "
         "question's. A citation is right when it touches gold evidence.",
         _estimates("figure", list(FIGURES), report.figures),
         f"## Gains over {report.base}, paired",
         _estimates("figure", list(FIGURES), report.gains),
         "## F1 with the evidence in view, by type and by set (rows)",
         _estimates("kind", kinds, report.by_kind),
-        "## Calculations: the gold number, when asked for the expression (worked out by the executor) and for the result",
+        "## Calculations: the gold number, asked for the expression (which the executor works out) or for the result",
         _estimates("asked for", ["expression", "result"], report.arithmetic),
         "## Replies of the right form to the letter, by role (asked)",
         _table(

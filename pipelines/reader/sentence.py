@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from okralong.pipelines.reader.marks import Marks, mark_text
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.values import Citation, Passage
 
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+Embed = Callable[[list[str]], NDArray[np.float32]]
 """Unit vectors of some texts, (texts, dimension)."""
 
 

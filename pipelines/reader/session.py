@@ -41,16 +41,16 @@ def reader_card(
     validation: Sequence[ReadingRow],
     history: Sequence[Mapping[str, float]],
 ) -> str:
-    """The card as Markdown: what it is, what it learned from, and what validation said. Answers are scored elsewhere."""
+    """The card as Markdown: what it is, what it learned from, what validation said. Answers are scored elsewhere."""
     base = "SmolLM2-135M-Instruct" if recipe.model == EMBEDDED else recipe.model
     evaluations = [entry for entry in history if "eval_loss" in entry]
     best = min(evaluations, key=lambda entry: entry["eval_loss"], default=None)
     sections = [
         "# A trained reader of okralong",
-        f"Made by `okralong train`: {base} with {learned_words(recipe)}. Learning rate {recipe.learning_rate:g}, at most "
-        f"{recipe.epochs:g} epochs, batches of {recipe.batch_size} x {recipe.accumulation}, seed {recipe.seed}; the state "
-        f"of the least loss on validation was kept. {len(train):,} train rows ({_roles(train)}), {len(validation):,} "
-        "validation rows. The loss is on the replies alone.",
+        f"Made by `okralong train`: {base} with {learned_words(recipe)}. Learning rate {recipe.learning_rate:g}, at "
+        f"most {recipe.epochs:g} epochs, batches of {recipe.batch_size} x {recipe.accumulation}, seed {recipe.seed}; "
+        f"the state of the least loss on validation was kept. {len(train):,} train rows ({_roles(train)}), "
+        f"{len(validation):,} validation rows. The loss is on the replies alone.",
         "Rows of train, by source: " + _counted(row.source for row in train) + ".",
     ]
     if best is not None:

@@ -1,0 +1,47 @@
+"""Quotations: the words around the answer, on one line, and found again in the passage."""
+
+from __future__ import annotations
+
+from okralong.pipelines.answering.citations import find_citations
+from okralong.pipelines.answering.prompts.answer import parse_answer
+from okralong.pipelines.evaluation.datasets.pooling import Span
+from okralong.pipelines.reader.quotes import MOST_QUOTES, MOST_WORDS, quotable, quotes
+from okralong.pipelines.reader.replies import answer_reply
+from okralong.pipelines.values import Passage
+
+TEXT = (
+    "The Beacon line boat is made at our works in Zealand-Cross. "
+    + "It is slow but sure, and " * 8
+    + 'its "old" engine gives 4.2 million\nturns a year, of which half are wasted in harbour, as the crew will tell.'
+)
+
+
+def passage(text: str = TEXT, start: int = 100, doc_id: str = "d") -> Passage:
+    return Passage(doc_id, start, start + len(text), text, 0, 1.0)
+
+
+def test_a_reply_made_of_quotes_leads_back_to_the_evidence() -> None:
+    shown = [passage("Nothing of use.", 0), passage()]
+    evidence = [Span("d", 100, 159), Span("d", 160, 100 + len(TEXT)), Span("other", 0, 50)]
+    found = quotes(shown, evidence, "4.2 million")
+    assert [number for number, _ in found] == [2, 2]
+    assert all(len(words.split()) <= MOST_WORDS and '"' not in words and "\n" not in words for _, words in found)
+    assert "4.2 million turns" in found[1][1]
+    parsed = parse_answer(answer_reply("4.2 million", found))
+    assert parsed.answer == "4.2 million"
+    citations = find_citations(parsed.evidence, shown)
+    assert len(citations) == 2
+    assert citations[0].quote == TEXT[:58]
+    assert "4.2 million\nturns" in citations[1].quote
+
+
+def test_evidence_that_is_not_shown_is_not_quoted_and_no_reply_is_full_of_quotes() -> None:
+    assert quotes([passage()], [Span("d", 0, 100), Span("e", 100, 200)]) == []
+    many = [Span("d", 100 + n * 10, 110 + n * 10) for n in range(9)]
+    assert len(quotes([passage()], many)) == MOST_QUOTES
+
+
+def test_words_between_quote_marks_are_taken_whole_or_not_at_all() -> None:
+    assert quotable('He said "no" and left', "left") == "and left"
+    assert quotable('""', "x") == ""
+    assert quotable("| Revenue | 12 | 14 |", "14") == "Revenue | 12 | 14"
