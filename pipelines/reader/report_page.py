@@ -30,8 +30,8 @@ def _page(command: str, report: ReaderReport) -> str:
         f"`{command}`",
         f"{report.rows:,} answer prompts over documents of the test side, of which no reader saw one; every reader is "
         "shown the same passages. Intervals: 95 %, questions on the same documents drawn together. The sets are "
-        f"subsets of the public ones. *{TRIVIAL}* is no model: the sentence of the passages whose embedding is nearest to the "
-        "question's. A citation is right when it touches gold evidence.",
+        f"subsets of the public ones. *{TRIVIAL}* is no model: the sentence of the passages whose embedding is "
+        "nearest to the question's. A citation is right when it touches gold evidence.",
         _estimates("figure", list(FIGURES), report.figures),
         f"## Gains over {report.base}, paired",
         _estimates("figure", list(FIGURES), report.gains),
