@@ -113,7 +113,7 @@ class Planner:
             window=setup.llm.window,
             count=token_counter(setup.llm.tokenizer),
             completion_limit=setup.llm.completion_limit,
-            demonstrate=setup.llm.demonstrations,
+            demonstrate=bool(setup.llm.demonstrations),  # settled where the generator was started
             score=None if self._scorer is None else self._score,
         )
 

@@ -14,6 +14,7 @@ from okralong.pipelines.answering.llm.endpoint import check_endpoint
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.errors import EndpointError
 from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.reader import Reader, asked_as
 
 
 @dataclass(frozen=True)
@@ -28,22 +29,40 @@ class Generator:
 
 @contextmanager
 def generator(llm: LlmConfig, log_folder: Path | None) -> Iterator[Generator]:
-    """A generator for the time of the block. Raises EndpointError when it cannot be used."""
+    """A generator for the time of the block, with what the config leaves open settled.
+
+    Raises ConfigError when its reader cannot be merged, EndpointError when it cannot be used.
+    """
+    reader = llm.found_reader()
     if llm.base_url != EMBEDDED:
         status = asyncio.run(check_endpoint(llm))
         if not status.ok:
             raise EndpointError(f"{status.message} Nothing was spent.")
-        yield Generator(llm, None, {"model": llm.model, "base_url": llm.base_url})
+        settled = llm.model_copy(update={"demonstrations": bool(llm.demonstrations)})
+        yield Generator(settled, None, {"model": llm.model, "base_url": llm.base_url})
         return
     from okralong.pipelines.serving.embedded import EmbeddedServer
 
-    with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder) as server:
+    with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder, reader=reader) as server:
         served = llm.model_copy(
             update={
                 "model": server.model,
                 "tokenizer": str(server.tokenizer),
                 "price": llm.price or Price(input=0.0, cached_input=0.0, output=0.0),
+                "demonstrations": _shown(llm, reader),
+                # Only a reader has learned these forms; transformers does not know the field.
+                "constrained": llm.constrained or (reader is not None and server.engine == "llama.cpp"),
             }
         )
-        facts = {"model": server.model, "engine": server.engine, "identity": server.identity}
+        said = None if reader is None else {"name": reader.name, "digest": reader.digest}
+        facts = {"model": server.model, "engine": server.engine, "identity": server.identity, "reader": said}
         yield Generator(served, server.base_url, facts)
+
+
+def _shown(llm: LlmConfig, reader: Reader | None) -> bool:
+    """Whether a model served here is shown a worked example: as the config says, else as its reader was trained, else
+    always, since a bare model of a size for this machine needs one.
+    """
+    if llm.demonstrations is not None:
+        return llm.demonstrations
+    return reader is None or asked_as(reader.folder).demonstrations
