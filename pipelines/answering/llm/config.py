@@ -40,10 +40,10 @@ class LlmConfig(Settings):
     ``requests_per_minute`` and ``tokens_per_minute`` are the account's limits; None means that none is known.
     ``api_version`` makes it an Azure endpoint; ``model`` is then the name of the deployment. ``demonstrations`` shows a
     worked example in each prompt, at 60 to 130 tokens a call: small models need it, GPT-4o does not; None is what the
-    reader was trained with, True for a bare model that is served here and False for an endpoint. ``reader`` is merged into a model
-    that is served here: "shipped" (into the embedded model alone), "none", or the folder that `okralong train` wrote.
-    ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server keeps; a run turns it on
-    by itself where that one serves a reader.
+    reader was trained with, True for a bare model that is served here and False for an endpoint. ``reader`` is merged
+    into a model that is served here: "shipped" (into the embedded model alone), "none", or the folder that `okralong
+    train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server keeps; a run
+    turns it on by itself where that one serves a reader.
     """
 
     base_url: str = EMBEDDED
