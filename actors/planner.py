@@ -113,8 +113,8 @@ class Planner:
             window=setup.llm.window,
             count=token_counter(setup.llm.tokenizer),
             completion_limit=setup.llm.completion_limit,
-            demonstrate=setup.llm.demonstrations,
-            calculator=setup.llm.calculator,
+            demonstrate=bool(setup.llm.demonstrations),  # both settled where the generator was started
+            calculator=bool(setup.llm.calculator),
             score=None if self._scorer is None else self._score,
         )
 

@@ -9,13 +9,16 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.errors import EXIT_USAGE, OkraError
+
+if TYPE_CHECKING:
+    from okralong.pipelines.answering.llm.config import LlmConfig
 
 PACKAGES = ("ray", "torch", "transformers", "peft", "sentence-transformers", "pyarrow", "bm25s", "openai", "okralong")
 LEAST_FREE_GB = 5
@@ -140,8 +143,9 @@ def _endpoint(config: str) -> Iterator[Finding]:
         yield Finding("config", False, f"{config} cannot be used", str(error))
         return
     yield Finding("config", True, f"{config}: strategy {settings.strategy}, policy {settings.policy}")
+    yield _tried("reader", lambda: _reader(settings.llm))
     if settings.llm.base_url == EMBEDDED:
-        yield _tried("endpoint", lambda: _embedded_answers(settings.llm.model, settings.llm.window))
+        yield _tried("endpoint", lambda: _embedded_answers(settings.llm))
         return
     status = asyncio.run(check_endpoint(settings.llm))
     yield Finding(
@@ -150,10 +154,20 @@ def _endpoint(config: str) -> Iterator[Finding]:
     yield _tried("price", lambda: str(PriceTable.load(settings.prices).price(settings.llm.model, settings.llm.price)))
 
 
-def _embedded_answers(model: str, window: int) -> str:
+def _reader(llm: LlmConfig) -> str:
+    from okralong.pipelines.models.reader import trained_rows
+
+    reader = llm.found_reader()
+    if reader is None:
+        return "none: the bare model"
+    rows = trained_rows(reader.folder)
+    return f"{reader.name}, digest {reader.digest}" + (f", trained on {rows} rows" if rows else "")
+
+
+def _embedded_answers(llm: LlmConfig) -> str:
     from okralong.pipelines.serving.embedded import EmbeddedServer
 
-    with EmbeddedServer.start(model=model, window=window) as server:
+    with EmbeddedServer.start(model=llm.model, window=llm.window, reader=llm.found_reader()) as server:
         return f"the embedded generator answers ({server.model}, engine {server.engine}, window {server.window:,})"
 
 

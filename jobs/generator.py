@@ -14,6 +14,7 @@ from okralong.pipelines.answering.llm.endpoint import check_endpoint
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.errors import EndpointError
 from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.reader import Reader, ReaderFile, asked_as
 
 
 @dataclass(frozen=True)
@@ -28,22 +29,43 @@ class Generator:
 
 @contextmanager
 def generator(llm: LlmConfig, log_folder: Path | None) -> Iterator[Generator]:
-    """A generator for the time of the block. Raises EndpointError when it cannot be used."""
+    """A generator for the time of the block, with what the config leaves open settled.
+
+    Raises ConfigError when its reader cannot be merged, EndpointError when it cannot be used.
+    """
+    reader = llm.found_reader()
     if llm.base_url != EMBEDDED:
         status = asyncio.run(check_endpoint(llm))
         if not status.ok:
             raise EndpointError(f"{status.message} Nothing was spent.")
-        yield Generator(llm, None, {"model": llm.model, "base_url": llm.base_url})
+        asked = {"demonstrations": bool(llm.demonstrations), "calculator": bool(llm.calculator)}
+        settled = llm.model_copy(update=asked)
+        yield Generator(settled, None, {"model": llm.model, "base_url": llm.base_url})
         return
     from okralong.pipelines.serving.embedded import EmbeddedServer
 
-    with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder) as server:
+    with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder, reader=reader) as server:
         served = llm.model_copy(
             update={
                 "model": server.model,
                 "tokenizer": str(server.tokenizer),
                 "price": llm.price or Price(input=0.0, cached_input=0.0, output=0.0),
+                **_asked(llm, reader),
+                # Only a reader has learned these forms; transformers does not know the field.
+                "constrained": llm.constrained or (reader is not None and server.engine == "llama.cpp"),
             }
         )
-        facts = {"model": server.model, "engine": server.engine, "identity": server.identity}
+        said = None if reader is None else {"name": reader.name, "digest": reader.digest}
+        facts = {"model": server.model, "engine": server.engine, "identity": server.identity, "reader": said}
         yield Generator(served, server.base_url, facts)
+
+
+def _asked(llm: LlmConfig, reader: Reader | None) -> dict[str, bool]:
+    """How a model served here is asked: as the config says, else as its reader was trained. A bare model of a size for
+    this machine needs a worked example, and does its own sums.
+    """
+    trained = ReaderFile(demonstrations=True) if reader is None else asked_as(reader.folder)
+    return {
+        "demonstrations": trained.demonstrations if llm.demonstrations is None else llm.demonstrations,
+        "calculator": trained.calculator if llm.calculator is None else llm.calculator,
+    }

@@ -120,3 +120,23 @@ def small_archive(ray_cluster: None, small_sources: Path, tmp_path_factory: pyte
     archive = tmp_path_factory.mktemp("small-archive")
     index_archive(str(archive), [str(small_sources)], IndexConfig())
     return archive
+
+
+@pytest.fixture(scope="session")
+def merge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder for merges that does not outlast the tests, with links to what is in the user's already."""
+    from okralong.pipelines.models.embedded import converted_model, repacked_gguf
+
+    cache = tmp_path_factory.mktemp("merge-cache")
+    for made in (converted_model(), repacked_gguf()):
+        (cache / made.name).symlink_to(made)
+    return cache
+
+
+@pytest.fixture(scope="session")
+def random_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter of random weights over all matrices of every block of the embedded model."""
+    from okralong.pipelines.models.embedded import converted_model
+    from tests.fakes.random_reader import write_random_reader
+
+    return write_random_reader(tmp_path_factory.mktemp("readers") / "random", converted_model(), layers=range(30))

@@ -40,6 +40,7 @@ def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -
     """Hash of everything that decides an answer: a run folder continues only under the fingerprint it began with.
 
     The budget, the concurrency and the limits may change between two runs of the same command; they are left out.
+    Raises ConfigError when the reader that the config names cannot be used.
     """
     may_change = {
         "requests_per_minute",
@@ -50,6 +51,9 @@ def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -
         "api_key_env",
     }
     llm = config.llm.model_dump(exclude=may_change)
+    reader = config.llm.found_reader()
+    # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
+    llm["reader"] = reader.digest if reader else None
     parts = {
         "strategy": config.strategy,
         "policy": policy.model_dump(),

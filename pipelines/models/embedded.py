@@ -32,7 +32,8 @@ SMOLLM_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea37372
 SMOLLM_WINDOW: Final = 8192
 """Tokens that SmolLM2-135M-Instruct attends to (its config's max_position_embeddings)."""
 
-_STEM: Final = f"smollm2-135m-instruct-{SMOLLM_SHA256[:12]}"
+STEM: Final = f"smollm2-135m-instruct-{SMOLLM_SHA256[:12]}"
+"""Begins the name of everything in the cache that is made from the packaged generator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def converted_model() -> Path:
 
     Made once (about half a minute) and kept in the cache folder. Raises ConfigError as ``embedded_gguf`` does.
     """
-    return build_once(f"{_STEM}-bf16", lambda folder: _rewrite("transformers", embedded_gguf(), folder))
+    return build_once(f"{STEM}-bf16", lambda folder: _rewrite("transformers", embedded_gguf(), folder))
 
 
 def causal_model(name: str) -> str:
@@ -87,7 +88,7 @@ def repacked_gguf() -> Path:
     llama.cpp has a repacked kernel for Q8_0 on AVX2 and none for Q4_1: prompts are read nearly twice as fast, replies
     written at the same speed. Raises ConfigError as ``embedded_gguf`` does.
     """
-    return build_once(f"{_STEM}.Q8_0.gguf", lambda file: _rewrite("q8_0", embedded_gguf(), file))
+    return build_once(f"{STEM}.Q8_0.gguf", lambda file: _rewrite("q8_0", embedded_gguf(), file))
 
 
 def gguf_tokenizer(gguf: Path) -> Path:

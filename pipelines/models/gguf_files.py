@@ -7,12 +7,15 @@ ones on AVX2; each is worth doing once. Run as a module: ``gguf_files (transform
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 from gguf import quants
+
+from okralong.pipelines.models.lora import Matrix
 
 _SKIPPED = ("general.architecture", "general.file_type")
 """Keys that the writer sets itself, or that would no longer be true."""
@@ -43,8 +46,11 @@ def extract_tokenizer(source: Path, folder: Path) -> None:
     AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True).save_pretrained(folder)
 
 
-def rewrite_as_q8(source: Path, target: Path) -> None:
-    """Write ``source`` as the GGUF file ``target`` with every matrix in Q8_0 and every vector in float32."""
+def rewrite_as_q8(source: Path, target: Path, added: Callable[[str], Matrix | None] | None = None) -> None:
+    """Write ``source`` as the GGUF file ``target`` with every matrix in Q8_0 and every vector in float32.
+
+    ``added(tensor name)`` is what is added to a matrix before it is quantised, None: nothing.
+    """
     reader = gguf.GGUFReader(source)
     architecture = reader.get_field("general.architecture")
     if architecture is None:
@@ -62,6 +68,9 @@ def rewrite_as_q8(source: Path, target: Path) -> None:
         if plain.ndim == 1:
             writer.add_tensor(tensor.name, plain)
         else:
+            delta = added(tensor.name) if added else None
+            if delta is not None:
+                plain = plain + delta
             kind = gguf.GGMLQuantizationType.Q8_0
             writer.add_tensor(tensor.name, quants.quantize(plain, kind), raw_dtype=kind)
     writer.write_header_to_file()
@@ -71,5 +80,9 @@ def rewrite_as_q8(source: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    rewrites = {"transformers": convert_to_transformers, "tokenizer": extract_tokenizer, "q8_0": rewrite_as_q8}
+    rewrites: dict[str, Callable[[Path, Path], None]] = {
+        "transformers": convert_to_transformers,
+        "tokenizer": extract_tokenizer,
+        "q8_0": rewrite_as_q8,
+    }
     rewrites[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))

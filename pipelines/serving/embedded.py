@@ -22,6 +22,7 @@ from okralong.pipelines.models.cache import cache_folder
 from okralong.pipelines.models.child import module_environment, tail
 from okralong.pipelines.models.embedded import EMBEDDED, SMOLLM_WINDOW
 from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.models.reader import Reader
 from okralong.pipelines.serving.engines import Engine, EngineChoice, ServedModel, choose
 
 START_LIMIT_S: Final = 180.0
@@ -70,15 +71,17 @@ class EmbeddedServer:
         model: str = EMBEDDED,
         precision: str = "auto",
         log_folder: Path | None = None,
+        reader: Reader | None = None,
     ) -> EmbeddedServer:
         """Start a server and wait until it has answered a request of one token.
 
         ``parallel`` None is one request at once for each two cores. ``model`` is "embedded", a ``.gguf`` file or a
-        transformers folder. The log goes to ``log_folder``, by default the cache folder. Raises ConfigError when engine
-        and model do not fit, EndpointError when the server does not come up, with the end of its log.
+        transformers folder; ``reader`` is merged into it. The log goes to ``log_folder``, by default the cache folder.
+        Raises ConfigError when engine, model and reader do not fit, EndpointError when the server does not come up,
+        with the end of its log.
         """
         places = parallel or max(1, available_cores() // CORES_PER_PLACE)
-        served = choose(model, engine, places, window, precision)
+        served = choose(model, engine, places, window, precision, reader)
         folder = log_folder or cache_folder() / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"server-{uuid.uuid4().hex[:12]}.log"

@@ -18,8 +18,10 @@ from okralong.pipelines.models.embedded import (
     gguf_tokenizer,
     repacked_gguf,
 )
+from okralong.pipelines.models.merged import merged_gguf, merged_model
 from okralong.pipelines.models.precision import device as best_device
 from okralong.pipelines.models.precision import dtype_for, has_amx
+from okralong.pipelines.models.reader import Reader
 
 Engine = Literal["llama.cpp", "transformers"]
 EngineChoice = Literal["auto", "llama.cpp", "transformers"]
@@ -41,12 +43,20 @@ class ServedModel:
     command: Callable[[int], list[str]]
 
 
-def choose(model: str, engine: EngineChoice, parallel: int, window: int, precision: str = "auto") -> ServedModel:
-    """The served model for "embedded", a ``.gguf`` file or a transformers folder.
+def choose(
+    model: str,
+    engine: EngineChoice,
+    parallel: int,
+    window: int,
+    precision: str = "auto",
+    reader: Reader | None = None,
+) -> ServedModel:
+    """The served model for "embedded", a ``.gguf`` file or a transformers folder, with ``reader`` merged into it.
 
     "auto" takes llama.cpp for a GGUF file, transformers for a folder, and for the embedded model transformers where the
-    machine has a GPU or AMX, else llama.cpp. Raises ConfigError when model and engine do not fit.
+    machine has a GPU or AMX, else llama.cpp. Raises ConfigError when model and engine do not fit, or model and reader.
     """
+    mark = f"+{reader.digest}" if reader else ""
     if model == EMBEDDED:
         if window > SMOLLM_WINDOW:
             raise ConfigError(
@@ -54,14 +64,23 @@ def choose(model: str, engine: EngineChoice, parallel: int, window: int, precisi
                 "serve a model of your own."
             )
         if engine == "llama.cpp" or (engine == "auto" and best_device() == "cpu" and not has_amx()):
-            name = "SmolLM2-135M-Instruct-Q8_0"
-            return _llama_cpp(repacked_gguf(), name, SMOLLM_SHA256[:12], parallel, window)
-        return _transformers(converted_model(), SMOLLM_SHA256[:12], precision)
+            name = f"SmolLM2-135M-Instruct{f'-{reader.name}' if reader else ''}-Q8_0"
+            gguf = merged_gguf(reader.folder) if reader else repacked_gguf()
+            return _llama_cpp(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
+        folder = merged_model(reader.folder, EMBEDDED) if reader else converted_model()
+        return _transformers(folder, SMOLLM_SHA256[:12] + mark, precision)
     path = Path(model).expanduser().resolve()
     if path.is_file() and path.suffix == ".gguf" and engine != "transformers":
+        if reader is not None:
+            raise ConfigError(
+                f"The reader {reader.folder} cannot be merged into {model}: the weights of a foreign GGUF file are "
+                "already rounded, and their order is that file's own. Set llm.reader: none, or give the model as a "
+                "transformers folder."
+            )
         return _llama_cpp(path, path.stem, str(path), parallel, window)
     if (path / "config.json").is_file() and engine != "llama.cpp":
-        return _transformers(path, str(path), precision)
+        folder = merged_model(reader.folder, str(path)) if reader else path
+        return _transformers(folder, str(path) + mark, precision)
     raise ConfigError(
         f"The engine {engine!r} cannot serve the model {model!r}. Give 'embedded', a .gguf file (llama.cpp) or a "
         "folder with config.json and safetensors (transformers), or name your own endpoint with base_url and model."

@@ -57,6 +57,7 @@ def test_every_price_names_its_day_and_source() -> None:
         {"response_format": "json_object"},
         {"sample": 1},
         {"api_version": "2024"},
+        {"grammar": 'root ::= "a"'},
     ],
 )
 def test_everything_that_can_change_a_reply_changes_the_hash(change: dict[str, Any]) -> None:
@@ -71,6 +72,11 @@ def test_what_is_unset_is_not_sent_and_samples_have_seeds_of_their_own() -> None
     assert (sent["seed"], sent["top_p"], sent["stop"], sent["logprobs"]) == (7, 0.5, ["x"], True)
     assert sent["response_format"] == {"type": "json_object"}
     assert sent["max_completion_tokens"] == 10
+
+
+def test_a_request_without_a_grammar_is_known_by_the_hash_that_it_had_before_there_were_grammars() -> None:
+    assert LlmRequest(**BASE).request_hash == "ad82c50e525ebfb65ee4be78e72a7c1deb0c1853fde1108b28e95395b4f09350"
+    assert LlmRequest(**BASE, grammar="root ::= x").parameters()["extra_body"] == {"grammar": "root ::= x"}
 
 
 @pytest.mark.parametrize(

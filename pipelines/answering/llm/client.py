@@ -27,6 +27,7 @@ from okralong.pipelines.answering.llm.ports import Grant, LedgerClient, LimiterC
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, read_completion, to_journal, usable
 from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.answering.prompts.grammars import GRAMMARS
 from okralong.pipelines.errors import EndpointError, OverBudget
 from okralong.pipelines.tokens import token_counter
 from okralong.pipelines.values import Message, Reply, Usage
@@ -115,6 +116,7 @@ class LlmClient:
             sample=sample,
             api_version=config.api_version,
             response_format="json_object" if role == ANALYZE else None,
+            grammar=GRAMMARS.get(role) if config.constrained else None,
         )
         seen = await self._ledger.reply(query_id, path, sample)
         if seen is not None and seen.request_hash == request.request_hash:

@@ -14,6 +14,8 @@ from pydantic import Field, field_validator
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.reader import Reader, find_reader
+from okralong.pipelines.models.shipped import SHIPPED
 from okralong.pipelines.settings import Settings
 
 VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
@@ -37,8 +39,12 @@ class LlmConfig(Settings):
     ``window`` holds prompt and reply together. ``tokenizer`` is "o200k_base" or a folder with a tokenizer.json.
     ``requests_per_minute`` and ``tokens_per_minute`` are the account's limits; None means that none is known.
     ``api_version`` makes it an Azure endpoint; ``model`` is then the name of the deployment. ``demonstrations`` shows a
-    worked example in each prompt, at 60 to 130 tokens a call: small models need it, GPT-4o does not. ``calculator``
-    asks for calculations as formulas, which are worked out here: see ``operators/calculate.py``.
+    worked example in each prompt, at 60 to 130 tokens a call: small models need it, GPT-4o does not; None is what the
+    reader was trained with, True for a bare model that is served here and False for an endpoint. ``calculator`` asks
+    for calculations as formulas, which are worked out here (see ``operators/calculate.py``); None is what the reader
+    was trained with, and False without one. ``reader`` is merged into a model that is served here: "shipped" (into the
+    embedded model alone), "none", or the folder that `okralong train` wrote. ``constrained`` sends the grammar of each
+    role's reply, to which only llama.cpp's server keeps; a run turns it on by itself where that one serves a reader.
     """
 
     base_url: str = EMBEDDED
@@ -53,8 +59,10 @@ class LlmConfig(Settings):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: int | None = 0
     stop: list[str] = Field(default_factory=list)
-    demonstrations: bool = False
-    calculator: bool = False
+    demonstrations: bool | None = None
+    calculator: bool | None = None
+    reader: Annotated[str, Field(min_length=1)] = SHIPPED
+    constrained: bool = False
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
@@ -84,6 +92,10 @@ class LlmConfig(Settings):
                 "query or fragment. Mend it in the config; keys go into the environment."
             )
         return value.rstrip("/")
+
+    def found_reader(self) -> Reader | None:
+        """The reader that is merged into this model, None for none. Raises ConfigError as ``find_reader`` does."""
+        return find_reader(self.reader, self.base_url, self.model)
 
     def completion_limit(self, role: str) -> int:
         """Most completion tokens of a call of ``role``. Raises ConfigError for a role that there is not."""

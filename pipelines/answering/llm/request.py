@@ -18,7 +18,8 @@ from okralong.pipelines.values import Message
 class LlmRequest:
     """What is sent. ``base_url`` is the configured one ("embedded" stays "embedded", whatever port it has today).
 
-    ``sample`` tells draws of one prompt apart; the seed that goes out is ``seed + sample``. None means "not sent".
+    ``sample`` tells draws of one prompt apart; the seed that goes out is ``seed + sample``. ``grammar`` is GBNF, which
+    llama.cpp's server keeps the reply to. None means "not sent".
     """
 
     model: str
@@ -33,6 +34,7 @@ class LlmRequest:
     response_format: str | None = None
     sample: int = 0
     api_version: str | None = None
+    grammar: str | None = None
 
     @property
     def request_hash(self) -> str:
@@ -40,8 +42,14 @@ class LlmRequest:
         return hashlib.sha256(self.canonical().encode()).hexdigest()
 
     def canonical(self) -> str:
-        """JSON with sorted keys and no spaces; ASCII only, so that every string has one form."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        """JSON with sorted keys and no spaces; ASCII only, so that every string has one form.
+
+        A grammar that is not sent is left out, so that replies from before there were any are known again.
+        """
+        fields = asdict(self)
+        if self.grammar is None:
+            del fields["grammar"]
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     def parameters(self, max_tokens_field: str = "max_tokens") -> dict[str, Any]:
         """Keyword arguments of ``chat.completions.create``; what is unset is left out, as some servers refuse it."""
@@ -61,4 +69,6 @@ class LlmRequest:
             arguments["stop"] = list(self.stop)
         if self.response_format is not None:
             arguments["response_format"] = {"type": self.response_format}
+        if self.grammar is not None:
+            arguments["extra_body"] = {"grammar": self.grammar}
         return arguments

@@ -1,0 +1,106 @@
+"""What a run settles when it starts its generator: the reader, and how that one is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from okralong.jobs.doctor import examine
+from okralong.jobs.generator import generator
+from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.config import CompletionLimits, LlmConfig
+from okralong.pipelines.answering.llm.ledger import RunLedger
+from okralong.pipelines.answering.llm.limiter import Limits
+from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.answering.run_config import RunConfig, fingerprint
+from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.precision import has_amx
+from okralong.pipelines.settings import load_config, shipped_config
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.values import Passage
+from tests.fakes.openai_server import FakeOpenAI
+from tests.llm.tools import config_for
+
+READ = re.compile(r'Answer: [^\n]+(\nEvidence: \[\d+\] "[^\n]+"){0,3}(\nEvidence[^\n]*)?')
+"""The contract; the last line may be cut short by the token limit."""
+
+
+def embedded(**more: Any) -> LlmConfig:
+    return LlmConfig(base_url=EMBEDDED, model=EMBEDDED, window=1024, **more)
+
+
+@pytest.fixture
+def trained(random_reader: Path, tmp_path: Path) -> Path:
+    """The random reader, said to have been trained with demonstrations on 12,800 rows."""
+    folder = tmp_path / "mine"
+    shutil.copytree(random_reader, folder)
+    (folder / "reader.json").write_text(json.dumps({"demonstrations": True}))
+    (folder / "README.md").write_text("# A reader\n\n12,800 train rows, 400 validation rows.\n")
+    return folder
+
+
+@pytest.mark.skipif(has_amx(), reason="transformers serves the embedded model on this processor")
+async def test_a_run_with_a_reader_serves_it_and_asks_it_as_it_was_trained(
+    trained: Path, merge_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OKRALONG_CACHE", str(merge_cache))
+    limits = CompletionLimits(generate=48)
+    with generator(embedded(reader=str(trained), max_completion_tokens=limits), tmp_path) as served:
+        assert served.llm.demonstrations is True
+        assert served.llm.constrained is True
+        assert served.llm.model == "SmolLM2-135M-Instruct-mine-Q8_0"
+        assert served.facts["reader"]["name"] == "mine"
+        assert f"+{served.facts['reader']['digest']}:" in served.facts["identity"]
+        ledger = RunLedger(Folder.of(tmp_path / "run"), None)
+        client = LlmClient(served.llm, ledger, LocalLimiter(Limits(None, None, 1)), address=served.address)
+        try:
+            prompt = answer_prompt("Who leads Fernhill?", [Passage("d", 0, 20, "Mara Lind leads it.", 0, 0.0)])
+            reply = await client.complete("q", "generate", "generate", prompt)
+        finally:
+            await client.aclose()
+            await ledger.close()
+    assert READ.fullmatch(reply.text), reply.text
+
+
+def test_the_bare_model_is_shown_an_example_unless_told_otherwise(tmp_path: Path) -> None:
+    with generator(embedded(reader="none"), tmp_path) as served:
+        assert (served.llm.demonstrations, served.llm.constrained) == (True, False)
+        assert served.facts["reader"] is None
+
+
+@pytest.mark.parametrize(("said", "settled"), [(None, False), (True, True)])
+def test_an_endpoint_is_shown_none_unless_told_otherwise(said: bool | None, settled: bool, tmp_path: Path) -> None:
+    with (
+        FakeOpenAI(models=["fake-model"]) as server,
+        generator(config_for(server, demonstrations=said), tmp_path) as served,
+    ):
+        assert (served.llm.demonstrations, served.llm.constrained) == (settled, False)
+
+
+def test_a_reader_trained_anew_is_another_run(trained: Path) -> None:
+    policy = load_config(Policy, "policy/default.yaml")
+    config = load_config(RunConfig, "answer.yaml", {"llm.reader": str(trained)})
+    first = fingerprint(config, policy, {})
+    assert fingerprint(config, policy, {}) == first
+    (trained / "reader.json").write_text(json.dumps({"demonstrations": False}))
+    assert fingerprint(config, policy, {}) != first
+
+
+def test_doctor_says_which_reader_is_in_use(
+    trained: Path, merge_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OKRALONG_CACHE", str(merge_cache))
+    config = tmp_path / "answer.yaml"
+    text = shipped_config("answer.yaml")
+    for said, expected in ((str(trained), r"mine, digest [0-9a-f]{12}, trained on 12,800 rows"), ("none", "none: .*")):
+        config.write_text(text.replace("reader: shipped", f"reader: {said}"), encoding="utf-8")
+        found = {finding.name: finding for finding in examine(str(config), None)}
+        assert re.fullmatch(expected, found["reader"].says)
+        assert found["endpoint"].ok, found["endpoint"].remedy

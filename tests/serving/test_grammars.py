@@ -1,0 +1,55 @@
+"""The grammars of the replies, as llama.cpp's server keeps the bare embedded model to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.answering.prompts.grammars import GRAMMARS
+from okralong.pipelines.answering.prompts.split import split_prompt
+from okralong.pipelines.answering.prompts.step import step_prompt
+from okralong.pipelines.serving.embedded import EmbeddedServer
+from okralong.pipelines.values import Message, Passage
+from tests.serving.test_embedded_server import chat
+
+YARD = Passage("d", 0, 40, "Fernhill's yard in Oslo has 44 workers.", 0, 0.0)
+CHIEF = Passage("d", 50, 90, 'Mara Lind, "the Duke", has led Fernhill since 2016.', 1, 0.0)
+CLAIM = r'Evidence: \[[1-9][0-9]?\] "[^\n]{1,300}"'
+ANSWER = r"Answer: [^ \n][^\n]{0,399}"
+ASKED = {
+    "generate": (answer_prompt("Who leads Fernhill?", [YARD, CHIEF]), rf"{ANSWER}(\n{CLAIM}){{0,3}}"),
+    "step": (
+        step_prompt("Where did the leader of Fernhill study?", [YARD, CHIEF]),
+        rf"(Evidence: none|{CLAIM}(\n{CLAIM}){{0,2}})\nQuery: [^ \n][^\n]{{0,199}}\n{ANSWER}",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedServer]:
+    with EmbeddedServer.start(engine="llama.cpp", parallel=1, window=2048) as running:
+        yield running
+
+
+@pytest.mark.parametrize("role", ASKED)
+def test_the_form_of_a_reply_holds_under_the_grammar_and_not_without(server: EmbeddedServer, role: str) -> None:
+    prompt, contract = ASKED[role]
+    assert not re.fullmatch(contract, said(server, prompt, max_tokens=60))
+    assert re.fullmatch(contract, said(server, prompt, max_tokens=500, grammar=GRAMMARS[role]))
+
+
+def test_a_line_that_would_never_end_ends_at_its_bound_with_its_mark(server: EmbeddedServer) -> None:
+    prompt = split_prompt("Who sold more boats in 2021, Fernhill or Marrow Bay?", 4)
+    assert "?" not in said(server, prompt, max_tokens=250)  # "2021: 2021: 2021: ..."
+    first, _, more = said(server, prompt, max_tokens=250, grammar=GRAMMARS["split"]).partition("\n")
+    assert more
+    assert re.fullmatch(r"[^?]{199}\?", first)
+
+
+def said(server: EmbeddedServer, messages: list[Message], **more: object) -> str:
+    spoken = [{"role": message.role, "content": message.content} for message in messages]
+    text: str = chat(server, "", **{**more, "messages": spoken})["choices"][0]["message"]["content"]
+    return text
