@@ -1,0 +1,127 @@
+"""The reader's whole road on a set of one's own: rows, training, and a report that asks a served model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from okralong.pipelines.answering.citations import find_citations
+from okralong.pipelines.answering.prompts.answer import parse_answer
+from okralong.pipelines.answering.prompts.split import parse_split
+from okralong.pipelines.answering.prompts.step import parse_step
+from okralong.pipelines.reader.marks import mark, well_formed
+from okralong.pipelines.reader.rows import ReadingRow, read_reading
+from okralong.pipelines.storage import Folder
+from tests.evaluation.evidence.town import write_town
+from tests.fakes.tiny_llama import write_tiny_llama
+from tests.jobs.conftest import call
+
+ROWS = """
+policy: policy/default.yaml
+catalog: {data}/catalog.yaml
+split: {data}/split/manifest.parquet
+sets:
+  - {{name: town, part: all}}
+sample: {{reports: 2, questions: 40, words: 1500}}
+context_tokens: [200, 300]
+most_prompt_tokens: 900
+held_back: 0.5
+unanswerable: 0.2
+expressions: 0.7
+most_answer_words: 40
+per_type: 6
+"""
+TRAINING = """
+kind: reader
+model: {model}
+lora: {{targets: [q_proj, down_proj], rank: 4, first_block: 1}}
+learning_rate: 0.01
+epochs: 1
+batch_size: 4
+accumulation: 1
+rows: 12
+validation_rows: 4
+"""
+REPORT = """
+readers:
+  base model: {base_url: embedded, model: embedded, reader: none, demonstrations: true}
+base: base model
+rows: 3
+split: 1
+step: 1
+expressions: 1
+limits: {generate: 24, split: 24, step: 24, full_text: 24, analyze: 24}
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = write_town(tmp_path_factory.mktemp("reader") / "data")
+    (data / "rules.yaml").write_text(
+        "seed: 1\nrules:\n  - {sources: [town], shares: {train: 0.5, test: 0.5}, why: invented}\n", encoding="utf-8"
+    )
+    return data
+
+
+def test_rows_then_a_training_then_a_report(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--catalog", data / "catalog.yaml", "--rules", data / "rules.yaml"]
+    code, said = call(monkeypatch, capsys, "split", data, "--out", data / "split", *options)
+    assert code == 0, said
+    (tmp_path / "rows.yaml").write_text(ROWS.format(data=data), encoding="utf-8")
+    rows = tmp_path / "rows"
+    arguments = ["train-data", data, "--for", "reader", "--config", tmp_path / "rows.yaml", "--out", rows]
+    code, said = call(monkeypatch, capsys, *arguments, "--work", tmp_path / "work")
+    assert code == 0, said
+    train, test = (read_reading(Folder.of(rows), side) for side in ("train", "test"))
+    assert {row.role for row in (*train, *test)} == {"generate", "split", "step"}
+    check_rows(train)
+    check_rows(test)
+    assert not {row.query_id for row in train} & {row.query_id for row in test}
+    assert all(row.source == "town all" for row in test)
+    held = [row for row in train if row.role == "generate" and not row.answerable]
+    assert 0 < len(held) <= 0.2 * sum(row.role == "generate" for row in train)
+    assert any(row.reply.startswith("Answer: =") for row in train if row.type == "arithmetic")
+    assert f"## train: {len(train):,} rows" in (rows / "card.md").read_text(encoding="utf-8")
+
+    model = write_tiny_llama(tmp_path / "tiny", window=4096)
+    (tmp_path / "training.yaml").write_text(TRAINING.format(model=model), encoding="utf-8")
+    out = tmp_path / "reader"
+    code, said = call(monkeypatch, capsys, "train", tmp_path / "training.yaml", "--rows", rows, "--out", out, "--here")
+    assert code == 0, said
+    assert (out / "adapter_model.safetensors").is_file()
+    assert "12 train rows" in said
+
+    (tmp_path / "report.yaml").write_text(REPORT, encoding="utf-8")
+    results = tmp_path / "results"
+    code, said = call(
+        monkeypatch, capsys, "train", tmp_path / "report.yaml", "--report", "--rows", rows, "--out", results
+    )
+    assert code == 0, said
+    found = json.loads((results / "reader.json").read_text(encoding="utf-8"))
+    assert set(found["figures"]) == {"best sentence", "base model"}
+    assert found["formed"]["base model"]["generate"][1] == 3
+    assert found["speed"]["base model"][0] > 0
+    page = (results / "reader.md").read_text(encoding="utf-8")
+    assert all(row.question not in page for row in test)  # the sets' texts stay where they are
+
+
+def check_rows(rows: list[ReadingRow]) -> None:
+    """Each reply is of the form asked for, and our own parsers read from it what it was made of."""
+    for row in rows:
+        assert well_formed(row.role, row.reply), row.reply
+        if row.role == "generate":
+            marks = mark(row, row.reply)
+            assert marks.said_unanswerable is not row.answerable
+            assert marks.f1 == 1.0 or marks.numeric or row.type == "abstractive", row.reply
+            claims = parse_answer(row.reply).evidence
+            assert len(find_citations(claims, row.passages)) == len(claims)
+            assert marks.right == marks.cited == len(claims)
+        elif row.role == "step":
+            parsed = parse_step(row.reply)
+            assert bool(parsed.answer) is row.answerable is not bool(parsed.query)
+        else:
+            assert parse_split(row.reply, row.question, 4) == row.reply.splitlines()
