@@ -54,7 +54,7 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
 
 
 def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> list[ReadingRow]:
-    """The rows in a drawn order, the first so many of which are a fair sample; ``capped`` by type and so on.
+    """The rows in a drawn order, the first so many of which are a fair sample; ``capped`` by type and role.
 
     No side has more unanswerable rows than the config's share of its answer rows.
     """
@@ -66,8 +66,9 @@ def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> l
         counts: dict[str, int] = defaultdict(int)
         kept = []
         for row in rest:
-            counts[row.type] += row.role == "generate"
-            if row.role != "generate" or counts[row.type] <= config.per_type:
+            group, most = (row.type, config.per_type) if row.role == "generate" else (row.role, config.per_role)
+            counts[group] += 1
+            if counts[group] <= most:
                 kept.append(row)
         rest = kept
     answered = sum(row.role == "generate" for row in rest)

@@ -8,6 +8,7 @@ from typing import Final
 
 from okralong.pipelines.evaluation.datasets.pooling import Span
 from okralong.pipelines.evaluation.recall import words
+from okralong.pipelines.indexing.sentences import boundaries
 from okralong.pipelines.values import Passage
 
 Quote = tuple[int, str]
@@ -15,6 +16,9 @@ Quote = tuple[int, str]
 
 MOST_WORDS: Final = 20
 """Of a quotation; ours. A citation must lead to its place, and each word of it is paid for."""
+
+LEAST_WORDS: Final = 6
+"""Of a quotation where its sentence or row has more; ours. A bare figure would be found in too many places."""
 
 MOST_QUOTES: Final = 3
 """Of a reply; ours."""
@@ -25,7 +29,8 @@ _WORD: Final = re.compile(r"\S+")
 def quotes(passages: Sequence[Passage], evidence: Sequence[Span], answer: str = "") -> list[Quote]:
     """A quotation for each piece of ``evidence`` that the passages show, at most ``MOST_QUOTES``, each once.
 
-    Of a long piece the ``MOST_WORDS`` words around ``answer`` are kept, or its first ones.
+    Of a long piece the ``MOST_WORDS`` words around ``answer`` are kept, or its first ones; a piece of a word or two is
+    quoted with its sentence or row.
     """
     found: dict[Quote, None] = {}
     for piece in evidence:
@@ -34,11 +39,23 @@ def quotes(passages: Sequence[Passage], evidence: Sequence[Span], answer: str = 
             end = min(piece.end_char, passage.end_char)
             if piece.doc_id != passage.doc_id or start >= end:
                 continue
-            words_of_it = quotable(passage.text[start - passage.start_char : end - passage.start_char], answer)
+            words_of_it = quotable(_enough(passage, start, end), answer)
             if words_of_it:
                 found.setdefault((number, words_of_it))
             break
     return list(found)[:MOST_QUOTES]
+
+
+def _enough(passage: Passage, start: int, end: int) -> str:
+    """The text of a range of the document, or where it is too short of the units of the passage that hold it."""
+    first, last = start - passage.start_char, end - passage.start_char
+    piece = passage.text[first:last]
+    if len(piece.split()) >= LEAST_WORDS:
+        return piece
+    ends = boundaries(passage.text, ())
+    return passage.text[
+        max((each for each in ends if each <= first), default=0) : min(each for each in ends if each >= last)
+    ]
 
 
 def quotable(text: str, answer: str) -> str:

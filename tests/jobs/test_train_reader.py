@@ -32,6 +32,7 @@ unanswerable: 0.2
 expressions: 0.7
 most_answer_words: 40
 per_type: 6
+per_role: 5
 """
 TRAINING = """
 kind: reader

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts.answer import parse_answer
 from okralong.pipelines.evaluation.datasets.pooling import Span
@@ -37,8 +39,16 @@ def test_a_reply_made_of_quotes_leads_back_to_the_evidence() -> None:
 
 def test_evidence_that_is_not_shown_is_not_quoted_and_no_reply_is_full_of_quotes() -> None:
     assert quotes([passage()], [Span("d", 0, 100), Span("e", 100, 200)]) == []
-    many = [Span("d", 100 + n * 10, 110 + n * 10) for n in range(9)]
-    assert len(quotes([passage()], many)) == MOST_QUOTES
+    told = "".join(f"The mill number {n} has burned down in winter. " for n in range(9))
+    many = [Span("d", match.start(), match.end()) for match in re.finditer(r"mill number \d", told)]
+    assert len(quotes([passage(told, 0)], many)) == MOST_QUOTES
+
+
+def test_a_bare_figure_is_quoted_with_its_row_or_sentence() -> None:
+    text = "Works, by town\nInchmoor | opened | in 1922 | 41 people\nOxenholm | opened | in 1978 | 12 people\n"
+    at = text.index("1922")
+    found = quotes([passage(text, 0)], [Span("d", at, at + 4)], "Inchmoor")
+    assert found == [(1, "Inchmoor | opened | in 1922 | 41 people")]
 
 
 def test_words_between_quote_marks_are_taken_whole_or_not_at_all() -> None:
