@@ -30,6 +30,7 @@ def command(
     from okralong.jobs.summary import print_summary
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzers.config import analyzer_keys
+    from okralong.pipelines.answering.questions import read_questions
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
@@ -52,6 +53,7 @@ def command(
     except KeyboardInterrupt:
         say_line(console, "Stopped. What was finished is kept; run the same command again to go on.")
         raise typer.Exit(EXIT_STOPPED) from None
-    print_summary(console, Folder.of(run), result.stopped)
+    golds = {each.query_id: each.answers for each in read_questions(questions)[0]}
+    print_summary(console, Folder.of(run), result.stopped, golds)
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -12,9 +14,11 @@ from rich.text import Text
 from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import printable, say_line
 from okralong.pipelines.answering.llm.prices import PriceTable
+from okralong.pipelines.evaluation.metrics import best, exact_match, token_f1
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Usage
 
+NO_GOLDS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 ROWS_SHOWN = 40
 ANSWER_CHARS = 160
 PLAIN_WIDTH = 160
@@ -23,8 +27,11 @@ REFERENCE_MODEL = "gpt-4o-2024-08-06"
 """The paper's generator (appendix B.2): what the same tokens would cost there, for runs on a local model."""
 
 
-def print_summary(console: Console, run: Folder, stopped: str) -> None:
-    """Print the questions of a run (the first ones of a long run) and its sums."""
+def print_summary(console: Console, run: Folder, stopped: str, golds: Mapping[str, Sequence[str]] = NO_GOLDS) -> None:
+    """Print the questions of a run (the first ones of a long run) and its sums.
+
+    ``golds`` are the gold answers by query_id, where the questions file gives any.
+    """
     rows = sorted(table(run, "answers"), key=lambda row: str(row["query_id"]))
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
@@ -55,11 +62,21 @@ def print_summary(console: Console, run: Folder, stopped: str) -> None:
         f"{ended}; {cited} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
         f"{sums} = {usage.weighted_tokens:,} weighted (input + 4 x output)",
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
+        *_score(rows, golds),
         f"run folder: {run.path}; one question's whole way: okralong show {run.path} QUERY_ID",
     ):
         say_line(console, line)
     if stopped:
         say_line(console, f"stopped: {stopped}", style="red")
+
+
+def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> list[str]:
+    """How well the answers agree with the gold ones; a question without an answer scores 0. Nothing without golds."""
+    held = [(row["answer"] or "", golds[row["query_id"]]) for row in rows if golds.get(row["query_id"])]
+    if not held:
+        return []
+    f1, exact = (sum(best(metric, said, gold) for said, gold in held) / len(held) for metric in (token_f1, exact_match))
+    return [f"against the gold answers of {len(held)} questions: F1 {f1:.2f}, exact match {exact:.2f}"]
 
 
 def _analyzers(rows: list[dict[str, Any]]) -> set[str]:

@@ -24,7 +24,8 @@ class ReadingConfig(Settings):
     unanswerable rows, these and those whose evidence was not found, are at most ``unanswerable`` of a side's answer
     rows. ``expressions`` is the share of answer prompts that ask for a calculation's expression (the rest asks for the
     result). A longer answer than ``most_answer_words`` is cut at a sentence, or its question left out. ``per_type``
-    caps the answer rows of a type on the train side, ``per_role`` the rows of splits and of steps. ``limit`` of a set counts for each side.
+    caps the answer rows of a type on the train side, ``per_role`` the rows of splits and of steps. ``limit`` of a set
+    counts for each side.
     """
 
     seed: int = 7

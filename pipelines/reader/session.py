@@ -20,14 +20,28 @@ def train_reader(recipe: Recipe, train: Sequence[ReadingRow], validation: Sequen
     """Train by ``recipe`` and write everything to ``out``. Raises ConfigError when the model cannot be found."""
     from okralong.pipelines.training.run import train as fit_examples  # brings torch and transformers: seconds
 
-    learned, held = train[: recipe.rows], validation[: recipe.validation_rows]
     model = causal_model(recipe.model)
+    learned = _short_enough(train, model, recipe.max_tokens)[: recipe.rows]
+    held = _short_enough(validation, model, recipe.max_tokens)[: recipe.validation_rows]
     history = fit_examples(recipe, reading_examples(learned), reading_examples(held), model, None, out)
     # It has learned the contracts without worked examples, and both ways to answer a calculation.
     asked = ReaderFile(demonstrations=False, calculator=any(row.calculator for row in learned))
     (out / ASKED).write_text(asked.model_dump_json(indent=1), encoding="utf-8")
     draw_curves(history, out / CURVES)
     (out / CARD).write_text(reader_card(recipe, learned, held, history), encoding="utf-8")
+
+
+def _short_enough(rows: Sequence[ReadingRow], model: str, most: int) -> list[ReadingRow]:
+    from transformers import AutoTokenizer
+
+    from okralong.pipelines.training.chat import chat_ids
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+
+    def size(row: ReadingRow) -> int:
+        return len(chat_ids(tokenizer, row.system, row.user)) + len(tokenizer(row.reply)["input_ids"])
+
+    return [row for row in rows if size(row) <= most]
 
 
 def reading_examples(rows: Sequence[ReadingRow]) -> list[ReadingExample]:
@@ -50,7 +64,8 @@ def reader_card(
         f"Made by `okralong train`: {base} with {learned_words(recipe)}. Learning rate {recipe.learning_rate:g}, at "
         f"most {recipe.epochs:g} epochs, batches of {recipe.batch_size} x {recipe.accumulation}, seed {recipe.seed}; "
         f"the state of the least loss on validation was kept. {len(train):,} train rows ({_roles(train)}), "
-        f"{len(validation):,} validation rows. The loss is on the replies alone.",
+        f"{len(validation):,} validation rows, of at most {recipe.max_tokens:,} tokens. The loss is on the replies "
+        "alone.",
         "Rows of train, by source: " + _counted(row.source for row in train) + ".",
     ]
     if best is not None:

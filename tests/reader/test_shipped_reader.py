@@ -1,0 +1,63 @@
+"""The reader that ships, served as a run serves it, on made-up questions that it did not learn from."""
+
+from __future__ import annotations
+
+import json
+
+import openai
+import pytest
+
+from okralong.jobs.generator import generator
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.shipped import shipped_adapter
+from okralong.pipelines.reader.asking import Asker, Said
+from okralong.pipelines.reader.marks import mark, well_formed
+from tests.reader.make_generated import read_generated
+
+MOST_BYTES = 15_000_000
+ROWS = read_generated()
+
+
+@pytest.fixture(scope="module")
+def replies(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
+    llm = LlmConfig(base_url=EMBEDDED, model=EMBEDDED, timeout_s=300.0)
+    with generator(llm, tmp_path_factory.mktemp("logs")) as served:
+        assert served.facts["reader"]["name"] == "reader"
+        assert served.llm.calculator
+        assert not served.llm.demonstrations
+        asker = Asker(served.llm, openai.OpenAI(base_url=served.address, api_key="none", max_retries=0))
+        return [asker.ask("generate", answer_prompt(row.question, row.passages, calculator=True)) for row in ROWS]
+
+
+def test_its_adapter_is_small_and_says_where_it_is_from() -> None:
+    folder = shipped_adapter("reader")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < MOST_BYTES
+    assert {path.suffix for path in files} <= {".safetensors", ".json", ".md", ".svg"}
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    assert config["base_model_name_or_path"] == EMBEDDED
+    assert "train rows" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_reply_keeps_the_contract(replies: list[Said]) -> None:
+    assert all(well_formed("generate", said.text) for said in replies)
+
+
+def test_answers_are_worth_keeping(replies: list[Said]) -> None:
+    marks = {row.query_id: mark(row, said.text) for row, said in zip(ROWS, replies, strict=True)}
+    extractive = [marks[row.query_id] for row in ROWS if row.type == "extractive" and row.answerable]
+    assert sum(each.f1 for each in extractive) / len(extractive) >= 0.6
+    told = [marks[row.query_id] for row in ROWS if row.answerable]
+    assert sum(each.f1 for each in told) / len(told) >= 0.4
+    cited = sum(each.cited for each in told)
+    assert cited >= len(told) / 2
+    assert sum(each.right for each in told) >= 0.7 * cited
+
+
+def test_the_calculator_works_out_what_it_writes(replies: list[Said]) -> None:
+    asked = [(row, said.text) for row, said in zip(ROWS, replies, strict=True) if row.type == "arithmetic"]
+    formulas = [(row, text) for row, text in asked if text.startswith("Answer: =")]
+    assert len(formulas) >= len(asked) / 2
+    assert any(mark(row, text).numeric for row, text in formulas)
