@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import yaml
 from rich.console import Console
@@ -13,6 +13,10 @@ from rich.console import Console
 if TYPE_CHECKING:
     from okralong.pipelines.answering.llm.config import LlmConfig
     from okralong.pipelines.reader.asking import Asker
+
+
+REPLIES: Final = "replies.jsonl"
+"""Beside the rows: what readers replied, so that a report that was killed goes on."""
 
 
 def report_on(config: str, rows: Path, out: Path) -> None:
@@ -44,6 +48,7 @@ def _analyzers(config: str, rows: Path, out: Path, command: str, _: Console) -> 
 def _readers(config: str, rows: Path, out: Path, command: str, console: Console) -> list[Path]:
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.evaluation.evidence.encoder import LIMIT
+    from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
     from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
     from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
     from okralong.pipelines.reader.report import reader_report
@@ -55,7 +60,8 @@ def _readers(config: str, rows: Path, out: Path, command: str, console: Console)
 
     settings, test = load_config(ReaderReportConfig, config), read_reading(Folder.of(rows), "test")
     encoder = SentenceEmbedder(resolve_embedding_model(EMBEDDED).path, LIMIT, threads=available_threads())
-    found = reader_report(settings, test, _served, encoder.encode, lambda line: say_line(console, line))
+    kept = KeptReplies(rows / REPLIES)
+    found = reader_report(settings, test, _served, kept, encoder.encode, lambda line: say_line(console, line))
     return write_reader_report(out, command, found)
 
 
@@ -69,4 +75,4 @@ def _served(llm: LlmConfig) -> Iterator[Asker]:
     with generator(llm, None) as served:
         # No key leaves this machine: an embedded server asks for none.
         client = openai.OpenAI(base_url=served.address, api_key="none", timeout=served.llm.timeout_s, max_retries=0)
-        yield Asker(served.llm, client)
+        yield Asker(served.llm, client, served.facts["identity"])

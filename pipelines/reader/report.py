@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.evaluation.intervals import Estimate
 from okralong.pipelines.reader.asking import Asker, Said
 from okralong.pipelines.reader.figures import FIGURES, difference, figure
@@ -40,11 +42,17 @@ class ReaderReport:
 
 
 def reader_report(
-    config: ReaderReportConfig, test: Sequence[ReadingRow], serve: Serve, embed: Embed, say: Say
+    config: ReaderReportConfig,
+    test: Sequence[ReadingRow],
+    serve: Serve,
+    kept: KeptReplies,
+    embed: Embed,
+    say: Say,
 ) -> ReaderReport:
-    """Ask every reader the same rows. Raises what serving raises."""
+    """Ask every reader the same rows; what one replied before is taken from ``kept``. Raises what serving raises."""
     asked = [row for row in test if row.role == "generate"][: config.rows]
     others = [row for role, most in (("split", config.split), ("step", config.step)) for row in _of(test, role)[:most]]
+    timed = _of(test, "generate")[config.rows :][: config.timed]
     sums = [row for row in _of(test, "generate") if row.type == "arithmetic" and row.answerable][: config.expressions]
     found = ReaderReport(len(asked), config.base)
     marks: dict[str, list[Marks]] = {TRIVIAL: [best_sentence(row, embed) for row in asked]}
@@ -52,17 +60,18 @@ def reader_report(
         with serve(llm.model_copy(update={"max_completion_tokens": config.limits})) as asker:
             calculator = bool(asker.llm.calculator)
             say(f"{name}: {len(asked)} answers, {len(others)} other replies, {2 * len(sums)} calculations")
-            replies = [asker.ask("generate", _prompt(row, calculator)) for row in asked]
-            other = [(row, asker.ask(row.role, row.messages)) for row in others]
-            found.arithmetic[name] = {
-                way: _numeric(sums, [asker.ask("generate", _prompt(row, way == "expression")) for row in sums])
-                for way in ("expression", "result")
-                if sums
-            }
+            ask = partial(asker.remembered, kept)
+            replies = [ask("generate", _prompt(row, calculator)) for row in asked]
+            other = [(row, ask(row.role, row.messages)) for row in others]
+            for way in ("expression", "result") if sums else ():
+                said = [ask("generate", _prompt(row, way == "expression")) for row in sums]
+                found.arithmetic.setdefault(name, {})[way] = _numeric(sums, said)
+            if timed:
+                # Never from memory, and prompts that the server has not seen: its cache reads those for nothing.
+                found.speed[name] = _speed([asker.ask("generate", _prompt(row, calculator)) for row in timed])
         marks[name] = [mark(row, said.text) for row, said in zip(asked, replies, strict=True)]
         every = [*zip(asked, replies, strict=True), *other]
         found.formed[name] = _formed(every)
-        found.speed[name] = _speed([said for _, said in every])
     for name, each in marks.items():
         found.figures[name] = {key: figure(ratio, asked, each) for key, ratio in FIGURES.items()}
         found.by_kind[name] = _by_kind(asked, each)

@@ -15,7 +15,7 @@ class ReaderReportConfig(Settings):
 
     ``rows`` answer rows are asked, the first ones of the test side's drawn order, ``split`` and ``step`` rows of those
     roles; ``expressions`` rows of arithmetic type are asked both for the expression and for the result.
-    ``base`` names the reader against which the others are held.
+    ``timed`` further answer rows are for the speed alone. ``base`` names the reader against which the others are held.
     """
 
     readers: dict[str, LlmConfig] = Field(min_length=1)
@@ -24,4 +24,5 @@ class ReaderReportConfig(Settings):
     split: Annotated[int, Field(ge=0)] = 0
     step: Annotated[int, Field(ge=0)] = 0
     expressions: Annotated[int, Field(ge=0)] = 0
+    timed: Annotated[int, Field(ge=1)] = 8
     limits: CompletionLimits = CompletionLimits()

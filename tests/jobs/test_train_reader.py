@@ -50,6 +50,7 @@ readers:
   base model: {base_url: embedded, model: embedded, reader: none, demonstrations: true}
 base: base model
 rows: 3
+timed: 1
 split: 1
 step: 1
 expressions: 1

@@ -27,7 +27,8 @@ def replies(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
         assert served.facts["reader"]["name"] == "reader"
         assert served.llm.calculator
         assert not served.llm.demonstrations
-        asker = Asker(served.llm, openai.OpenAI(base_url=served.address, api_key="none", max_retries=0))
+        client = openai.OpenAI(base_url=served.address, api_key="none", max_retries=0)
+        asker = Asker(served.llm, client, served.facts["identity"])
         return [asker.ask("generate", answer_prompt(row.question, row.passages, calculator=True)) for row in ROWS]
 
 
