@@ -20,7 +20,7 @@ def command(
     """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.evaluation.evidence.config import Sweep
-    from okralong.pipelines.evaluation.evidence.model_writer import model_writer
+    from okralong.pipelines.evaluation.evidence.model_writer import model_writers
     from okralong.pipelines.evaluation.evidence.report import write_report
     from okralong.pipelines.evaluation.evidence.summary import over_sets, set_figures
     from okralong.pipelines.evaluation.evidence.sweep import run_sweep
@@ -28,8 +28,8 @@ def command(
 
     console = Console()
     chosen = load_config(Sweep, sweep)
-    with model_writer(chosen, work) as writer:
-        rows = run_sweep(chosen, data, work, lambda line: say_line(console, line), writer)
+    with model_writers(chosen, work) as models:
+        rows = run_sweep(chosen, data, work, lambda line: say_line(console, line), models)
     names = list(dict.fromkeys(row.dataset for row in rows))
     figures = [set_figures(chosen, name, rows) for name in names]
     for path in write_report(out, sweep, chosen, figures, over_sets(chosen, rows, names)):

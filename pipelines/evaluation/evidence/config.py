@@ -67,16 +67,16 @@ class PolicyMethod(Settings):
     """The method under a policy. ``overrides`` are dotted keys of the policy file.
 
     ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``; ``writer`` says who writes sub-questions and next
-    queries: gold (those of the set) or embedded (the embedded model). ``scales`` multiply every count and token budget
-    of the policy: the points of its curve; 1 must be among them. ``query_prefix`` and ``boundaries`` are as in
-    ``configs/index.yaml``.
+    queries: gold (those of the set), embedded (the embedded model as it is) or reader (with the shipped reader).
+    ``scales`` multiply every count and token budget of the policy: the points of its curve; 1 must be among them.
+    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
     """
 
     policy: str
     query_prefix: str = ""
     boundaries: Boundaries = "sentences"
     analyzer: str = "rules"
-    writer: Literal["gold", "embedded"] = "gold"
+    writer: Literal["gold", "embedded", "reader"] = "gold"
     overrides: dict[str, Any] = Field(default_factory=dict)
     scales: list[Scale] = Field(default=[1.0], min_length=1)
 

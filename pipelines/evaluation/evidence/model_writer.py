@@ -1,11 +1,14 @@
-"""The embedded model as the bench's writer: started when a sweep needs it, its replies kept for the next run."""
+"""The embedded model as the bench's writer, as it is or with the shipped reader.
+
+It is started when a sweep needs it, and its replies are kept for the next run.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,14 +18,17 @@ from okralong.pipelines.answering.llm.endpoint import NO_KEY, open_client
 from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS
+from okralong.pipelines.answering.prompts.grammars import GRAMMARS
 from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep
 from okralong.pipelines.evaluation.evidence.writers import ModelWriter
 from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.reader import find_reader
+from okralong.pipelines.models.shipped import SHIPPED
 from okralong.pipelines.serving.embedded import EmbeddedServer
 from okralong.pipelines.tokens import CountTokens, token_counter
 from okralong.pipelines.values import Message
 
-COMPLETION_TOKENS: Final = {"split": 96, "step": 96}
+COMPLETION_TOKENS: Final = {"split": 96, "step": 160}
 """As in the shipped answer config, by role."""
 
 TIMEOUT_S: Final = 600.0
@@ -66,26 +72,39 @@ class KeptReplies:
 @dataclass(frozen=True)
 class KnownModel:
     """A served model as the writer asks it. ``identity`` stands for it among the kept replies, ``base_url`` does not:
-    a server of one's own is another address on every start.
+    a server of one's own is another address on every start. ``demonstrate`` puts a worked example before each prompt,
+    ``constrained`` sends each role's grammar.
     """
 
     base_url: str
     model: str
     identity: str
+    demonstrate: bool = True
+    constrained: bool = False
 
 
 @contextmanager
-def model_writer(sweep: Sweep, work: Path) -> Iterator[ModelWriter | None]:
-    """A writer that asks the embedded model, or None when no method of the sweep wants one.
+def model_writers(sweep: Sweep, work: Path) -> Iterator[dict[str, ModelWriter]]:
+    """A writer for each model that methods of the sweep name: the embedded one as it is, and with the shipped reader.
 
     Raises what starting the embedded server raises.
     """
-    if not any(isinstance(m, PolicyMethod) and m.writer == EMBEDDED for m in sweep.methods.values()):
-        yield None
-        return
-    with EmbeddedServer.start() as server:
-        served = KnownModel(server.base_url, server.model, server.identity)
-        yield asking_writer(served, work / "replies.jsonl", server.window, token_counter(str(server.tokenizer)))
+    wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
+    with ExitStack() as servers:
+        writers: dict[str, ModelWriter] = {}
+        for name in sorted(wanted - {"gold"}):
+            reader = find_reader(SHIPPED, EMBEDDED, EMBEDDED) if name == "reader" else None
+            server = servers.enter_context(EmbeddedServer.start(reader=reader))
+            served = KnownModel(
+                server.base_url,
+                server.model,
+                server.identity,
+                demonstrate=reader is None,
+                constrained=reader is not None and server.engine == "llama.cpp",
+            )
+            count = token_counter(str(server.tokenizer))
+            writers[name] = asking_writer(served, work / "replies.jsonl", server.window, count)
+        yield writers
 
 
 def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTokens) -> ModelWriter:
@@ -98,9 +117,11 @@ def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTo
 
     async def ask(messages: Sequence[Message], role: str) -> str:
         limit = COMPLETION_TOKENS[role]
-        request = LlmRequest(served.model, EMBEDDED, tuple(messages), max_tokens=limit, seed=SEED)
+        grammar = GRAMMARS[role] if served.constrained else None
+        request = LlmRequest(served.model, EMBEDDED, tuple(messages), max_tokens=limit, seed=SEED, grammar=grammar)
         prompt = [{"role": message.role, "content": message.content} for message in messages]
-        key = hashlib.sha256(json.dumps([served.identity, limit, prompt]).encode()).hexdigest()
+        asked = [served.identity, limit, prompt, *([grammar] if grammar else [])]
+        key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
         reply = kept.get(key)
         if reply is None:
             async with open_client(config, served.base_url, NO_KEY) as client:
@@ -110,4 +131,5 @@ def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTo
         return reply
 
     example = max(sum(count(m.content) + MESSAGE_OVERHEAD for m in turn) for turn in DEMONSTRATIONS.values())
-    return ModelWriter("embedded model", ask, window - example, count)
+    room = window - example if served.demonstrate else window
+    return ModelWriter(served.model, ask, room, count, served.demonstrate)

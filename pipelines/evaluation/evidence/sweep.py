@@ -41,19 +41,19 @@ class _Hands:
     likelihood: Likelihood | None
 
 
-def run_sweep(sweep: Sweep, data: Path, work: Path, say: Say, model_writer: ModelWriter | None = None) -> list[Row]:
+def run_sweep(
+    sweep: Sweep, data: Path, work: Path, say: Say, models: Mapping[str, ModelWriter] | None = None
+) -> list[Row]:
     """The rows of every method on every set, over archives kept below ``work``.
 
-    ``model_writer`` is asked by methods whose writer is embedded; ValueError is raised where it is missing. Raises
+    ``models`` are asked by methods whose writer is embedded or reader; ValueError is raised where it is missing. Raises
     ConfigError or InputError before anything is embedded when a policy, a set or the scorer cannot be used.
     """
     policies = {name: scaled_policies(m) for name, m in sweep.methods.items() if isinstance(m, PolicyMethod)}
-    writers: dict[str, Writer] = {"gold": GoldWriter()} | ({"embedded": model_writer} if model_writer else {})
+    writers: dict[str, Writer] = {"gold": GoldWriter(), **(models or {})}
     wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     if not wanted <= writers.keys():
-        raise ValueError(
-            "A method of the sweep has the embedded model write its queries, and no model_writer is given."
-        )
+        raise ValueError("A method of the sweep has a model write its queries that is not among those given.")
     hands = _Hands(policies, _analyzers(sweep), writers, _likelihood(sweep, policies))
     shelf = Shelf(
         catalog=load_catalog(sweep.catalog),

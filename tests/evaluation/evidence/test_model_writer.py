@@ -9,7 +9,7 @@ from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS
 from okralong.pipelines.answering.prompts.split import split_prompt
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, run_policy
-from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies, KnownModel, asking_writer, model_writer
+from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies, KnownModel, asking_writer, model_writers
 from okralong.pipelines.evaluation.evidence.tools import BenchTools
 from okralong.pipelines.evaluation.evidence.writers import NO_ANSWER, ModelWriter
 from okralong.pipelines.tokens import count_tokens
@@ -75,5 +75,5 @@ def test_a_half_written_line_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_no_server_is_started_for_a_sweep_that_needs_none(tmp_path: Path) -> None:
-    with model_writer(sweep(), tmp_path) as writer:
-        assert writer is None
+    with model_writers(sweep(), tmp_path) as writers:
+        assert writers == {}
