@@ -44,6 +44,7 @@ def command(
     given |= analyzer_keys(analyzer) if analyzer else {}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
     console = Console()
+    golds = {each.query_id: each.answers for each in read_questions(questions)[0]}
     # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -53,7 +54,6 @@ def command(
     except KeyboardInterrupt:
         say_line(console, "Stopped. What was finished is kept; run the same command again to go on.")
         raise typer.Exit(EXIT_STOPPED) from None
-    golds = {each.query_id: each.answers for each in read_questions(questions)[0]}
     print_summary(console, Folder.of(run), result.stopped, golds)
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)

@@ -12,9 +12,10 @@ from typing import Any
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import check_endpoint
 from okralong.pipelines.answering.llm.prices import Price
-from okralong.pipelines.errors import EndpointError
+from okralong.pipelines.errors import ConfigError, EndpointError
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.models.reader import Reader, ReaderFile, asked_as
+from okralong.pipelines.serving.engines import Engine
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def generator(llm: LlmConfig, log_folder: Path | None) -> Iterator[Generator]:
         status = asyncio.run(check_endpoint(llm))
         if not status.ok:
             raise EndpointError(f"{status.message} Nothing was spent.")
-        asked = {"demonstrations": bool(llm.demonstrations), "calculator": bool(llm.calculator)}
+        asked = {name: bool(getattr(llm, name)) for name in ("demonstrations", "calculator", "constrained")}
         settled = llm.model_copy(update=asked)
         yield Generator(settled, None, {"model": llm.model, "base_url": llm.base_url})
         return
@@ -51,13 +52,25 @@ def generator(llm: LlmConfig, log_folder: Path | None) -> Iterator[Generator]:
                 "tokenizer": str(server.tokenizer),
                 "price": llm.price or Price(input=0.0, cached_input=0.0, output=0.0),
                 **_asked(llm, reader),
-                # Only a reader has learned these forms; transformers does not know the field.
-                "constrained": llm.constrained or (reader is not None and server.engine == "llama.cpp"),
+                "constrained": _constrained(llm, server.engine, reader),
             }
         )
         said = None if reader is None else {"name": reader.name, "digest": reader.digest}
         facts = {"model": server.model, "engine": server.engine, "identity": server.identity, "reader": said}
         yield Generator(served, server.base_url, facts)
+
+
+def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:
+    """Whether grammars are sent: as the config says, else to llama.cpp with a reader, which has learned these forms.
+
+    Raises ConfigError for transformers, whose server refuses every request that has one.
+    """
+    if llm.constrained and engine != "llama.cpp":
+        raise ConfigError(
+            f"llm.constrained is true, and {llm.model} is served by {engine} here, which keeps to no grammar and "
+            "refuses requests that have one. Set llm.constrained to false or leave it out."
+        )
+    return engine == "llama.cpp" and reader is not None if llm.constrained is None else llm.constrained
 
 
 def _asked(llm: LlmConfig, reader: Reader | None) -> dict[str, bool]:

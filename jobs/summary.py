@@ -14,7 +14,7 @@ from rich.text import Text
 from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import printable, say_line
 from okralong.pipelines.answering.llm.prices import PriceTable
-from okralong.pipelines.evaluation.metrics import best, exact_match, token_f1
+from okralong.pipelines.evaluation.scores import scores
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Usage
 
@@ -71,11 +71,13 @@ def print_summary(console: Console, run: Folder, stopped: str, golds: Mapping[st
 
 
 def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> list[str]:
-    """How well the answers agree with the gold ones; a question without an answer scores 0. Nothing without golds."""
-    held = [(row["answer"] or "", golds[row["query_id"]]) for row in rows if golds.get(row["query_id"])]
+    """How well the answers agree with the gold ones, over all questions that have one and a row: a failed one scores 0.
+    Nothing without golds.
+    """
+    held = [scores(row["answer"] or "", golds[row["query_id"]]) for row in rows if golds.get(row["query_id"])]
     if not held:
         return []
-    f1, exact = (sum(best(metric, said, gold) for said, gold in held) / len(held) for metric in (token_f1, exact_match))
+    f1, exact = (sum(each) / len(held) for each in ([each[0] for each in held], [each[1] for each in held]))
     return [f"against the gold answers of {len(held)} questions: F1 {f1:.2f}, exact match {exact:.2f}"]
 
 

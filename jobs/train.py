@@ -78,7 +78,7 @@ def _is_reader(config: str) -> bool:
 def _reader(config: str, rows: Path, out: Path, here: bool, export: bool) -> None:
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.reader.rows import read_reading
-    from okralong.pipelines.reader.session import reading_examples, train_reader
+    from okralong.pipelines.reader.session import reading_examples, rows_to_learn, train_reader, write_asked
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
     from okralong.pipelines.training.config import TrainConfig
@@ -90,7 +90,11 @@ def _reader(config: str, rows: Path, out: Path, here: bool, export: bool) -> Non
     if export:
         from okralong.pipelines.training.export import export_files
 
-        for path in export_files(recipe, reading_examples(train), reading_examples(validation), out):
+        learned, held = (rows_to_learn(recipe, rows) for rows in (train, validation))
+        for path in (
+            *export_files(recipe, reading_examples(learned), reading_examples(held), out),
+            write_asked(out, learned),
+        ):
             say_line(console, f"written: {path}")
         return
     _run(partial(train_reader, recipe, train, validation, out.resolve()), here)

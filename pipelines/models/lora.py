@@ -1,15 +1,17 @@
 """What a LoRA adapter adds to the matrices of its base: scale * B @ A, read from PEFT's two files.
 
-Only plain LoRA is understood; what would change the sum (DoRA, patterns of ranks, biases, whole modules) is refused,
-so that a merge never leaves a part of an adapter out.
+Only plain LoRA is understood; whatever else PEFT knows (DoRA, patterns of ranks, biases, whole modules, other starting
+weights) is refused, so that a merge never leaves a part of an adapter out.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,20 +24,17 @@ from okralong.pipelines.errors import ConfigError
 Matrix = npt.NDArray[np.float32]
 
 _PREFIX: Final = "base_model.model."
-_PLAIN: Final[dict[str, tuple[Any, ...]]] = {
-    "peft_type": ("LORA",),
-    "bias": ("none",),
-    "use_dora": (False, None),
-    "use_qalora": (False, None),
-    "use_bdlora": (False, None),
-    "fan_in_fan_out": (False, None),
-    "lora_bias": (False, None),
-    "rank_pattern": ({}, None),
-    "alpha_pattern": ({}, None),
-    "modules_to_save": ([], None),
-    "trainable_token_indices": (None,),
-}
-"""Settings of PEFT that must stand at one of these values for the adapter to be ``scale * B @ A`` and nothing more."""
+_FREE: Final = frozenset(
+    {
+        *("r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "layers_to_transform", "task_type"),
+        *("base_model_name_or_path", "inference_mode", "peft_version", "revision", "auto_mapping"),
+    }
+)
+"""Keys of an adapter's description that may say anything; every other one must stand at PEFT's default, with which the
+adapter is ``scale * B @ A`` and nothing more."""
+
+_NOTHING: Final[tuple[Any, ...]] = (None, [], {})
+_LAYER: Final = re.compile(r"\.layers\.(\d+)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +70,25 @@ def read_lora(folder: Path) -> dict[str, LowRank]:
         raise ConfigError(
             f"The adapter {folder} cannot be read: {error}. Copy it again whole, or train it again."
         ) from error
-    odd = [f"{key}: {config[key]}" for key, plain in _PLAIN.items() if key in config and config[key] not in plain]
+    odd = [f"{key}: {value}" for key, value in _described(folder, config).items() if not _plain(key, value)]
     if odd:
         raise _unusable(folder, f"is more than plain LoRA ({', '.join(odd)})")
-    rank, alpha = int(config["r"]), float(config["lora_alpha"])
-    scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    try:
+        rank, alpha = int(config["r"]), float(config["lora_alpha"])
+        scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+        targets, layers = set(config["target_modules"]), config.get("layers_to_transform")
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise _unusable(folder, f"is not described ({type(error).__name__}: {error})") from error
     parts: dict[str, LowRank] = {}
     for name in {key.removeprefix(_PREFIX).rpartition(".lora_")[0] for key in tensors}:
         a, b = (tensors.get(f"{_PREFIX}{name}.lora_{side}.weight") for side in "AB")
         if a is None or b is None or a.ndim != 2 or b.ndim != 2 or not a.shape[0] == b.shape[1] == rank:
             raise _unusable(folder, f"has no two matrices of rank {rank} for {name or 'a tensor of another kind'}")
+        layer = _LAYER.search(name)
+        if name.rpartition(".")[2] not in targets or (
+            layers is not None and (not layer or int(layer[1]) not in layers)
+        ):
+            raise _unusable(folder, f"has weights for {name}, of which its description says nothing")
         parts[name] = LowRank(a.float().numpy(), b.float().numpy(), scale)
     if not parts:
         raise _unusable(folder, "is empty")
@@ -92,8 +100,27 @@ def check_fits(folder: Path, parts: Mapping[str, LowRank], shapes: Mapping[str, 
     for name, part in sorted(parts.items()):
         if shapes.get(name) != part.shape:
             held = shapes.get(name)
-            said = "has no such matrix" if held is None else f"has {held[0]} x {held[1]} there"
+            said = "has no such matrix" if held is None else f"has {' x '.join(map(str, held))} there"
             raise _unusable(folder, f"changes {name} of {part.shape[0]} x {part.shape[1]} weights, and {base} {said}")
+
+
+def _described(folder: Path, config: object) -> dict[str, Any]:
+    if not isinstance(config, dict) or not isinstance(config.get("target_modules"), list):
+        raise _unusable(folder, "is not described by an adapter_config.json with a list of target_modules")
+    return config
+
+
+def _plain(key: str, value: object) -> bool:
+    from peft import LoraConfig  # brings torch: seconds
+
+    plain: Any = LoraConfig()  # its to_dict is untyped
+    default = plain.to_dict().get(key)
+    return key in _FREE or value == default or (value in _NOTHING and default in _NOTHING) or _same_name(value, default)
+
+
+def _same_name(value: object, default: object) -> bool:
+    """Whether an enumeration's value stands there in its written form ("LORA")."""
+    return isinstance(default, Enum) and default.value == value
 
 
 def _unusable(folder: Path, why: str) -> ConfigError:

@@ -73,14 +73,18 @@ def find_reader(said: str, base_url: str, model: str) -> Reader | None:
 def asked_as(folder: Path) -> ReaderFile:
     """What the reader's ``reader.json`` says; the defaults where it has none. Raises ConfigError for unknown keys."""
     file = folder / ASKED
-    return parse_config(ReaderFile, file.read_text(encoding="utf-8"), str(file)) if file.is_file() else ReaderFile()
+    return parse_config(ReaderFile, _words(file), str(file)) if file.is_file() else ReaderFile()
 
 
 def trained_rows(folder: Path) -> str | None:
     """How many rows the reader learned from, as its card says ("12,345"); None where that says nothing."""
     card = folder / "README.md"
-    found = _ROWS.search(card.read_text(encoding="utf-8")) if card.is_file() else None
+    found = _ROWS.search(_words(card)) if card.is_file() else None
     return found[1] if found else None
+
+
+def _words(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 def _read(folder: Path, name: str) -> Reader:

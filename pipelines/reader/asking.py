@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import openai
 
@@ -20,12 +21,38 @@ from okralong.pipelines.values import Message
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A reply with what it took: tokens as the server counts them, seconds from sending to the last byte."""
+    """A reply with what it took: tokens as the server counts them, seconds from sending to the last byte.
+
+    ``read`` and ``written`` are the tokens that the server really read and wrote with the milliseconds that each took,
+    as llama.cpp says; (0, 0.0) from a server that does not. Tokens found in its cache are not read.
+    """
 
     text: str
     prompt_tokens: int
     completion_tokens: int
     seconds: float
+    read: tuple[int, float] = (0, 0.0)
+    written: tuple[int, float] = (0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Over some replies: seconds an answer, and tokens a second while reading and while writing (None: unknown)."""
+
+    seconds: float
+    read: float | None
+    written: float | None
+
+
+def speed_of(replies: Sequence[Said]) -> Speed:
+    """The speed of at least one reply."""
+
+    def rate(parts: Sequence[tuple[int, float]]) -> float | None:
+        spent = sum(milliseconds for _, milliseconds in parts)
+        return 1000 * sum(tokens for tokens, _ in parts) / spent if spent else None
+
+    seconds = sum(said.seconds for said in replies) / len(replies)
+    return Speed(seconds, rate([said.read for said in replies]), rate([said.written for said in replies]))
 
 
 @dataclass(frozen=True)
@@ -55,7 +82,9 @@ class Asker:
         reply = self.client.chat.completions.create(**request.parameters())
         seconds = time.perf_counter() - started
         usage = reply.usage
-        return Said(reply.choices[0].message.content or "", usage.prompt_tokens, usage.completion_tokens, seconds)
+        read, written = _timings(reply)
+        text = reply.choices[0].message.content or ""
+        return Said(text, usage.prompt_tokens, usage.completion_tokens, seconds, read, written)
 
     def _request(self, role: str, messages: Sequence[Message]) -> LlmRequest:
         return LlmRequest(
@@ -67,3 +96,10 @@ class Asker:
             seed=self.llm.seed,
             grammar=GRAMMARS.get(role) if self.llm.constrained else None,
         )
+
+
+def _timings(reply: Any) -> tuple[tuple[int, float], tuple[int, float]]:
+    """Tokens read and written with their milliseconds, from what llama.cpp's server adds to the protocol."""
+    said = (reply.model_extra or {}).get("timings") or {}
+    read = int(said.get("prompt_n", 0)), float(said.get("prompt_ms", 0.0))
+    return read, (int(said.get("predicted_n", 0)), float(said.get("predicted_ms", 0.0)))

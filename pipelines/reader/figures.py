@@ -32,12 +32,13 @@ FIGURES: Final[dict[str, Ratio]] = {
     "EM": _mean(lambda marks: marks.exact),
     "F1, evidence in view": _mean(lambda marks: marks.f1, _answerable),
     "EM, evidence in view": _mean(lambda marks: marks.exact, _answerable),
-    "citation precision": lambda row, marks: (marks.right, marks.cited) if row.answerable else (0, 0),
+    "citation precision": lambda row, marks: (marks.right, marks.cited) if row.answerable and row.evidence else (0, 0),
     "citation recall": lambda row, marks: (marks.found, marks.pieces) if row.answerable else (0, 0),
     "unanswerable precision": lambda row, marks: (_held_back(row) and marks.said_unanswerable, marks.said_unanswerable),
     "unanswerable recall": lambda row, marks: (_held_back(row) and marks.said_unanswerable, _held_back(row)),
 }
-"""Each a sum over rows divided by another. Citations of answers that should not be there count in no figure."""
+"""Each a sum over rows divided by another. Citations count where there is evidence to cite: not of answers that should
+not be there, and not where the set marks none."""
 
 
 def figure(ratio: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> Estimate:

@@ -12,8 +12,7 @@ from okralong.pipelines.answering.operators.calculate import calculate
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, parse_answer
 from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.evaluation.datasets.pooling import Span
-from okralong.pipelines.evaluation.metrics import best, exact_match, token_f1
-from okralong.pipelines.evaluation.numeric import numeric_match
+from okralong.pipelines.evaluation.scores import scores
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.values import Citation, Passage
 
@@ -28,7 +27,8 @@ _FORMS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """One answer. ``f1`` and ``exact`` are 0 to 1, ``numeric`` None where no gold answer is a number.
+    """One answer. ``f1`` and ``exact`` are 0 to 1, ``numeric`` None where no gold answer is a number. Of an
+    answer that is nothing but the right number both are 1: gold numbers are rounded as their writers liked.
 
     ``said_unanswerable`` is what the reply says; ``cited`` counts its citations, ``right`` those that touch gold
     evidence, ``pieces`` the gold pieces in the prompt and ``found`` those that a citation touches.
@@ -45,13 +45,17 @@ class Marks:
     found: int
 
 
-def mark(row: ReadingRow, reply: str) -> Marks:
-    """The marks of a reply to an answer prompt; one that holds no answer has 0 throughout."""
+def mark(row: ReadingRow, reply: str, calculator: bool = True) -> Marks:
+    """The marks of a reply to an answer prompt; one that holds no answer has 0 throughout.
+
+    With ``calculator`` a formula is worked out, as the executor does where the prompt asked for one.
+    """
     try:
         parsed = parse_answer(reply)
     except ReplyError:
         return _marks(row, "", ())
-    return _marks(row, calculate(parsed.answer), find_citations(parsed.evidence, row.passages))
+    answer = calculate(parsed.answer) if calculator else parsed.answer
+    return _marks(row, answer, find_citations(parsed.evidence, row.passages))
 
 
 def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) -> Marks:
@@ -67,11 +71,12 @@ def well_formed(role: str, reply: str) -> bool:
 def _marks(row: ReadingRow, answer: str, citations: Sequence[Citation]) -> Marks:
     shown = [piece for piece in row.evidence if any(_touch(piece, each) for each in row.passages)]
     right = [each for each in citations if any(_touch(piece, each) for piece in row.evidence)]
+    f1, exact, numeric = scores(answer, row.answers)
     return Marks(
         answer=answer,
-        f1=best(token_f1, answer, row.answers),
-        exact=best(exact_match, answer, row.answers),
-        numeric=numeric_match(answer, row.answers),
+        f1=f1,
+        exact=exact,
+        numeric=numeric,
         said_unanswerable=answer == UNANSWERABLE,
         cited=len(citations),
         right=len(right),

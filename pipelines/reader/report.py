@@ -9,17 +9,16 @@ from functools import partial
 
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.errors import InputError
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.evaluation.intervals import Estimate
-from okralong.pipelines.reader.asking import Asker, Said
+from okralong.pipelines.reader.asking import Asker, Said, Speed, speed_of
 from okralong.pipelines.reader.figures import FIGURES, difference, figure
 from okralong.pipelines.reader.marks import Marks, mark, well_formed
-from okralong.pipelines.reader.report_config import ReaderReportConfig
+from okralong.pipelines.reader.report_config import TRIVIAL, ReaderReportConfig
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.reader.sentence import Embed, best_sentence
 from okralong.pipelines.values import Message
-
-TRIVIAL = "best sentence"
 
 Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
 Say = Callable[[str], None]
@@ -29,7 +28,7 @@ Say = Callable[[str], None]
 class ReaderReport:
     """By reader: ``figures`` by name; ``by_kind`` F1 by "type" and "set" of rows whose evidence is in view;
     ``gains`` over the base; ``arithmetic`` numeric match when asked for the expression and for the result;
-    ``formed`` share of replies of the right form by role, with how many were asked; ``speed`` tokens a second."""
+    ``formed`` share of replies of the right form by role, with how many were asked; ``terms`` how it was asked."""
 
     rows: int
     base: str
@@ -38,7 +37,8 @@ class ReaderReport:
     gains: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     arithmetic: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     formed: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
-    speed: dict[str, tuple[float, float]] = field(default_factory=dict)
+    speed: dict[str, Speed] = field(default_factory=dict)
+    terms: dict[str, dict[str, bool]] = field(default_factory=dict)
 
 
 def reader_report(
@@ -49,27 +49,37 @@ def reader_report(
     embed: Embed,
     say: Say,
 ) -> ReaderReport:
-    """Ask every reader the same rows; what one replied before is taken from ``kept``. Raises what serving raises."""
+    """Ask every reader the same rows; what one replied before is taken from ``kept``.
+
+    Raises InputError when there are no answer rows, and what serving raises.
+    """
     asked = [row for row in test if row.role == "generate"][: config.rows]
     others = [row for role, most in (("split", config.split), ("step", config.step)) for row in _of(test, role)[:most]]
     timed = _of(test, "generate")[config.rows :][: config.timed]
     sums = [row for row in _of(test, "generate") if row.type == "arithmetic" and row.answerable][: config.expressions]
+    if not asked:
+        raise InputError("The test side has no answer rows. Make rows of more sets, or of sets that have a test side.")
     found = ReaderReport(len(asked), config.base)
     marks: dict[str, list[Marks]] = {TRIVIAL: [best_sentence(row, embed) for row in asked]}
     for name, llm in config.readers.items():
         with serve(llm.model_copy(update={"max_completion_tokens": config.limits})) as asker:
             calculator = bool(asker.llm.calculator)
             say(f"{name}: {len(asked)} answers, {len(others)} other replies, {2 * len(sums)} calculations")
+            found.terms[name] = {
+                "demonstrations": bool(asker.llm.demonstrations),
+                "calculator": calculator,
+                "grammar": bool(asker.llm.constrained),
+            }
             ask = partial(asker.remembered, kept)
             replies = [ask("generate", _prompt(row, calculator)) for row in asked]
             other = [(row, ask(row.role, row.messages)) for row in others]
             for way in ("expression", "result") if sums else ():
                 said = [ask("generate", _prompt(row, way == "expression")) for row in sums]
-                found.arithmetic.setdefault(name, {})[way] = _numeric(sums, said)
+                found.arithmetic.setdefault(name, {})[way] = _numeric(sums, said, way == "expression")
             if timed:
                 # Never from memory, and prompts that the server has not seen: its cache reads those for nothing.
-                found.speed[name] = _speed([asker.ask("generate", _prompt(row, calculator)) for row in timed])
-        marks[name] = [mark(row, said.text) for row, said in zip(asked, replies, strict=True)]
+                found.speed[name] = speed_of([asker.ask("generate", _prompt(row, calculator)) for row in timed])
+        marks[name] = [mark(row, said.text, calculator) for row, said in zip(asked, replies, strict=True)]
         every = [*zip(asked, replies, strict=True), *other]
         found.formed[name] = _formed(every)
     for name, each in marks.items():
@@ -92,8 +102,8 @@ def _numbers(row: ReadingRow, marks: Marks) -> tuple[float, float]:
     return (float(bool(marks.numeric)), 1.0) if marks.numeric is not None else (0.0, 0.0)
 
 
-def _numeric(rows: Sequence[ReadingRow], replies: Sequence[Said]) -> Estimate:
-    return figure(_numbers, rows, [mark(row, said.text) for row, said in zip(rows, replies, strict=True)])
+def _numeric(rows: Sequence[ReadingRow], replies: Sequence[Said], calculator: bool) -> Estimate:
+    return figure(_numbers, rows, [mark(row, said.text, calculator) for row, said in zip(rows, replies, strict=True)])
 
 
 def _by_kind(rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> dict[str, Estimate]:
@@ -114,10 +124,3 @@ def _formed(every: Sequence[tuple[ReadingRow, Said]]) -> dict[str, tuple[float, 
         right = [well_formed(role, said.text) for row, said in every if row.role == role]
         found[role] = (sum(right) / len(right), len(right))
     return found
-
-
-def _speed(replies: Sequence[Said]) -> tuple[float, float]:
-    """Tokens read and written in all, and of the latter alone, a second."""
-    seconds = sum(said.seconds for said in replies)
-    read, written = (sum(getattr(said, name) for said in replies) for name in ("prompt_tokens", "completion_tokens"))
-    return (read + written) / seconds, written / seconds

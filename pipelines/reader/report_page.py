@@ -9,7 +9,8 @@ from pathlib import Path
 
 from okralong.pipelines.evaluation.intervals import Estimate
 from okralong.pipelines.reader.figures import FIGURES
-from okralong.pipelines.reader.report import TRIVIAL, ReaderReport
+from okralong.pipelines.reader.report import ReaderReport
+from okralong.pipelines.reader.report_config import TRIVIAL
 from okralong.pipelines.training.model_card import NONE
 
 
@@ -31,7 +32,12 @@ def _page(command: str, report: ReaderReport) -> str:
         f"{report.rows:,} answer prompts over documents of the test side, of which no reader saw one; every reader is "
         "shown the same passages. Intervals: 95 %, questions on the same documents drawn together. The sets are "
         f"subsets of the public ones. *{TRIVIAL}* is no model: the sentence of the passages whose embedding is "
-        "nearest to the question's. A citation is right when it touches gold evidence.",
+        "nearest to the question's. Where the gold answer is a number, an answer that is a number within 1 % of it "
+        "has F1 and EM 1. "
+        "Evidence is in view when all gold pieces are, or a quarter of a summary's. A citation is right when it "
+        "touches gold evidence. Readers differ in what they are shown beside the passages, too: "
+        + "; ".join(f"{name}: {_terms(terms)}" for name, terms in report.terms.items())
+        + ".",
         _estimates("figure", list(FIGURES), report.figures),
         f"## Gains over {report.base}, paired",
         _estimates("figure", list(FIGURES), report.gains),
@@ -44,10 +50,13 @@ def _page(command: str, report: ReaderReport) -> str:
             [["role", *report.formed], ["---"] * (len(report.formed) + 1)]
             + [[role, *(_share(found.get(role)) for found in report.formed.values())] for role in roles]
         ),
-        "## Tokens a second on this machine, one question after the other: read and written, written alone",
+        "## Speed on this machine, one answer after the other",
         _table(
-            [["reader", "both", "written"], ["---"] * 3]
-            + [[name, f"{both:,.0f}", f"{written:,.1f}"] for name, (both, written) in report.speed.items()]
+            [["reader", "seconds an answer", "tokens/s read", "tokens/s written"], ["---"] * 4]
+            + [
+                [name, f"{each.seconds:.1f}", _rate(each.read), _rate(each.written)]
+                for name, each in report.speed.items()
+            ]
         ),
     ]
     return "\n\n".join(parts) + "\n"
@@ -56,6 +65,14 @@ def _page(command: str, report: ReaderReport) -> str:
 def _estimates(first: str, keys: Sequence[str], found: Mapping[str, Mapping[str, Estimate]]) -> str:
     lines = [[first, *found], ["---"] * (len(found) + 1)]
     return _table(lines + [[key, *(_interval(each.get(key)) for each in found.values())] for key in keys])
+
+
+def _terms(terms: Mapping[str, bool]) -> str:
+    return ", ".join(key if value else f"no {key}" for key, value in terms.items())
+
+
+def _rate(tokens: float | None) -> str:
+    return NONE if tokens is None else f"{tokens:,.0f}"
 
 
 def _interval(each: Estimate | None) -> str:

@@ -20,28 +20,34 @@ def train_reader(recipe: Recipe, train: Sequence[ReadingRow], validation: Sequen
     """Train by ``recipe`` and write everything to ``out``. Raises ConfigError when the model cannot be found."""
     from okralong.pipelines.training.run import train as fit_examples  # brings torch and transformers: seconds
 
+    learned = rows_to_learn(recipe, train)[: recipe.rows]
+    held = rows_to_learn(recipe, validation)[: recipe.validation_rows]
     model = causal_model(recipe.model)
-    learned = _short_enough(train, model, recipe.max_tokens)[: recipe.rows]
-    held = _short_enough(validation, model, recipe.max_tokens)[: recipe.validation_rows]
     history = fit_examples(recipe, reading_examples(learned), reading_examples(held), model, None, out)
-    # It has learned the contracts without worked examples, and both ways to answer a calculation.
-    asked = ReaderFile(demonstrations=False, calculator=any(row.calculator for row in learned))
-    (out / ASKED).write_text(asked.model_dump_json(indent=1), encoding="utf-8")
+    write_asked(out, learned)
     draw_curves(history, out / CURVES)
     (out / CARD).write_text(reader_card(recipe, learned, held, history), encoding="utf-8")
 
 
-def _short_enough(rows: Sequence[ReadingRow], model: str, most: int) -> list[ReadingRow]:
+def write_asked(out: Path, learned: Sequence[ReadingRow]) -> Path:
+    """Write how the reader wants to be asked: without worked examples, and for formulas where the rows were."""
+    asked = ReaderFile(demonstrations=False, calculator=any(row.calculator for row in learned))
+    (out / ASKED).write_text(asked.model_dump_json(indent=1), encoding="utf-8")
+    return out / ASKED
+
+
+def rows_to_learn(recipe: Recipe, rows: Sequence[ReadingRow]) -> list[ReadingRow]:
+    """The rows of which prompt and reply have at most ``recipe.max_tokens``, in the model's own."""
     from transformers import AutoTokenizer
 
     from okralong.pipelines.training.chat import chat_ids
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = AutoTokenizer.from_pretrained(causal_model(recipe.model))
 
     def size(row: ReadingRow) -> int:
         return len(chat_ids(tokenizer, row.system, row.user)) + len(tokenizer(row.reply)["input_ids"])
 
-    return [row for row in rows if size(row) <= most]
+    return [row for row in rows if size(row) <= recipe.max_tokens]
 
 
 def reading_examples(rows: Sequence[ReadingRow]) -> list[ReadingExample]:

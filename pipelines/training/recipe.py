@@ -31,8 +31,8 @@ class Recipe:
     Learning rate, epochs and accumulation default to the paper's (appendix B.1: 1e-4, 5, 64); the rest is ours.
     ``evaluations`` are made an epoch; after ``patience`` of them without a lower loss on validation it stops.
     ``reads``, ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: that of the encoder's adapter) are for heads
-    alone. ``max_tokens`` bounds a label scorer's prompt; a reader does not learn
-    from rows whose prompt and reply have more.
+    alone. ``max_tokens`` bounds a label scorer's prompt; rows of a
+    reader whose prompt and reply have more are left out before its training.
     """
 
     kind: Kind

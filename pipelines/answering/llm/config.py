@@ -44,7 +44,7 @@ class LlmConfig(Settings):
     for calculations as formulas, which are worked out here (see ``operators/calculate.py``); None is what the reader
     was trained with, and False without one. ``reader`` is merged into a model that is served here: "shipped" (into the
     embedded model alone), "none", or the folder that `okralong train` wrote. ``constrained`` sends the grammar of each
-    role's reply, to which only llama.cpp's server keeps; a run turns it on by itself where that one serves a reader.
+    role's reply, to which only llama.cpp's server keeps; None is True where that one serves a reader.
     """
 
     base_url: str = EMBEDDED
@@ -62,7 +62,7 @@ class LlmConfig(Settings):
     demonstrations: bool | None = None
     calculator: bool | None = None
     reader: Annotated[str, Field(min_length=1)] = SHIPPED
-    constrained: bool = False
+    constrained: bool | None = None
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None

@@ -1,7 +1,8 @@
 """The value of an arithmetic expression: numbers, ``+ - * / **``, signs and round brackets, nothing else.
 
 Expressions are written by a generator that has read documents of anyone, so what one may cost is bounded: its length,
-its depth, its exponents and the size of each value on the way. Values are decimal, so that 2.675 is 2.675. The bounds
+its depth, its exponents and the size of each value on the way. Values are decimal, so that 2.675 is 2.675;
+numbers are read to 17 digits. The bounds
 are ours.
 """
 

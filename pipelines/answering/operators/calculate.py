@@ -35,8 +35,11 @@ _PARTS: Final = re.compile(r"(?P<expression>.*[\d)])\s*(?P<unit>(?:%|(?=[^\W\d_]
 _PERCENTAGE: Final = re.compile(r"(\d[\d.]*)\s?%")
 _TWICE: Final = re.compile(r"%\s*(?=per\s?cent)", re.IGNORECASE)
 """Of "4.1% percentage points", what the words say again."""
-_ENDS_IN_SHARE: Final = re.compile(r"[*/]\s*(?!100(?:\.0*)?%)[\d.]+%$")
-"""As in "=1200 * 5%", where the mark belongs to the number; in "* 100%" it is the unit that was written close."""
+_ENDS_IN_SHARE: Final = re.compile(
+    r"(?:/\s*[\d.]+%|\*\s*(?!100(?:\.0*)?\s?(?:%|per))[\d.]+\s?(?:%|per\s?cent))$", re.IGNORECASE
+)
+"""As in "=1200 * 5%", where the mark belongs to the number; in "* 100%" it is the unit."""
+_PER_CENT: Final = re.compile(r"per\s?cent", re.IGNORECASE)
 
 _AGREE: Final = Decimal("0.01")
 """Share by which the model's own result may differ from ours; covers its rounding."""
@@ -80,7 +83,7 @@ def _read(text: str) -> tuple[Decimal, str]:
         raise ValueError(f"{text!r} is no expression with a unit.")
     expression, unit = parts["expression"], _TWICE.sub("", (parts["unit"] or "").strip(" ."))
     if _ENDS_IN_SHARE.search(text):
-        expression, unit = text, ""
+        expression, unit = _PER_CENT.sub("%", text), ""
     elif not unit and "%" in expression and not re.search(r"[^-+() ]", _PERCENTAGE.sub("", expression)):
         unit = "%"
     if unit and not re.search(r"[*/]", expression):

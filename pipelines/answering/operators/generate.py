@@ -38,4 +38,5 @@ async def generate(
     parsed = parse_answer(reply.text)
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
-    return Answer("answered", calculate(parsed.answer), find_citations(parsed.evidence, shown), context=tuple(shown))
+    said = calculate(parsed.answer) if tools.calculator else parsed.answer
+    return Answer("answered", said, find_citations(parsed.evidence, shown), context=tuple(shown))

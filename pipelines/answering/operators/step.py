@@ -34,7 +34,8 @@ async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
         parsed, shown = await _reason(tools, f"step/{number}/reason", question, hits, plan)
         if parsed.answer:
             citations = find_citations(parsed.evidence, shown)
-            return Answer("answered", calculate(parsed.answer), citations, context=tuple(shown))
+            said = calculate(parsed.answer) if tools.calculator else parsed.answer
+            return Answer("answered", said, citations, context=tuple(shown))
         # A malformed reply stands for "look up the question itself", which was done before the first step.
         query = parsed.query or question
         if same_words(query) in asked:

@@ -21,7 +21,7 @@ QUERY_LENGTH: Final = 200
 """Characters; ours: an answer, a quotation and a question of a length that a default limit has room for."""
 
 _EVIDENCE = rf"""
-evidence ::= "Evidence: [" [1-9] [0-9]? "] \"" [^\n]{{1,{QUOTE_LENGTH}}} "\""
+evidence ::= "Evidence: [" [1-9] [0-9]? "] \"" [^"\n]{{1,{QUOTE_LENGTH}}} "\""
 """
 _ANSWER = rf"""
 answer ::= "Answer: " [^ \n] [^\n]{{0,{ANSWER_LENGTH - 1}}}
