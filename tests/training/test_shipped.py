@@ -61,7 +61,7 @@ def test_the_default_is_what_its_figures_say() -> None:
 
 
 def test_the_label_scorer_tells_types_apart() -> None:
-    """It learned from 800 rows, and knows made-up questions badly; without its adapter it calls them all extractive."""
+    """It learned from 2,200 rows; without its adapter it calls made-up questions all extractive."""
     few = 6
     trained = load_analyzer(AnalyzerConfig(kind="label_scorer"))
     assert trained.name == "label-scorer:embedded+shipped"
