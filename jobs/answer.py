@@ -30,7 +30,6 @@ def command(
     from okralong.jobs.summary import print_summary
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzers.config import analyzer_keys
-    from okralong.pipelines.answering.questions import read_questions
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
@@ -44,7 +43,6 @@ def command(
     given |= analyzer_keys(analyzer) if analyzer else {}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
     console = Console()
-    golds = {each.query_id: each.answers for each in read_questions(questions)[0]}
     # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -54,6 +52,6 @@ def command(
     except KeyboardInterrupt:
         say_line(console, "Stopped. What was finished is kept; run the same command again to go on.")
         raise typer.Exit(EXIT_STOPPED) from None
-    print_summary(console, Folder.of(run), result.stopped, golds)
+    print_summary(console, Folder.of(run), result.stopped, result.golds)
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)

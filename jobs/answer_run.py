@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -22,12 +22,15 @@ from okralong.pipelines.storage import MANIFEST, Folder
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else ""."""
+    """What a run came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else "". ``golds``
+    are the gold answers that the questions file gives, by query_id.
+    """
 
     run: str
     statuses: dict[str, int]
     exit_code: int
     stopped: str = ""
+    golds: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def answer_questions(
@@ -94,4 +97,5 @@ def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = E
         )
     elif code == EXIT_OK and (counts["failed"] or prepared.bad):
         code = EXIT_FAILURES
-    return RunResult(folder.path, dict(counts), code, stopped)
+    golds = {each.question.query_id: each.question.answers for each in prepared.questions}
+    return RunResult(folder.path, dict(counts), code, stopped, golds)

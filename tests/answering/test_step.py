@@ -17,12 +17,13 @@ FIRST = 'Evidence: [1] "The chair of Alder is Ida Moss"\nQuery: Where did Ida Mo
 FOUND = 'Evidence: [2] "Ida Moss grew up in Tarn"\nQuery: none\nAnswer: Tarn'
 
 
-def tools_for(*steps: Scripted, **policy: int) -> ScriptedTools:
+def tools_for(*steps: Scripted, calculator: bool = False, **policy: int) -> ScriptedTools:
     return ScriptedTools(
         [ALDER, BIRCH],
         {"step": steps, "generate": ["Answer: Tarn, at last"]},
         analysis=analysis("multi-bridge"),
         policy=paper_policy(**policy),
+        calculator=calculator,
     )
 
 
@@ -48,7 +49,8 @@ async def test_two_hops_and_an_answer() -> None:
 
 
 async def test_a_formula_of_a_step_is_worked_out() -> None:
-    answer = await ask(tools_for('Evidence: [1] "41 million"\nQuery: none\nAnswer: =41 - 38 million'))
+    reply = 'Evidence: [1] "41 million"\nQuery: none\nAnswer: =41 - 38 million'
+    answer = await ask(tools_for(reply, calculator=True))
     assert (answer.status, answer.answer) == ("answered", "3 million")
 
 

@@ -78,7 +78,8 @@ async def test_a_formula_is_worked_out_and_stays_cited(name: str, step: str, cal
         calculator=calculator,
     )
     answer = await ask(name, tools, "How much more than Birch did Alder spend on research, in percent?")
-    assert (answer.status, answer.answer) == ("answered", "7.89%")
+    # Who was not asked for a formula may quote one that stands in a document.
+    assert (answer.status, answer.answer) == ("answered", "7.89%" if calculator else "=(41 - 38) / 38 * 100 %")
     (citation,) = answer.citations
     assert ALDER.text[citation.start_char : citation.end_char] == "Alder spent 41 million crowns on research"
     assert (FORMULA in tools.prompt(step)) is calculator

@@ -49,7 +49,7 @@ REPORT = """
 readers:
   base model: {base_url: embedded, model: embedded, reader: none, demonstrations: true}
 base: base model
-rows: 3
+rows: 2
 timed: 1
 split: 1
 step: 1
@@ -105,8 +105,9 @@ def test_rows_then_a_training_then_a_report(
     assert code == 0, said
     found = json.loads((results / "reader.json").read_text(encoding="utf-8"))
     assert set(found["figures"]) == {"best sentence", "base model"}
-    assert found["formed"]["base model"]["generate"][1] == 3
-    assert found["speed"]["base model"][0] > 0
+    assert found["formed"]["base model"]["generate"][1] == 2
+    assert found["speed"]["base model"]["seconds"] > 0
+    assert found["terms"]["base model"] == {"demonstrations": True, "calculator": False, "grammar": False}
     page = (results / "reader.md").read_text(encoding="utf-8")
     assert all(row.question not in page for row in test)  # the sets' texts stay where they are
 
