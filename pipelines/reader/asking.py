@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import openai
@@ -21,15 +20,13 @@ from okralong.pipelines.values import Message
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A reply with what it took: tokens as the server counts them, seconds from sending to the last byte.
+    """A reply with what it took, in seconds from sending to the last byte.
 
     ``read`` and ``written`` are the tokens that the server really read and wrote with the milliseconds that each took,
     as llama.cpp says; (0, 0.0) from a server that does not. Tokens found in its cache are not read.
     """
 
     text: str
-    prompt_tokens: int
-    completion_tokens: int
     seconds: float
     read: tuple[int, float] = (0, 0.0)
     written: tuple[int, float] = (0, 0.0)
@@ -65,15 +62,15 @@ class Asker:
     client: openai.OpenAI
     identity: str
 
-    def remembered(self, kept: KeptReplies, role: str, messages: Sequence[Message]) -> Said:
-        """``ask``, or what the same reader replied before: a report that was killed goes on."""
+    def remembered(self, kept: KeptReplies, role: str, messages: Sequence[Message]) -> str:
+        """The text of ``ask``, or what the same reader replied before: a report that was killed goes on."""
         request = self._request(role, messages)
         key = hashlib.sha256(f"{self.identity}|{request.canonical()}".encode()).hexdigest()
         found = kept.get(key)
         if found is None:
-            found = json.dumps(asdict(self.ask(role, messages)))
+            found = self.ask(role, messages).text
             kept.keep(key, found)
-        return Said(**json.loads(found))
+        return found
 
     def ask(self, role: str, messages: Sequence[Message]) -> Said:
         """The reply to a prompt of ``role``."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from okralong.pipelines.models.chat import chat_ids, text_ids
 from okralong.pipelines.models.embedded import EMBEDDED, causal_model
 from okralong.pipelines.models.reader import ASKED, ReaderFile
 from okralong.pipelines.reader.rows import ReadingRow
@@ -30,8 +31,8 @@ def train_reader(recipe: Recipe, train: Sequence[ReadingRow], validation: Sequen
 
 
 def write_asked(out: Path, learned: Sequence[ReadingRow]) -> Path:
-    """Write how the reader wants to be asked: without worked examples, and for formulas where the rows were."""
-    asked = ReaderFile(demonstrations=False, calculator=any(row.calculator for row in learned))
+    """Write how the reader wants to be asked: without worked examples, and for formulas where its rows were."""
+    asked = ReaderFile(demonstrations=False, calculator=any(row.calculator for row in learned), rows=len(learned))
     (out / ASKED).write_text(asked.model_dump_json(indent=1), encoding="utf-8")
     return out / ASKED
 
@@ -40,12 +41,10 @@ def rows_to_learn(recipe: Recipe, rows: Sequence[ReadingRow]) -> list[ReadingRow
     """The rows of which prompt and reply have at most ``recipe.max_tokens``, in the model's own."""
     from transformers import AutoTokenizer
 
-    from okralong.pipelines.training.chat import chat_ids
-
     tokenizer = AutoTokenizer.from_pretrained(causal_model(recipe.model))
 
     def size(row: ReadingRow) -> int:
-        return len(chat_ids(tokenizer, row.system, row.user)) + len(tokenizer(row.reply)["input_ids"])
+        return len(chat_ids(tokenizer, row.messages)) + len(text_ids(tokenizer, row.reply))
 
     return [row for row in rows if size(row) <= recipe.max_tokens]
 

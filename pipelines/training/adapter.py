@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.training.recipe import Lora
+from okralong.pipelines.training.recipe import Lora, Recipe
 
 _TEMPLATE = "README.md"
 
@@ -30,6 +32,17 @@ def with_adapter(model: Any, lora: Lora, task: str | None = None) -> Any:
         task_type=task,
     )
     return get_peft_model(model, config)
+
+
+def causal_to_adapt(recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    """A causal language model from a folder or hub with ``recipe``'s new adapter to learn, and its tokenizer.
+
+    The base stays in ``dtype``, the adapter is in float32. Raises ValueError for a recipe without an adapter.
+    """
+    if recipe.lora is None:
+        raise ValueError(f"A {recipe.kind} learns an adapter: give lora.")
+    base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+    return with_adapter(base.to(device), recipe.lora, task="CAUSAL_LM"), AutoTokenizer.from_pretrained(model)
 
 
 def save_adapter(model: Any, base: str, folder: Path) -> None:

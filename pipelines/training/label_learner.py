@@ -12,15 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.answering.analyzers.opening import Opening
 from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields
-from okralong.pipelines.training.adapter import save_adapter, with_adapter
+from okralong.pipelines.training.adapter import causal_to_adapt, save_adapter
 from okralong.pipelines.training.examples import UNKNOWN, Example
 from okralong.pipelines.training.learner import Learner, label_tensor
 from okralong.pipelines.training.recipe import Recipe
+from okralong.pipelines.training.shared_prefix import states_after
 
 
 class LabelLearner(Learner):
@@ -28,11 +27,7 @@ class LabelLearner(Learner):
 
     def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
         super().__init__()
-        if recipe.lora is None:
-            raise ValueError("A label scorer learns an adapter: give lora.")
-        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
-        self.model: Any = with_adapter(base.to(device), recipe.lora, task="CAUSAL_LM")
-        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        self.model, self._tokenizer = causal_to_adapt(recipe, model, device, dtype)
         self._fields = reply_fields(self._tokenizer)
         self._base = recipe.model
         self._limit = recipe.max_tokens
@@ -64,7 +59,7 @@ class LabelLearner(Learner):
     ) -> dict[str, Tensor]:
         """See ``Learner``. Each field's tokens count alike in sum; the vocabulary is read at those places only."""
         causal: Any = self.model.get_base_model()
-        states = self._read(causal, opened, input_ids, attention_mask)
+        states = states_after(causal, self._opening if opened else [], input_ids, attention_mask)
         places = (targets != UNKNOWN).nonzero()
         row, at = places[:, 0], places[:, 1]
         field, wanted = targets[row, at], input_ids[row, at + 1]
@@ -82,15 +77,6 @@ class LabelLearner(Learner):
     def save(self, folder: Path) -> None:
         """See ``Learner``."""
         save_adapter(self.model, self._base, folder)
-
-    def _read(self, causal: Any, opened: bool, ids: Tensor, mask: Tensor) -> Tensor:
-        cache = None
-        if opened:
-            cache = Opening.read(causal, self._opening).cache_for(len(ids))
-            mask = torch.cat([mask.new_ones((len(ids), len(self._opening))), mask], dim=1)
-        read = causal.model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=opened)
-        states: Tensor = read.last_hidden_state
-        return states
 
     def _row(self, each: Example) -> tuple[list[int], list[int]]:
         ids = prompt_ids(self._tokenizer, each.asked, self._limit)

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.answering.analyzers.opening import Opening
-from okralong.pipelines.training.adapter import save_adapter, with_adapter
-from okralong.pipelines.training.chat import chat_ids
+from okralong.pipelines.models.chat import chat_ids
+from okralong.pipelines.training.adapter import causal_to_adapt, save_adapter
 from okralong.pipelines.training.examples import ReadingExample
 from okralong.pipelines.training.learner import Learner
 from okralong.pipelines.training.recipe import Recipe
+from okralong.pipelines.training.shared_prefix import states_after
+from okralong.pipelines.values import Message
 
 QUOTATION_WEIGHT: Final = 0.3
 """Of a token of an Evidence line in the loss, against 1 for any other. Copying is learned soon, and quotations have
@@ -36,11 +36,7 @@ class ReaderLearner(Learner):
 
     def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
         super().__init__()
-        if recipe.lora is None:
-            raise ValueError("A reader learns an adapter: give lora.")
-        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
-        self.model: Any = with_adapter(base.to(device), recipe.lora, task="CAUSAL_LM")
-        self._tokenizer = AutoTokenizer.from_pretrained(model)
+        self.model, self._tokenizer = causal_to_adapt(recipe, model, device, dtype)
         self._base = recipe.model
 
     def collate(self, examples: Sequence[ReadingExample]) -> dict[str, Any]:
@@ -67,17 +63,10 @@ class ReaderLearner(Learner):
     ) -> dict[str, Tensor]:
         """See ``Learner``. The vocabulary is read at the reply's places only."""
         causal: Any = self.model.get_base_model()
-        cache = None
-        if len(shared):
-            cache = Opening.read(causal, shared.tolist()).cache_for(len(input_ids))
-            seen = attention_mask.new_ones((len(input_ids), len(shared)))
-            attention_mask = torch.cat([seen, attention_mask], dim=1)
-        read = causal.model(
-            input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=cache is not None
-        )
+        states = states_after(causal, shared.tolist(), input_ids, attention_mask)
         row, at = weights[:, 1:].nonzero(as_tuple=True)
         # A contiguous 2-D tensor: sliced states would make the head copy its whole matrix.
-        logits = causal.lm_head(read.last_hidden_state[row, at].contiguous()).float()
+        logits = causal.lm_head(states[row, at].contiguous()).float()
         wanted, weight = input_ids[row, at + 1], weights[row, at + 1]
         losses = nn.functional.cross_entropy(logits, wanted, reduction="none")
         counts = torch.zeros((len(input_ids), 2), dtype=torch.long, device=input_ids.device)
@@ -95,7 +84,7 @@ class ReaderLearner(Learner):
         save_adapter(self.model, self._base, folder)
 
     def _row(self, each: ReadingExample) -> tuple[list[int], list[float]]:
-        prompt = chat_ids(self._tokenizer, each.instructions, each.user)
+        prompt = chat_ids(self._tokenizer, [Message("system", each.instructions), Message("user", each.user)])
         said = self._tokenizer(each.reply, add_special_tokens=False, return_offsets_mapping=True)
         quoted = _quoted(each.reply)
         weights = [QUOTATION_WEIGHT if quoted[start] else 1.0 for start, _ in said["offset_mapping"]]

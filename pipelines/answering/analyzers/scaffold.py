@@ -10,14 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput, analyzer_prompt
+from okralong.pipelines.models.chat import chat_ids, text_ids
 
 Ids = list[int]
-
-PLAIN_REPLY_MARK = "\n\nReply: "
-"""Opens the reply of a base model, which has no chat template; ours."""
-
-TEMPLATE_DATE = "26 Jul 2024"
-"""Given to chat templates that print a date (Llama 3.2 prints today's unless told): a prompt must not age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +29,8 @@ def reply_fields(tokenizer: Any) -> list[Field]:
     fields = []
     opening = "{"
     for key, labels in FIELDS:
-        scaffold = _ids(tokenizer, f'{opening}"{key}": "')
-        fields.append(Field(key, scaffold, {label: _ids(tokenizer, label) for label in labels}))
+        scaffold = text_ids(tokenizer, f'{opening}"{key}": "')
+        fields.append(Field(key, scaffold, {label: text_ids(tokenizer, label) for label in labels}))
         opening = '", '
     return fields
 
@@ -45,7 +40,7 @@ def reply_ids(tokenizer: Any, labels: dict[str, str]) -> Ids:
     ids: Ids = []
     for field in reply_fields(tokenizer):
         ids += field.scaffold + field.labels[labels[field.key]]
-    return [*ids, *_ids(tokenizer, '"}'), int(tokenizer.eos_token_id)]
+    return [*ids, *text_ids(tokenizer, '"}'), int(tokenizer.eos_token_id)]
 
 
 def prompt_ids(tokenizer: Any, asked: AnalysisInput, limit: int) -> Ids:
@@ -74,14 +69,4 @@ def opening_ids(tokenizer: Any) -> Ids:
 
 
 def _render(tokenizer: Any, asked: AnalysisInput) -> Ids:
-    messages = analyzer_prompt(asked)
-    if tokenizer.chat_template is None:
-        bos = [] if tokenizer.bos_token_id is None else [int(tokenizer.bos_token_id)]
-        return bos + _ids(tokenizer, "\n\n".join(message.content for message in messages) + PLAIN_REPLY_MARK)
-    chat = [{"role": message.role, "content": message.content} for message in messages]
-    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, date_string=TEMPLATE_DATE)
-    return _ids(tokenizer, text)
-
-
-def _ids(tokenizer: Any, text: str) -> Ids:
-    return [int(token) for token in tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
+    return chat_ids(tokenizer, analyzer_prompt(asked))
