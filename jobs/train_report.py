@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from okralong.pipelines.reader.asking import Asker
 
 
-REPLIES: Final = "replies.jsonl"
-"""Beside the rows: what readers replied, so that a report that was killed goes on."""
+REPLIES: Final = "reader-replies.jsonl"
+"""Beside the rows: the texts that readers replied, so that a report that was killed goes on."""
 
 
 def report_on(config: str, rows: Path, out: Path) -> None:

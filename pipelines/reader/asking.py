@@ -78,10 +78,9 @@ class Asker:
         started = time.perf_counter()
         reply = self.client.chat.completions.create(**request.parameters())
         seconds = time.perf_counter() - started
-        usage = reply.usage
         read, written = _timings(reply)
         text = reply.choices[0].message.content or ""
-        return Said(text, usage.prompt_tokens, usage.completion_tokens, seconds, read, written)
+        return Said(text, seconds, read, written)
 
     def _request(self, role: str, messages: Sequence[Message]) -> LlmRequest:
         return LlmRequest(

@@ -12,7 +12,7 @@ from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.errors import InputError
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.evaluation.intervals import Estimate
-from okralong.pipelines.reader.asking import Asker, Said, Speed, speed_of
+from okralong.pipelines.reader.asking import Asker, Speed, speed_of
 from okralong.pipelines.reader.figures import FIGURES, difference, figure
 from okralong.pipelines.reader.marks import Marks, mark, well_formed
 from okralong.pipelines.reader.report_config import TRIVIAL, ReaderReportConfig
@@ -79,7 +79,7 @@ def reader_report(
             if timed:
                 # Never from memory, and prompts that the server has not seen: its cache reads those for nothing.
                 found.speed[name] = speed_of([asker.ask("generate", _prompt(row, calculator)) for row in timed])
-        marks[name] = [mark(row, said.text, calculator) for row, said in zip(asked, replies, strict=True)]
+        marks[name] = [mark(row, reply, calculator) for row, reply in zip(asked, replies, strict=True)]
         every = [*zip(asked, replies, strict=True), *other]
         found.formed[name] = _formed(every)
     for name, each in marks.items():
@@ -102,8 +102,8 @@ def _numbers(row: ReadingRow, marks: Marks) -> tuple[float, float]:
     return (float(bool(marks.numeric)), 1.0) if marks.numeric is not None else (0.0, 0.0)
 
 
-def _numeric(rows: Sequence[ReadingRow], replies: Sequence[Said], calculator: bool) -> Estimate:
-    return figure(_numbers, rows, [mark(row, said.text, calculator) for row, said in zip(rows, replies, strict=True)])
+def _numeric(rows: Sequence[ReadingRow], replies: Sequence[str], calculator: bool) -> Estimate:
+    return figure(_numbers, rows, [mark(row, reply, calculator) for row, reply in zip(rows, replies, strict=True)])
 
 
 def _by_kind(rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> dict[str, Estimate]:
@@ -118,9 +118,9 @@ def _by_kind(rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> dict[str, Es
     return found
 
 
-def _formed(every: Sequence[tuple[ReadingRow, Said]]) -> dict[str, tuple[float, int]]:
+def _formed(every: Sequence[tuple[ReadingRow, str]]) -> dict[str, tuple[float, int]]:
     found = {}
     for role in dict.fromkeys(row.role for row, _ in every):
-        right = [well_formed(role, said.text) for row, said in every if row.role == role]
+        right = [well_formed(role, reply) for row, reply in every if row.role == role]
         found[role] = (sum(right) / len(right), len(right))
     return found
