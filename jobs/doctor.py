@@ -155,13 +155,13 @@ def _endpoint(config: str) -> Iterator[Finding]:
 
 
 def _reader(llm: LlmConfig) -> str:
-    from okralong.pipelines.models.reader import trained_rows
+    from okralong.pipelines.models.reader import asked_as
 
     reader = llm.found_reader()
     if reader is None:
         return "none: the bare model"
-    rows = trained_rows(reader.folder)
-    return f"{reader.name}, digest {reader.digest}" + (f", trained on {rows} rows" if rows else "")
+    rows = asked_as(reader.folder).rows
+    return f"{reader.name}, digest {reader.digest}" + ("" if rows is None else f", trained on {rows:,} rows")
 
 
 def _embedded_answers(llm: LlmConfig) -> str:

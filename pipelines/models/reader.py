@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,17 +24,18 @@ FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 """What PEFT writes, and all that a merge reads."""
 
 ASKED: Final = "reader.json"
-_ROWS = re.compile(r"([\d,]+) train rows")
 
 
 class ReaderFile(Settings):
     """A reader's ``reader.json``: how it was asked in training, and so wants to be asked.
 
     ``demonstrations``: a worked example stood in each prompt. ``calculator``: sums were left to the calculator.
+    ``rows``: how many it learned from; None where that is not known.
     """
 
     demonstrations: bool = False
     calculator: bool = False
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,9 @@ def find_reader(said: str, base_url: str, model: str) -> Reader | None:
 def asked_as(folder: Path) -> ReaderFile:
     """What the reader's ``reader.json`` says; the defaults where it has none. Raises ConfigError for unknown keys."""
     file = folder / ASKED
-    return parse_config(ReaderFile, _words(file), str(file)) if file.is_file() else ReaderFile()
-
-
-def trained_rows(folder: Path) -> str | None:
-    """How many rows the reader learned from, as its card says ("12,345"); None where that says nothing."""
-    card = folder / "README.md"
-    found = _ROWS.search(_words(card)) if card.is_file() else None
-    return found[1] if found else None
-
-
-def _words(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace")
+    if not file.is_file():
+        return ReaderFile()
+    return parse_config(ReaderFile, file.read_text(encoding="utf-8", errors="replace"), str(file))
 
 
 def _read(folder: Path, name: str) -> Reader:

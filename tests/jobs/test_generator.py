@@ -41,8 +41,7 @@ def trained(random_reader: Path, tmp_path: Path) -> Path:
     """The random reader, said to have been trained with demonstrations on 12,800 rows."""
     folder = tmp_path / "mine"
     shutil.copytree(random_reader, folder)
-    (folder / "reader.json").write_text(json.dumps({"demonstrations": True}))
-    (folder / "README.md").write_text("# A reader\n\n12,800 train rows, 400 validation rows.\n")
+    (folder / "reader.json").write_text(json.dumps({"demonstrations": True, "rows": 12800}))
     return folder
 
 

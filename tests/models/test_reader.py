@@ -8,7 +8,7 @@ import pytest
 
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.reader import FILES, ReaderFile, asked_as, find_reader, trained_rows
+from okralong.pipelines.models.reader import FILES, ReaderFile, asked_as, find_reader
 
 REMOTE = "http://127.0.0.1:9/v1"
 
@@ -63,7 +63,11 @@ def test_a_reader_says_how_it_wants_to_be_asked(folder: Path) -> None:
         asked_as(folder)
 
 
-def test_the_rows_of_training_are_read_from_the_card(folder: Path) -> None:
-    assert trained_rows(folder) is None
+def test_a_reader_says_how_many_rows_it_learned_from(folder: Path) -> None:
+    assert asked_as(folder).rows is None
+    (folder / "reader.json").write_text('{"rows": 12800}')
+    assert asked_as(folder).rows == 12_800
+    # The card is for people: its words may change.
+    (folder / "reader.json").unlink()
     (folder / "README.md").write_text("# A reader\n\nThe best state was kept. 12,800 train rows, 120 more.")
-    assert trained_rows(folder) == "12,800"
+    assert asked_as(folder).rows is None

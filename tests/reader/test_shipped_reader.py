@@ -12,6 +12,7 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.operators.calculate import calculate
 from okralong.pipelines.answering.prompts.answer import answer_prompt, parse_answer
 from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.reader import asked_as
 from okralong.pipelines.models.shipped import SHIPPED, shipped_adapter
 from okralong.pipelines.reader.asking import Asker, Said
 from okralong.pipelines.reader.marks import mark, well_formed
@@ -40,7 +41,7 @@ def test_its_adapter_is_small_and_says_where_it_is_from() -> None:
     assert {path.suffix for path in files} <= {".safetensors", ".json", ".md", ".svg"}
     config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     assert config["base_model_name_or_path"] == EMBEDDED
-    assert "train rows" in (folder / "README.md").read_text(encoding="utf-8")
+    assert f"{asked_as(folder).rows:,} train rows" in (folder / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_reply_keeps_the_contract(replies: list[Said]) -> None:

@@ -85,7 +85,8 @@ def test_a_training_foretells_more_of_the_replies_and_writes_what_is_served(mode
     history = json.loads((tmp_path / "history.json").read_text())["history"]
     measured = [entry["eval_token_accuracy"] for entry in history if "eval_token_accuracy" in entry]
     assert measured[-1] > measured[0] + 0.1
-    assert json.loads((tmp_path / "reader.json").read_text()) == {"demonstrations": False, "calculator": True}
+    asked = {"demonstrations": False, "calculator": True, "rows": 24}
+    assert json.loads((tmp_path / "reader.json").read_text()) == asked
     weights = load_file(tmp_path / "adapter_model.safetensors")
     assert any("down_proj.lora_B" in name and bool(value.any()) for name, value in weights.items())
     card = (tmp_path / "README.md").read_text()
