@@ -7,7 +7,6 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
@@ -22,10 +21,8 @@ from okralong.pipelines.reader.collect import Collector
 from okralong.pipelines.reader.config import ReadingConfig
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.settings import load_config
+from okralong.pipelines.training.build import LEARNED
 from okralong.pipelines.training.sample_set import sample_set
-
-LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
-"""Sides that take rows of the sample archive; figures rest on real sets alone."""
 
 
 def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[ReadingRow]]:
@@ -38,6 +35,7 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
     built: dict[Side, list[ReadingRow]] = {}
     for side in SIDES:
         if side == "tune":
+            # Its questions are kept for choosing policies; the reader has no values to tune on them.
             continue
         say(f"{side}:")
         shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
