@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from statistics import fmean
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -18,7 +18,6 @@ from okralong.pipelines.evaluation.scores import scores
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Usage
 
-NO_GOLDS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 ROWS_SHOWN = 40
 ANSWER_CHARS = 160
 PLAIN_WIDTH = 160
@@ -27,7 +26,9 @@ REFERENCE_MODEL = "gpt-4o-2024-08-06"
 """The paper's generator (appendix B.2): what the same tokens would cost there, for runs on a local model."""
 
 
-def print_summary(console: Console, run: Folder, stopped: str, golds: Mapping[str, Sequence[str]] = NO_GOLDS) -> None:
+def print_summary(
+    console: Console, run: Folder, stopped: str, golds: Mapping[str, Sequence[str]] | None = None
+) -> None:
     """Print the questions of a run (the first ones of a long run) and its sums.
 
     ``golds`` are the gold answers by query_id, where the questions file gives any.
@@ -62,7 +63,7 @@ def print_summary(console: Console, run: Folder, stopped: str, golds: Mapping[st
         f"{ended}; {cited} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
         f"{sums} = {usage.weighted_tokens:,} weighted (input + 4 x output)",
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
-        *_score(rows, golds),
+        *_score(rows, golds or {}),
         f"run folder: {run.path}; one question's whole way: okralong show {run.path} QUERY_ID",
     ):
         say_line(console, line)
@@ -77,7 +78,7 @@ def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> li
     held = [scores(row["answer"] or "", golds[row["query_id"]]) for row in rows if golds.get(row["query_id"])]
     if not held:
         return []
-    f1, exact = (sum(each) / len(held) for each in ([each[0] for each in held], [each[1] for each in held]))
+    f1, exact = fmean(each[0] for each in held), fmean(each[1] for each in held)
     return [f"against the gold answers of {len(held)} questions: F1 {f1:.2f}, exact match {exact:.2f}"]
 
 
