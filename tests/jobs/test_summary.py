@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,12 +20,12 @@ from okralong.pipelines.tables import ANSWERS
 @pytest.fixture
 def run(tmp_path: Path) -> Folder:
     """Three questions: two answered, and one that failed."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"query_id": "q1", "question": "Sales?", "status": "answered", "answer": "1544"},
         {"query_id": "q2", "question": "Chair?", "status": "answered", "answer": "Moss"},
         {"query_id": "q3", "question": "Good?", "status": "failed", "answer": None},
     ]
-    shared = {"citations": [], "doc_ids": [], "finished_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    shared: dict[str, Any] = {"citations": [], "doc_ids": [], "finished_at": datetime(2026, 1, 1, tzinfo=UTC)}
     folder = Folder.of(tmp_path / "run")
     answers = pa.Table.from_pylist([{**shared, **row} for row in rows], schema=ANSWERS)
     folder.at("answers").write_table("part-000000001.parquet", answers)
