@@ -32,7 +32,11 @@ SMOLLM_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea37372
 SMOLLM_WINDOW: Final = 8192
 """Tokens that SmolLM2-135M-Instruct attends to (its config's max_position_embeddings)."""
 
-STEM: Final = f"smollm2-135m-instruct-{SMOLLM_SHA256[:12]}"
+_MADE: Final = 2
+"""Grows when a rewrite comes out otherwise than before, so that what an older release left in the cache is not used.
+2: figures are split into digits."""
+
+STEM: Final = f"smollm2-135m-instruct-{SMOLLM_SHA256[:12]}-v{_MADE}"
 """Begins the name of everything in the cache that is made from the packaged generator."""
 
 
@@ -95,7 +99,7 @@ def gguf_tokenizer(gguf: Path) -> Path:
     """A folder with the ``tokenizer.json`` of a GGUF file, made once for each file and kept in the cache folder."""
     file = gguf.resolve()
     stat = file.stat()
-    mark = hashlib.sha256(f"{file}|{stat.st_size}|{stat.st_mtime_ns}".encode()).hexdigest()[:12]
+    mark = hashlib.sha256(f"{_MADE}|{file}|{stat.st_size}|{stat.st_mtime_ns}".encode()).hexdigest()[:12]
     return build_once(f"{file.stem}-{mark}-tokenizer", lambda folder: _rewrite("tokenizer", file, folder))
 
 

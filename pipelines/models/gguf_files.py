@@ -14,11 +14,17 @@ from typing import Any
 import gguf
 import numpy as np
 from gguf import quants
+from tokenizers import pre_tokenizers
+from tokenizers.pre_tokenizers import ByteLevel, Digits
 
 from okralong.pipelines.models.lora import Matrix
 
 _SKIPPED = ("general.architecture", "general.file_type")
 """Keys that the writer sets itself, or that would no longer be true."""
+
+_DIGIT_BY_DIGIT = ("smollm", "starcoder", "refact", "command-r")
+"""What ``tokenizer.ggml.pre`` says of models that were trained on single digits, split off before GPT-2's pattern:
+llama.cpp reads these four alike (llama-vocab.cpp)."""
 
 
 def convert_to_transformers(source: Path, folder: Path) -> None:
@@ -43,7 +49,13 @@ def extract_tokenizer(source: Path, folder: Path) -> None:
     """Write the vocabulary and chat template of ``source`` as tokenizer files into the new ``folder``."""
     from transformers import AutoTokenizer
 
-    AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True).save_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
+    kind = gguf.GGUFReader(source).get_field("tokenizer.ggml.pre")
+    if kind is not None and kind.contents() in _DIGIT_BY_DIGIT:
+        # transformers reads every GGUF of a byte-level vocabulary as GPT-2's, which keeps figures together.
+        bytes_ = ByteLevel(add_prefix_space=False, use_regex=True)
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([Digits(individual_digits=True), bytes_])
+    tokenizer.save_pretrained(folder)
 
 
 def rewrite_as_q8(source: Path, target: Path, added: Callable[[str], Matrix | None] | None = None) -> None:

@@ -82,5 +82,6 @@ def _collected(
 ) -> list[ReadingRow]:
     shelf.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
     bench = shelf.bench(choice, pooled, IndexConfig(granularities=policy.granularities()))
-    bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
-    return asyncio.run(Collector(bench, policy, config).rows())
+    collector = Collector(bench, policy, config, learned=shelf.side == "train")
+    bench.retrievals.prepare([question.item.gold.question.question for question in collector.questions])
+    return asyncio.run(collector.rows())

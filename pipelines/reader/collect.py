@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from okralong.pipelines.answering.operators.context import process_context
 from okralong.pipelines.answering.operators.pool import pool
@@ -12,46 +13,72 @@ from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
 from okralong.pipelines.answering.operators.split import split_retrieval
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, answer_prompt
 from okralong.pipelines.answering.prompts.split import split_prompt
 from okralong.pipelines.answering.prompts.step import step_prompt
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
-from okralong.pipelines.evaluation.evidence.measure import Shown, measure
 from okralong.pipelines.evaluation.evidence.tools import BenchTools, prompt_size
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.evaluation.labels import gold_analysis
-from okralong.pipelines.evaluation.recall import answer_recall
+from okralong.pipelines.reader.answer_rows import RowMaker
 from okralong.pipelines.reader.config import ReadingConfig
-from okralong.pipelines.reader.formulas import formula
+from okralong.pipelines.reader.kin import Kin, hop_questions
 from okralong.pipelines.reader.quotes import quotes
-from okralong.pipelines.reader.replies import answer_reply, held_back_reply, split_reply, step_reply
+from okralong.pipelines.reader.replies import split_reply, step_reply
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.reader.wording import spoken_answer
-from okralong.pipelines.values import Analysis, Hit, Message, Passage, Plan, RetrieverScores
-
-ENOUGH = 0.25
-"""Of an abstractive question's evidence, long stretches of talk or prose, that must be shown to answer it. Ours."""
+from okralong.pipelines.values import Analysis, Hit, Passage, Plan, RetrieverScores
 
 
 @dataclass
 class Collector:
-    """The rows of one set's questions."""
+    """The rows of one set's questions.
+
+    With ``learned`` a context is asked all that it answers, the look-ups of multi-hop questions among it; figures rest
+    on the sets' own questions, each over its own retrieval.
+    """
 
     bench: Bench
     policy: Policy
     config: ReadingConfig
+    learned: bool = False
+
+    def __post_init__(self) -> None:
+        self._maker = RowMaker(self.bench.name, self.bench.texts, self.config.most_answer_words)
+        self._kin = Kin(self.questions if self.learned else ())
+
+    @cached_property
+    def questions(self) -> list[PooledQuestion]:
+        """Who is asked: the set's questions, then their look-ups where they are learned."""
+        own = list(self.bench.pooled.questions)
+        hops = [hop for question in own for hop in hop_questions(question, self.bench.texts)]
+        return own + (hops if self.learned else [])
 
     async def rows(self) -> list[ReadingRow]:
         """The rows of every question, in the questions' order."""
-        found = [row for question in self.bench.pooled.questions for row in await self._of(question)]
+        found: list[ReadingRow] = []
+        for question in self.questions:
+            if not self.learned or self._kin.waiting(question):
+                self._kin.give(question)
+                found += await self._of(question)
         return [row for row in found if prompt_size(row.messages) <= self.config.most_prompt_tokens]
 
     async def _of(self, question: PooledQuestion) -> list[ReadingRow]:
+        """The rows at the context size drawn; what is to be learned may take a larger one that holds the answer."""
         drawn = random.Random(f"{self.config.seed}:{question.item.gold.question.query_id}")
+        size = drawn.choice(self.config.context_tokens)
+        larger = sorted(each for each in self.config.context_tokens if each > size) if self.learned else []
+        rows: list[ReadingRow] = []
+        for tokens in (size, *larger):
+            rows = await self._within(question, tokens, drawn)
+            if any(row.role == "generate" and row.answerable for row in rows):
+                break
+        return rows
+
+    async def _within(self, question: PooledQuestion, tokens: int, drawn: random.Random) -> list[ReadingRow]:
         tools = self._tools(question)
-        plan = await self._plan(question, drawn.choice(self.config.context_tokens))
+        plan = await self._plan(question, tokens)
         found: list[ReadingRow] = []
         if plan.workflow == "step":
             finds, steps = await self._steps(question, tools, plan)
@@ -71,33 +98,31 @@ class Collector:
         expressed = drawn.random() < self.config.expressions
         if not passages:
             return []
-        can = self._can_be_answered(question, passages)
+        can = self._maker.can_be_answered(question, passages)
         found = []
         if can is not None:
-            row = self._answer(question, passages, can, expressed)
+            row = self._maker.answer(question, passages, can, expressed)
             found += [row] if row else []
         if can and drawn.random() < self.config.held_back:
-            rest = [each for each in passages if not self._tells(question, each)]
-            row = self._answer(question, rest, False, expressed) if rest else None
+            rest = self._maker.without_evidence(question, passages)
+            row = self._maker.answer(question, rest, False, expressed) if rest else None
             found += [row] if row else []
-        return found
+        # A context that does not answer its own question may be left for a larger one: its company would be lost.
+        return found + (self._company(question, passages, expressed) if can and found else [])
 
-    def _answer(
-        self, question: PooledQuestion, passages: Sequence[Passage], can: bool, expressed: bool
-    ) -> ReadingRow | None:
-        item = question.item
-        asked = item.gold.question
-        expression = formula(item.calculation, asked.answers) if expressed and can else None
-        # Where the set does not say how, or says it wrongly, the result is learned, and the prompt asks for that.
-        calculator = expressed and not (can and asked.type == "arithmetic" and expression is None)
-        messages = answer_prompt(asked.question, passages, calculator=calculator)
-        if not can:
-            return self._row(question, "generate", messages, held_back_reply(), passages, False, calculator)
-        said = spoken_answer(asked.answers, self.config.most_answer_words)
-        if said is None:
-            return None
-        reply = answer_reply(expression or said, quotes(passages, question.evidence, said))
-        return self._row(question, "generate", messages, reply, passages, True, calculator)
+    def _company(self, question: PooledQuestion, passages: Sequence[Passage], expressed: bool) -> list[ReadingRow]:
+        """Further questions that the same passages answer."""
+        found: list[ReadingRow] = []
+        for other in self._kin.of(question):
+            if len(found) == self.config.company:
+                break
+            if self._maker.can_be_answered(other, passages):
+                row = self._maker.answer(other, passages, True, expressed)
+                # A result where the context's other questions are answered by expressions would be a prompt apart.
+                if row and row.calculator is expressed:
+                    found.append(row)
+                    self._kin.give(other)
+        return found
 
     async def _steps(
         self, question: PooledQuestion, tools: BenchTools, plan: Plan
@@ -110,13 +135,15 @@ class Collector:
         said = spoken_answer(asked.answers, self.config.most_answer_words)
         for number in range(1, plan.max_steps + 1):
             passages = await process_context(pool(finds), plan, tools)
-            done = bool(self._shown(question, passages).all_evidence)
+            done = bool(self._maker.shown(question, passages).all_evidence)
             query = "" if done else self._next(question, passages, queries)
             if said is None or not passages or not (done or query):
                 break
             held = quotes(passages, question.evidence, said)
             reply = step_reply(held, query, said if done else "")
-            found.append(self._row(question, "step", step_prompt(asked.question, passages), reply, passages, done))
+            found.append(
+                self._maker.row(question, "step", step_prompt(asked.question, passages), reply, passages, done)
+            )
             if done:
                 break
             queries = [each for each in queries if each != query]
@@ -137,26 +164,7 @@ class Collector:
         if len(queries) < 2:
             return []
         messages = split_prompt(question.item.gold.question.question, plan.max_sub_questions)
-        return [self._row(question, "split", messages, split_reply(queries), (), True)]
-
-    def _can_be_answered(self, question: PooledQuestion, passages: Sequence[Passage]) -> bool | None:
-        """Whether the passages hold what the answer needs; None where that cannot be told."""
-        shown = self._shown(question, passages)
-        if question.item.gold.question.type == "abstractive" and shown.evidence_recall is not None:
-            return True if shown.evidence_recall >= ENOUGH else False if shown.evidence_recall == 0 else None
-        if shown.all_evidence or (shown.all_evidence is None and shown.answer_recall == 1):
-            return True
-        told = answer_recall(question.item.gold.parts, [passage.text for passage in passages])
-        return None if told or shown.all_evidence is None else False
-
-    def _tells(self, question: PooledQuestion, passage: Passage) -> bool:
-        """Whether a passage shows evidence, or names the answer."""
-        return bool(quotes([passage], question.evidence)) or bool(
-            answer_recall(question.item.gold.parts, [passage.text])
-        )
-
-    def _shown(self, question: PooledQuestion, passages: Sequence[Passage]) -> Shown:
-        return measure(question, passages, self.bench.texts)
+        return [self._maker.row(question, "split", messages, split_reply(queries), (), True)]
 
     async def _plan(self, question: PooledQuestion, tokens: int) -> Plan:
         """The organizer's plan by gold labels, with a context of at most so many tokens."""
@@ -173,35 +181,6 @@ class Collector:
     def _tools(self, question: PooledQuestion) -> BenchTools:
         return BenchTools(
             self.bench.retrievals, self.policy, question.doc_ids, tuple(_queries(question)), _unasked, GoldWriter()
-        )
-
-    def _row(
-        self,
-        question: PooledQuestion,
-        role: str,
-        messages: Sequence[Message],
-        reply: str,
-        passages: Sequence[Passage],
-        answerable: bool,
-        calculator: bool = False,
-    ) -> ReadingRow:
-        asked = question.item.gold.question
-        system, user = messages
-        return ReadingRow(
-            query_id=asked.query_id,
-            source=self.bench.name,
-            documents=question.item.documents or question.doc_ids,
-            role=role,
-            type=asked.type,
-            question=asked.question,
-            system=system.content,
-            user=user.content,
-            reply=reply,
-            answers=asked.answers if answerable else (UNANSWERABLE,),
-            answerable=answerable,
-            calculator=calculator,
-            passages=tuple(passages),
-            evidence=question.evidence,
         )
 
 

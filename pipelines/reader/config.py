@@ -20,12 +20,12 @@ class ReadingConfig(Settings):
 
     ``policy`` is the one by which contexts are made; each question draws one of the ``context_tokens`` as the most of
     its context, which decides what training costs; a prompt of more than ``most_prompt_tokens`` is left out (both
-    o200k). ``held_back`` is the share of answerable questions that are shown a second time without their evidence;
-    unanswerable rows, these and those whose evidence was not found, are at most ``unanswerable`` of a side's answer
-    rows. ``expressions`` is the share of answer prompts that ask for a calculation's expression (the rest asks for the
-    result). A longer answer than ``most_answer_words`` is cut at a sentence, or its question left out. ``per_type``
-    caps the answer rows of a type on the train side, ``per_role`` the rows of splits and of steps. ``limit`` of a set
-    counts for each side.
+    o200k). On the train side a context is asked at most ``company`` further questions that it answers. ``held_back``
+    is the share of answerable questions that are shown a second time without their evidence; unanswerable rows, these
+    and those whose evidence was not found, are at most ``unanswerable`` of a side's answer rows. ``expressions`` is the
+    share of contexts whose prompts ask for a calculation's expression (the others ask for the result). A longer answer
+    than ``most_answer_words`` is cut at a sentence, or its question left out. ``per_type`` caps the answer rows of a
+    type on the train side, ``per_role`` the rows of splits and of steps. ``limit`` of a set counts for each side.
     """
 
     seed: int = 7
@@ -34,6 +34,7 @@ class ReadingConfig(Settings):
     sample: SampleRows | None = None
     context_tokens: list[Tokens] = Field(min_length=1)
     most_prompt_tokens: Tokens
+    company: Annotated[int, Field(ge=0, le=64)] = 0
     held_back: Share
     unanswerable: Share
     expressions: Share

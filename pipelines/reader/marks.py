@@ -18,7 +18,7 @@ from okralong.pipelines.values import Citation, Passage
 
 _EVIDENCE: Final = r'Evidence: \[\d{1,2}\] "[^"\n]+"'
 _FORMS: Final = {
-    "generate": re.compile(rf"Answer: [^\n]+(?:\n{_EVIDENCE})*"),
+    "generate": re.compile(rf"(?:{_EVIDENCE}\n)*Answer: [^\n]+"),
     "step": re.compile(rf"(?:{_EVIDENCE}\n|Evidence: none\n)+Query: [^\n]+\nAnswer: [^\n]+"),
     "split": re.compile(r"[^\n]+\?(?:\n[^\n]+\?){0,3}"),
 }

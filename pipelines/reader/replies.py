@@ -13,7 +13,7 @@ NONE: Final = "none"
 
 def answer_reply(answer: str, evidence: Sequence[Quote]) -> str:
     """See ``prompts/answer.py``."""
-    return "\n".join([f"Answer: {answer}", *map(_line, evidence)])
+    return "\n".join([*map(_line, evidence), f"Answer: {answer}"])
 
 
 def held_back_reply() -> str:

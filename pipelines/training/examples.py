@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput
+from okralong.pipelines.answering.prompts.frame import QUESTION_MARK
 from okralong.pipelines.values import RetrieverScores
 
 UNKNOWN: Final = -100
@@ -32,6 +33,11 @@ class Example:
         """What prompts share that may stand in one batch: an analyzer has but one."""
         return ""
 
+    @property
+    def context(self) -> str:
+        """What prompts share beyond that: nothing."""
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadingExample:
@@ -40,6 +46,11 @@ class ReadingExample:
     instructions: str
     user: str
     reply: str
+
+    @property
+    def context(self) -> str:
+        """The passages, which prompts may share that ask of the same ones; empty where there are none."""
+        return self.user[: max(0, self.user.rfind(QUESTION_MARK))]
 
     @property
     def length(self) -> int:

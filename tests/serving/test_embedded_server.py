@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from okralong.pipelines.errors import ConfigError, EndpointError
 from okralong.pipelines.models.child import module_environment
@@ -81,6 +82,27 @@ def test_usage_counts_as_the_tokenizer_does(server: EmbeddedServer) -> None:
     short, long = "Revenue rose.", "Revenue rose by 12,345 dollars in Öland — see note 7.\n" * 5
     used = [chat(server, text, max_tokens=1)["usage"]["prompt_tokens"] for text in (short, long)]
     assert used[1] - used[0] == count(long.strip()) - count(short) or used[1] - used[0] == count(long) - count(short)
+
+
+FIGURES = "| Net sales |   12,345 |  1 807.25 | (3.1)% |\n\n  2019  in   Öland: ٣٤ x² ½ — it's 007's\t\t42\n   \n12"
+
+
+def test_transformers_and_the_server_read_the_same_tokens(server: EmbeddedServer) -> None:
+    """What is trained on one must be served on the other: figures in aligned tables are where they once differed."""
+    for folder in (converted_model(), server.tokenizer):
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        for text in (
+            FIGURES,
+            FIGURES.replace(" ", "   "),
+            "Revenue rose.",
+            "<|im_start|>user\nHow many? 3<|im_end|>\n",
+        ):
+            body = json.dumps({"content": text, "add_special": False, "parse_special": True}).encode()
+            address = f"{server.base_url.removesuffix('/v1')}/tokenize"
+            request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as response:
+                tokens = json.load(response)["tokens"]
+            assert tokenizer(text, add_special_tokens=False)["input_ids"] == tokens
 
 
 def test_requests_at_once_share_the_server(server: EmbeddedServer) -> None:

@@ -1,9 +1,9 @@
-"""Batches of like length: every example once, little padding, the same order for the same seed."""
+"""Batches: every example once, kin together, little padding, the same order for the same seed."""
 
 from __future__ import annotations
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.training.examples import Example
+from okralong.pipelines.training.examples import Example, ReadingExample
 from okralong.pipelines.training.length_batches import LengthBatches
 
 EXAMPLES = [Example(AnalysisInput("q" * 10, ("p" * (n * 37 % 400),)), (0, 0, 0)) for n in range(803)]
@@ -26,3 +26,19 @@ def test_every_example_once_and_batches_of_like_length() -> None:
     again.set_epoch(1)
     assert list(again) == list(again) != order
     assert len(LengthBatches(EXAMPLES, 8, seed=1)) == len(EXAMPLES)
+
+
+def test_examples_of_one_context_stand_in_one_batch_and_every_example_comes_once() -> None:
+    rows = [
+        ReadingExample("Reply.", f"passage {n % 60}{'.' * (n % 60)}\n\nQuestion: number {n}?", "Answer: x")
+        for n in range(240)
+        if n < 60 or n % 60 < 43
+    ]
+    order = list(LengthBatches(rows, 8, seed=1))
+    assert sorted(order) == list(range(len(rows)))
+    assert list(LengthBatches(rows, 8, seed=1)) == order
+    batches = [order[at : at + 8] for at in range(0, len(order), 8)]
+    contexts = [len({rows[index].context for index in batch}) for batch in batches]
+    # 43 families of four fill two a batch; 17 examples stand alone, of which one fills up the last batch.
+    assert sorted(contexts) == [*[2] * 22, 8, 8]
+    assert contexts[-1] == 2

@@ -27,14 +27,24 @@ RECIPE = Recipe(
     evaluations=2,
     patience=9,
 )
+INSTRUCTIONS = "Reply in this form:\nAnswer: the shortest complete answer"
 TOWNS = ("Alder", "Birch", "Cedar", "Elder", "Hazel", "Maple", "Rowan", "Willow")
 
 
 def example(number: int) -> ReadingExample:
     town = TOWNS[number % len(TOWNS)]
     passage = f'<passage id="1" doc="d">\nThe head office is in {town}, as it was in {1900 + number}.\n</passage>'
-    reply = f'Answer: {town}\nEvidence: [1] "The head office is in {town}"'
-    return ReadingExample("Reply in this form:\nAnswer: the shortest complete answer", f"{passage}\n\nWhere?", reply)
+    reply = f'Evidence: [1] "The head office is in {town}"\nAnswer: {town}'
+    return ReadingExample(INSTRUCTIONS, f"{passage}\n\nQuestion: Where?", reply)
+
+
+def kin(number: int) -> list[ReadingExample]:
+    """The example and two more questions on its passage."""
+    first = example(number)
+    context = first.user.removesuffix("Where?")
+    when = ReadingExample(first.instructions, f"{context}Since when is the office there?", f"Answer: {1900 + number}")
+    who = ReadingExample(first.instructions, f"{context}Who leads it?", "Answer: unanswerable")
+    return [first, when, who]
 
 
 @pytest.fixture(scope="module")
@@ -45,37 +55,46 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_targets_are_the_reply_and_its_end_and_quotations_count_less(model: Path) -> None:
     learner = ReaderLearner(RECIPE, str(model), "cpu", torch.float32)
     batch = learner.collate([example(0), example(1)])
-    assert len(batch["shared"]) > 20
+    (family,) = batch["families"]  # two contexts of like length
+    assert len(family["shared"]) > 20
     tokenizer = learner._tokenizer
     for row, each in enumerate((example(0), example(1))):
-        ids, weights = batch["input_ids"][row], batch["weights"][row]
+        ids, weights = family["input_ids"][row], family["weights"][row]
         assert tokenizer.decode(ids[weights > 0]) == each.reply + tokenizer.eos_token
         quoted = tokenizer.decode(ids[torch.isclose(weights, torch.tensor(QUOTATION_WEIGHT))])
-        assert quoted == each.reply.partition("\n")[2]
+        assert quoted == each.reply.partition("\n")[0] + "\n"
     with torch.no_grad():
         out = learner(**batch)
-    assert out["right"][:, 1].tolist() == (batch["weights"] > 0).sum(dim=1).tolist()
+    assert out["right"][:, 1].tolist() == (family["weights"] > 0).sum(dim=1).tolist()
     assert float(out["loss"]) > 0
 
 
-def test_instructions_read_once_for_a_batch_teach_the_same(model: Path) -> None:
+def test_rows_of_one_context_are_a_family_and_rows_of_unlike_length_stand_alone(model: Path) -> None:
     learner = ReaderLearner(RECIPE, str(model), "cpu", torch.float32)
-    shared = learner.collate([example(0), example(1)])
-    apart = dict(shared)
-    apart["shared"] = torch.tensor([], dtype=torch.long)
-    size = len(shared["shared"])
-    front = shared["shared"].repeat(2, 1)
-    apart["input_ids"] = torch.cat([front, shared["input_ids"]], dim=1)
-    apart["attention_mask"] = torch.cat([torch.ones_like(front), shared["attention_mask"]], dim=1)
-    apart["weights"] = torch.cat([torch.zeros(2, size), shared["weights"]], dim=1)
+    long = replace(example(5), user=f"The beginning is another one. {example(5).user * 9}")
+    families = learner.collate([kin(0)[0], example(1), kin(0)[1], long, kin(0)[2]])["families"]
+    assert [len(family["input_ids"]) for family in families] == [3, 1, 1]
+    shared = learner._tokenizer.decode(families[0]["shared"])
+    assert "The head office is in Alder, as it was in 1900.\n</passage>" in shared
+    assert [len(family["shared"]) for family in families[1:]] == [0, 0]
+
+
+def test_what_is_read_once_for_several_rows_teaches_the_same(model: Path) -> None:
+    learner = ReaderLearner(RECIPE, str(model), "cpu", torch.float32)
+    together = learner.collate([*kin(0), example(1), *kin(2)])
+    assert len(together["families"]) == 3
+    rows = [learner._row(each) for each in (*kin(0), *kin(2), example(1))]
+    apart = {"labels": together["labels"], "families": [learner._family([row]) for row in rows]}
     found = []
-    for batch in (shared, apart):
+    for batch in (together, apart):
         learner.zero_grad()
-        loss = learner(**batch)["loss"]
-        loss.backward()
-        found.append((loss.detach(), [each.grad.clone() for each in learner.parameters() if each.grad is not None]))
+        out = learner(**batch)
+        out["loss"].backward()
+        grads = [each.grad.clone() for each in learner.parameters() if each.grad is not None]
+        found.append((out["loss"].detach(), out["right"], grads))
+    assert found[0][1].tolist() == found[1][1].tolist()
     torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(found[0][2], found[1][2], rtol=1e-3, atol=1e-5)
 
 
 def test_a_training_foretells_more_of_the_replies_and_writes_what_is_served(model: Path, tmp_path: Path) -> None:

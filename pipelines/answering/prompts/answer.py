@@ -2,12 +2,13 @@
 
 Contract of a reply, short enough for a model of 135M parameters::
 
-    Answer: 4.2 million euros
     Evidence: [2] "exact words of passage 2"
+    Answer: 4.2 million euros
 
-or ``Answer: unanswerable``. With the calculator on, a calculation is answered by a formula such as ``=12.5 - 10 %``,
-which ``operators/calculate.py`` works out. The parser forgives a missing or oddly written label: then the whole reply
-is the answer.
+or ``Answer: unanswerable``. The evidence comes first, since a model that has just copied the words answers from them.
+With the calculator on, a calculation is answered by a formula such as ``=12.5 - 10 %``, which
+``operators/calculate.py`` works out. The parser forgives a missing or oddly written label (then the whole reply is the
+answer) and an answer that comes first.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.values import Message, Passage
 
 INSTRUCTIONS = """Reply in this form:
-Answer: the shortest complete answer
 Evidence: [n] "exact words copied from passage n"
+Answer: the shortest complete answer
 Write one Evidence line for each passage you used. {calculation}
 If the passages do not hold the answer, reply only: Answer: unanswerable"""
 
@@ -41,6 +42,8 @@ _LABEL = label_pattern(r"(?:(?:final|short)\s+)?answer|evidence|sources?|citatio
 _ANSWER_IS = re.compile(r"^the\s+(?:final\s+)?answer\s+is\s*:?\s+", re.IGNORECASE)
 _NOTHING = re.compile(r"the (?:final )?answer(?: to (?:this|the) question)? is:?", re.IGNORECASE)
 """What small models write before they run dry."""
+_MARKS = '"\u201c\u201d\u201e\u00ab\u00bb'
+"""Quote marks that open or close a quotation."""
 _SUBJECT = r"(?:(?:the|this|your)\s+question|it|the\s+answer|this)\s+"
 _SCOPE = r"(?:\s+(?:from|based|with|given|using|in|by)\b.*)?"
 _UNANSWERABLE = re.compile(
@@ -71,12 +74,11 @@ def answer_prompt(question: str, passages: Sequence[Passage], calculator: bool =
 def parse_answer(reply: str) -> ParsedAnswer:
     """Read a reply.
 
-    The first Answer label counts, since a quotation further down may hold another. Raises ReplyError when there is no
-    answer in the reply at all.
+    The first Answer label counts that does not stand inside a quotation, which a document may have written; where all
+    do, since a mark was never closed, the last. Raises ReplyError when there is no answer in the reply at all.
     """
     unlabelled, sections = cut_at_labels(_LABEL, strip_thought(reply))
-    answers = [section for label, section in sections if label.endswith("answer") and section]
-    answer, references = take_references(clean(answers[0] if answers else unlabelled))
+    answer, references = take_references(clean(_answer(sections) or unlabelled))
     if _NOTHING.fullmatch(answer):
         answer = ""
     if not answer:
@@ -88,6 +90,19 @@ def parse_answer(reply: str) -> ParsedAnswer:
     evidence = [section for label, section in sections if not label.endswith("answer")]
     claims = tuple(claim for section in evidence for claim in parse_evidence(section))
     return ParsedAnswer(answer, tuple(dict.fromkeys(claims or references)))
+
+
+def _answer(sections: Sequence[tuple[str, str]]) -> str:
+    """The text under the Answer label that counts; empty where there is none."""
+    marks = 0
+    last = ""
+    for label, section in sections:
+        if label.endswith("answer") and section:
+            last = section
+            if marks % 2 == 0:
+                return section
+        marks += sum(section.count(mark) for mark in _MARKS)
+    return last
 
 
 def clean(answer: str) -> str:

@@ -28,7 +28,7 @@ def _turn(asked: Sequence[Message], reply: str) -> tuple[Message, Message]:
 
 _READ = _turn(
     answer_prompt("Who leads Fernhill?", [_passage(_YARD), _passage(_CHIEF)]),
-    f'Answer: Mara Lind\nEvidence: [2] "{_CHIEF}"',
+    f'Evidence: [2] "{_CHIEF}"\nAnswer: Mara Lind',
 )
 
 DEMONSTRATIONS: dict[str, tuple[Message, Message]] = {

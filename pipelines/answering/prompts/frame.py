@@ -19,6 +19,9 @@ RULES = (
 )
 """Opens every prompt that shows passages, so that servers which cache prefixes keep it."""
 
+QUESTION_MARK = "\n\nQuestion: "
+"""Stands between the passages of a prompt and its question."""
+
 STAND_INS = {"<": "\u2039", ">": "\u203a", "|": "\u00a6", "[": "\u2772"}
 """What stands in a prompt for a character that would open or close a tag. Citations are matched with these undone."""
 
@@ -53,7 +56,7 @@ def framed_prompt(instructions: str, question: str, passages: Sequence[Passage])
     shown = render_passages(passages)
     return [
         Message("system", f"{RULES}\n{instructions}"),
-        Message("user", f"{shown}\n\nQuestion: {neutralise(question).strip()}"),
+        Message("user", f"{shown}{QUESTION_MARK}{neutralise(question).strip()}"),
     ]
 
 

@@ -28,7 +28,7 @@ answer ::= "Answer: " [^ \n] [^\n]{{0,{ANSWER_LENGTH - 1}}}
 """
 
 _READ = rf"""
-root ::= answer ("\n" evidence){{0,{EVIDENCE_LINES}}}
+root ::= (evidence "\n"){{0,{EVIDENCE_LINES}}} answer
 {_ANSWER}{_EVIDENCE}"""
 
 GRAMMARS: Final[dict[str, str]] = {

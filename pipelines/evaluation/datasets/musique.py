@@ -23,7 +23,7 @@ from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_pa
 from okralong.pipelines.evaluation.datasets.fields import Row, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.titled import keep_titled, whole_paragraph
-from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text
+from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Hop, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.values import Question
 
@@ -63,25 +63,28 @@ def _item(row: Row, texts: dict[str, Text], ids: QueryIds) -> Item:
         ids.take(row, "id"), row.text("question"), answers=answers, type=row_type(row, "id", NAME, label)
     )
     hops = _hops(row)
+    queries = tuple(dict.fromkeys(hop.query for hop in hops))
     return Item(
         Gold(question, NAME, label, grounded(one_part(answers), [text.text for text in context])),
         documents=tuple(dict.fromkeys(documents)),
         text_ids=tuple(dict.fromkeys(text.text_id for text in context)),
         evidence=tuple(dict.fromkeys(evidence)),
-        gold_queries=hops,
-        sub_questions=hops if all(hop.endswith("?") for hop in hops) else (),
+        gold_queries=queries,
+        sub_questions=queries if all(query.endswith("?") for query in queries) else (),
+        hops=hops,
     )
 
 
-def _hops(row: Row) -> tuple[str, ...]:
-    queries: list[str] = []
+def _hops(row: Row) -> tuple[Hop, ...]:
     answers: list[str] = []
+    hops: list[Hop] = []
 
     def earlier(step: re.Match[str]) -> str:
         number = int(step[1])
         return answers[number - 1] if 0 < number <= len(answers) else step[0]
 
     for hop in row.rows("question_decomposition", "step"):
-        queries.append(_STEP.sub(earlier, _RELATION.sub(" ", hop.text("question"))))
+        query = _STEP.sub(earlier, _RELATION.sub(" ", hop.text("question")))
         answers.append(hop.text("answer"))
-    return tuple(dict.fromkeys(queries))
+        hops.append(Hop(query, answers[-1]))
+    return tuple(hops)

@@ -50,6 +50,14 @@ class GoldCell:
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """One look-up on the way to an answer, with its own answer."""
+
+    query: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """A question with all that its set knows of it.
 
@@ -59,7 +67,8 @@ class Item:
     sub-questions would ask, in order: the set's own sub-questions, or what stands nearest (the adapter says what).
     ``calculation`` is the expression that leads to the answer, in the text's own figures ("(44.1-56.7)/56.7"); empty
     where there is nothing to calculate or the set does not say how. ``sub_questions`` are those of the gold queries
-    that the set wrote as whole sentences, in order; empty where it did not.
+    that the set wrote as whole sentences, in order; empty where it did not. ``hops`` are the look-ups whose own answers
+    the set gives, in order, in its best wording; empty where it gives none.
     """
 
     gold: Gold
@@ -70,6 +79,7 @@ class Item:
     gold_queries: tuple[str, ...] = ()
     calculation: str = ""
     sub_questions: tuple[str, ...] = ()
+    hops: tuple[Hop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

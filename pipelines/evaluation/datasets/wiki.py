@@ -24,7 +24,7 @@ from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_pa
 from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.pieces import Range, keep_text, trimmed
-from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text
+from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Hop, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.values import Question
 
@@ -43,7 +43,7 @@ class Paragraph:
     sentences: tuple[Range, ...]
 
 
-def _none(row: Row) -> tuple[str, ...]:
+def _none(row: Row) -> tuple[()]:
     return ()
 
 
@@ -54,6 +54,7 @@ def read_wiki(
     between: str,
     gold_queries: Callable[[Row], tuple[str, ...]],
     sub_questions: Callable[[Row], tuple[str, ...]] = _none,
+    hops: Callable[[Row], tuple[Hop, ...]] = _none,
 ) -> DataSet:
     """The questions of ``path`` in the file's order. ``between`` is what joins two sentences.
 
@@ -76,6 +77,7 @@ def read_wiki(
                 evidence=evidence,
                 gold_queries=gold_queries(row),
                 sub_questions=sub_questions(row),
+                hops=hops(row),
             )
         )
     logger.info("%s: %d supporting facts name what the context does not have.", path, lost)

@@ -62,6 +62,12 @@ def test_gold_queries_are_filled_in_by_earlier_answers_only(tmp_path: Path) -> N
     )
 
 
+def test_hops_have_their_own_answers(tmp_path: Path) -> None:
+    (item,) = read(json_file(tmp_path / "train.json", [row()]), "train").items
+    assert [hop.query for hop in item.hops] == list(item.gold_queries)
+    assert [hop.answer for hop in item.hops] == ["Holt", "Birch", "River Wend"]
+
+
 def test_the_unanswerable_twin_has_its_own_id_and_no_evidence(tmp_path: Path) -> None:
     answerable, twin = read(jsonl_file(tmp_path / "full.jsonl", [row(), row(answerable=False)]), "full").items
     assert answerable.gold.question.query_id == "musique-3hop2__1_2_3"

@@ -9,6 +9,7 @@ import pytest
 
 from okralong.pipelines.errors import InputError
 from okralong.pipelines.evaluation.datasets.twowiki import read
+from okralong.pipelines.evaluation.datasets.values import Hop
 from tests.evaluation.datasets.public_files import json_file, shown
 
 
@@ -43,6 +44,19 @@ def test_gold_queries_are_subject_and_relation_once_each(tmp_path: Path) -> None
     triples = [["Ann Alder", "father", "Max Alder"], ["Ann Alder", "father", "Max"], ["Max Alder", "mother", "Eve"]]
     (item,) = read(json_file(tmp_path / "dev.json", [row(evidences=triples)]), "dev").items
     assert item.gold_queries == ("Ann Alder father", "Max Alder mother")
+
+
+def test_hops_are_whole_sentences_where_the_set_has_them_and_the_answer_is_the_triples(tmp_path: Path) -> None:
+    (plain,) = read(json_file(tmp_path / "dev.json", [row()]), "dev").items
+    assert plain.hops == (Hop("Ann Alder father", "Max Alder"), Hop("Max Alder mother", "Eve Birch"))
+    pairs = [
+        {"question": "Who is Ann Alder's father?", "answer": "Ann Alder's father is Max Alder."},
+        {"question": "Who is the mother of Max Alder?", "answer": "Nobody knows."},
+    ]
+    (asked,) = read(json_file(tmp_path / "train.json", [row(qa_pairs=pairs)]), "train").items
+    assert asked.hops == (Hop("Who is Ann Alder's father?", "Max Alder"), plain.hops[1])
+    (fewer,) = read(json_file(tmp_path / "train.json", [row(qa_pairs=pairs[:1])]), "train").items
+    assert fewer.hops == plain.hops
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Kin: look-ups become questions of their own, and each question is given out once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
+from okralong.pipelines.evaluation.datasets.values import Hop, Item
+from okralong.pipelines.evaluation.gold import Gold
+from okralong.pipelines.reader.kin import Kin, hop_questions
+from okralong.pipelines.values import Question
+
+TEXTS = {"d": "Ann Alder was a poet. Her father was Max Alder. Max was a son of Eve Birch, who had 3 sons."}
+
+
+def piece(words: str) -> Span:
+    start = TEXTS["d"].index(words)
+    return Span("d", start, start + len(words))
+
+
+def asked(number: int, *text_ids: str, hops: tuple[Hop, ...] = ()) -> PooledQuestion:
+    question = Question(
+        f"q{number}", "Who is the grandmother of Ann Alder?", answers=("Eve Birch",), type="multi-bridge"
+    )
+    item = Item(Gold(question, "town", "inference"), ("Ann Alder",), text_ids, gold_queries=("x",), hops=hops)
+    return PooledQuestion(item, ("d",), (piece("Her father was Max Alder."), piece("Max was a son of Eve Birch")), ())
+
+
+def test_a_look_up_is_asked_with_the_piece_that_names_its_answer() -> None:
+    hops = (
+        Hop("Ann Alder father", "Max Alder"),
+        Hop("Who is the mother of Max Alder?", "Eve Birch"),
+        Hop("Is Eve Birch dead?", "no"),
+        Hop("Where was Eve Birch born?", "Holt"),
+    )
+    first, second = hop_questions(asked(1, "t", hops=hops), TEXTS)
+    assert [each.item.gold.question.question for each in (first, second)] == [
+        "Ann Alder father?",
+        "Who is the mother of Max Alder?",
+    ]
+    assert [each.evidence for each in (first, second)] == [
+        (piece("Her father was Max Alder."),),
+        (piece("Max was a son of Eve Birch"),),
+    ]
+    assert first.item.gold.question.query_id == "q1-hop1"
+    assert (first.item.gold.question.answers, first.item.gold.question.type) == (("Max Alder",), "extractive")
+    assert first.item.gold.parts == (("Max Alder",),)
+    assert (first.item.gold_queries, first.item.hops, first.doc_ids, first.item.text_ids) == ((), (), ("d",), ("t",))
+
+
+def test_kin_share_a_text_and_are_given_out_once() -> None:
+    alone, one, two, both = asked(1, "c"), asked(2, "a"), asked(3, "b"), asked(4, "b", "a")
+    kin = Kin([alone, one, two, both])
+    assert kin.of(both) == [two, both, one]
+    kin.give(both)
+    kin.give(two)
+    assert kin.of(both) == [one]
+    assert kin.of(alone) == [alone]
+    assert not kin.waiting(two)
+    assert kin.waiting(replace(one))
+    kin.give(two)  # a second time is no error
+    assert Kin([]).of(one) == []
