@@ -1,0 +1,150 @@
+"""How the endpoint behaves: one file or mapping, checked before the first request. Times are in real seconds.
+
+Every key has a default under which the endpoint never refuses and never errs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from okralong.pipelines.settings import Settings
+from tests.fakes.endpoint.fault_rule import FaultKind, FaultRule
+
+Seconds = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+Role = Literal["read", "split", "step", "analyze", "other"]
+"""What a prompt asks for, as ``prompts.py`` recognises it; "other" is none of okralong's prompts."""
+
+
+class Rates(Settings):
+    """US dollars per million tokens; taken as the decimal number that is written, so that the bill is exact."""
+
+    input: Annotated[float, Field(ge=0)] = 2.5
+    cached_input: Annotated[float, Field(ge=0)] = 1.25
+    output: Annotated[float, Field(ge=0)] = 10.0
+
+
+class Model(Settings):
+    """A model on offer. ``window`` holds prompt and reply together, in tokens."""
+
+    window: Count = 128_000
+    max_completion_tokens: Count = 16_384
+    rates: Rates = Rates()
+
+
+class Limits(Settings):
+    """The organization's limits, for each model by itself; None is no limit.
+
+    ``minute_s`` is how long a minute of these limits lasts, so that a test need not wait for sixty seconds.
+    ``window_s`` is the stretch, in seconds of a true minute, within which a minute's limit is enforced. ``estimate``
+    says how a prompt is counted at admission: by its tokens, or by a quarter of its characters.
+    ``refused_count``: refused requests count against the request limit too, as OpenAI's guide says. ``retry_after``
+    says which headers a refusal names its time in.
+    """
+
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    minute_s: Annotated[float, Field(gt=0)] = 60.0
+    window_s: Annotated[float, Field(gt=0, le=60)] = 1.0
+    estimate: Literal["tokens", "characters"] = "tokens"
+    refused_count: bool = True
+    retry_after: Literal["both", "seconds", "none"] = "both"
+
+
+class Latency(Settings):
+    """Seconds from admission to reply: log-normal with this median and this sigma of its logarithm, cut at a longest.
+
+    A median of 0 is no latency at all.
+    """
+
+    median_s: Seconds = 0.0
+    sigma: Annotated[float, Field(ge=0)] = 0.5
+    longest_s: Seconds = 600.0
+
+
+class ReplyRule(Settings):
+    """``text`` is the reply to prompts of ``role`` (None: any) whose last message holds ``contains``."""
+
+    text: str
+    role: Role | None = None
+    contains: str = ""
+
+
+class Replies(Settings):
+    """Replies: the first rule that fits, else ``answers`` by the question's exact words, else made from the prompt.
+
+    ``answers`` hold whole replies to reading prompts; ``unanswerable_share`` of the made ones say "unanswerable".
+    """
+
+    rules: list[ReplyRule] = Field(default_factory=list)
+    answers: dict[str, str] = Field(default_factory=dict)
+    unanswerable_share: Share = 0.0
+
+
+class PromptCache(Settings):
+    """Prompt caching: repeated prefixes from ``first`` tokens on, in steps of ``step``, forgotten after ``lasts_s``."""
+
+    enabled: bool = True
+    first: Count = 1024
+    step: Count = 128
+    lasts_s: Seconds = 300.0
+
+
+class Batches(Settings):
+    """The life of a batch: seconds in each state, requests a second, and the completion window that "24h" stands for.
+
+    ``requests_per_s`` 0 processes nothing. ``enqueued_tokens`` is the most prompt tokens of a model in all unfinished
+    batches together. ``cached_prefixes``: whether prompt caching also lowers the price of batched requests; OpenAI's
+    guide said that it does not. ``price_share`` is of the ordinary price.
+    """
+
+    validating_s: Seconds = 0.0
+    requests_per_s: Seconds = 10_000.0
+    finalizing_s: Seconds = 0.0
+    cancelling_s: Seconds = 0.0
+    window_s: Seconds = 86_400.0
+    max_requests: Count = 50_000
+    max_bytes: Count = 200_000_000
+    enqueued_tokens: Count | None = None
+    cached_prefixes: bool = False
+    price_share: Share = 0.5
+
+
+class Scenario(Settings):
+    """Everything. ``keys`` empty takes any key that is not revoked; ``credit_usd`` None never runs out.
+
+    ``script`` names what happens to the chat requests in order of admission (None: nothing); the rules of ``faults``
+    are asked when it is used up, the first that fits wins.
+    """
+
+    seed: int = 0
+    models: dict[str, Model] = Field(default_factory=lambda: {"fake-model": Model()})
+    keys: list[str] = Field(default_factory=list)
+    revoked_keys: list[str] = Field(default_factory=list)
+    credit_usd: Annotated[float, Field(ge=0)] | None = None
+    limits: Limits = Limits()
+    latency: Latency = Latency()
+    script: list[FaultKind | None] = Field(default_factory=list)
+    faults: list[FaultRule] = Field(default_factory=list)
+    replies: Replies = Replies()
+    prompt_cache: PromptCache = PromptCache()
+    batches: Batches = Batches()
+
+    def changed(self, patch: dict[str, Any]) -> Scenario:
+        """This scenario with the keys of ``patch`` laid over it, key by key; a list is replaced as a whole.
+
+        Raises pydantic's ValidationError when the outcome is no scenario.
+        """
+        return Scenario.model_validate(_laid_over(self.model_dump(), patch))
+
+
+def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _laid_over(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
