@@ -1,0 +1,64 @@
+"""The provider's own bill, in exact decimal dollars, kept apart from the code under test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+from okralong.pipelines.values import Usage
+from tests.fakes.endpoint.scenario import Rates
+
+Lane = Literal["chat", "batch"]
+
+
+def price(rates: Rates, usage: Usage, share: float = 1.0) -> Decimal:
+    """US dollars for ``usage``: cached prompt tokens at their own rate, all at ``share`` of the price."""
+    fresh = (usage.prompt_tokens - usage.cached_tokens) * _exact(rates.input)
+    cached = usage.cached_tokens * _exact(rates.cached_input)
+    output = usage.completion_tokens * _exact(rates.output)
+    return ((fresh + cached + output) * _exact(share)).scaleb(-6)
+
+
+def _exact(number: float) -> Decimal:
+    return Decimal(repr(number))
+
+
+@dataclass
+class Line:
+    """The sum of one lane."""
+
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    usd: Decimal = Decimal(0)
+
+    def public(self) -> dict[str, Any]:
+        """As JSON; dollars are a string, so that no digit is lost."""
+        return {
+            "calls": self.calls,
+            "prompt_tokens": self.usage.prompt_tokens,
+            "cached_tokens": self.usage.cached_tokens,
+            "completion_tokens": self.usage.completion_tokens,
+            "usd": f"{self.usd:f}",
+        }
+
+
+@dataclass
+class Bill:
+    """What has been charged since the start or the last reset."""
+
+    lines: dict[Lane, Line] = field(default_factory=lambda: {"chat": Line(), "batch": Line()})
+
+    @property
+    def usd(self) -> Decimal:
+        """The whole of it."""
+        return sum((line.usd for line in self.lines.values()), Decimal(0))
+
+    def charge(self, lane: Lane, rates: Rates, usage: Usage, share: float = 1.0) -> Decimal:
+        """Charge one reply; returns its price."""
+        usd = price(rates, usage, share)
+        line = self.lines[lane]
+        line.calls += 1
+        line.usage += usage
+        line.usd += usd
+        return usd

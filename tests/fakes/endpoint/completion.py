@@ -1,0 +1,91 @@
+"""A reply as the API sends it, with the usage that is charged."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from okralong.pipelines.values import Usage
+from tests.fakes.endpoint.chat_call import ChatCall
+from tests.fakes.endpoint.draws import draw
+from tests.fakes.endpoint.fault_rule import FaultKind
+from tests.fakes.endpoint.replies import FILLER, REFUSAL, reply_to
+from tests.fakes.endpoint.scenario import Replies
+from tests.fakes.endpoint.tokens import Ids, token_bytes, token_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """``body`` is the response's JSON."""
+
+    usage: Usage
+    body: dict[str, Any]
+
+
+def complete(call: ChatCall, replies: Replies, seed: int, cached_tokens: int, fault: FaultKind | None) -> Completion:
+    """The reply to ``call``, spoilt as ``fault`` says where that is one of the reply itself.
+
+    A reply that runs into ``max_tokens`` is cut there and charged for exactly as many tokens.
+    """
+    text = "" if fault == "empty_content" else reply_to(call.prompt, replies, seed)
+    limit = call.limit or call.model.max_completion_tokens
+    if fault == "length":
+        text += FILLER * limit
+    ids = token_ids(REFUSAL if fault == "refusal" else text)
+    finish = "stop"
+    if len(ids) > limit:
+        ids, finish = ids[:limit], "length"
+        text = token_bytes(ids).decode("utf-8", "ignore")
+    if fault == "content_filter":
+        ids, text, finish = ids[: len(ids) // 2], "", "content_filter"
+    usage = Usage(len(call.ids), cached_tokens, len(ids))
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+    if fault == "refusal":
+        message |= {"content": None, "refusal": REFUSAL}
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": {"content": _logprobs(ids, seed), "refusal": None} if call.logprobs else None,
+        "finish_reason": finish,
+    }
+    body = {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": call.name,
+        "choices": [choice],
+        "usage": usage_fields(usage),
+        "service_tier": "default",
+        "system_fingerprint": "fp_fake",
+    }
+    return Completion(usage, body)
+
+
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """The ``usage`` object of a chat completion."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def _logprobs(ids: Ids, seed: int) -> list[dict[str, Any]]:
+    """One entry a token; the numbers mean nothing but are always the same for the same reply."""
+    entries: list[dict[str, Any]] = []
+    for place, token in enumerate(ids):
+        raw = token_bytes([token])
+        logprob = round(-draw(seed, "logprob", place, token), 6)
+        entries.append(
+            {"token": raw.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(raw), "top_logprobs": []}
+        )
+    return entries

@@ -1,0 +1,43 @@
+"""What a prompt asks for: okralong's roles, told by the instructions that the product itself puts into its prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from okralong.pipelines.answering.analysis import SYSTEM_PROMPT as ANALYZE
+from okralong.pipelines.answering.prompts.frame import QUESTION_MARK, RULES
+from okralong.pipelines.answering.prompts.split import INSTRUCTIONS as SPLIT
+from okralong.pipelines.answering.prompts.step import INSTRUCTIONS as STEP
+from tests.fakes.endpoint.scenario import Role
+
+_SPLIT_OPENING = SPLIT.split("{", maxsplit=1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The role, the last message as it stands, and the question in it."""
+
+    role: Role
+    text: str
+    question: str
+
+
+def read_prompt(messages: Sequence[tuple[str, str]]) -> Prompt:
+    """Read ``(role, content)`` messages; demonstrations between the first and the last are passed over."""
+    opening, text = messages[0][1], messages[-1][1]
+    role = _role(opening) if messages[0][0] in ("system", "developer") else "other"
+    before, mark, question = text.rpartition(QUESTION_MARK)
+    if not mark:
+        question = before or question.removeprefix(QUESTION_MARK.lstrip())
+    return Prompt(role, text, question.strip())
+
+
+def _role(opening: str) -> Role:
+    if opening.startswith(ANALYZE):
+        return "analyze"
+    if opening.startswith(_SPLIT_OPENING):
+        return "split"
+    if STEP in opening:
+        return "step"
+    return "read" if opening.startswith(RULES) else "other"
