@@ -1,0 +1,24 @@
+"""The endpoint as an aiohttp application."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from tests.fakes.endpoint import batch_routes, chat_routes, control, file_routes
+from tests.fakes.endpoint.scenario import Scenario
+from tests.fakes.endpoint.state import Endpoint
+from tests.fakes.endpoint.wire import ENDPOINT, add_headers, through_the_door
+
+MOST_BYTES = 512 * 1024 * 1024
+"""Of a request's body; the limits that the API itself has are the scenario's."""
+
+
+def build_app(scenario: Scenario) -> web.Application:
+    """The application under ``scenario``, all of its state included."""
+    app = web.Application(middlewares=[through_the_door], client_max_size=MOST_BYTES)
+    app[ENDPOINT] = Endpoint(scenario)
+    app[control.FIRST] = scenario
+    app.on_response_prepare.append(add_headers)
+    for routes in (chat_routes, file_routes, batch_routes, control):
+        routes.add_routes(app)
+    return app
