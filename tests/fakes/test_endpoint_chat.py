@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt, parse_reply
+from okralong.pipelines.answering.citations import find_citations
+from okralong.pipelines.answering.prompts.answer import answer_prompt, parse_answer
+from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
+from okralong.pipelines.answering.prompts.split import parse_split, split_prompt
+from okralong.pipelines.answering.prompts.step import parse_step, step_prompt
+from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.values import Message, Passage
+from tests.fakes.calls import MODEL, chat, headers_of, user
+from tests.fakes.endpoint.draws import draw_latency
+from tests.fakes.endpoint.process import EndpointProcess
+from tests.fakes.endpoint.scenario import Latency
+from tests.fakes.endpoint.tokens import token_ids
+from tests.fakes.reports import ALDER, BIRCH
+
+PASSAGES = [Passage(doc.doc_id, 0, 2000, doc.text[:2000], 500, 1.0) for doc in (ALDER, BIRCH)]
+
+
+def sent(messages: Sequence[Message]) -> list[Any]:
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+async def said(client: openai.AsyncOpenAI, messages: Sequence[Message]) -> str:
+    return (await chat(client, "", messages=sent(messages))).choices[0].message.content or ""
+
+
+async def test_usage_is_counted_as_the_cookbook_counts_it(client: openai.AsyncOpenAI) -> None:
+    texts = ["Answer in a word.", "Wer führt Fernhill? " * 300]
+    messages = [{"role": "system", "content": texts[0]}, {"role": "user", "content": texts[1]}]
+    reply = await chat(client, "", messages=messages)
+    assert reply.usage is not None
+    assert reply.usage.prompt_tokens == sum(count_tokens(text) + 4 for text in texts) + 3
+    assert reply.usage.completion_tokens == count_tokens(reply.choices[0].message.content or "")
+    assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens
+    assert (reply.object, reply.model, reply.choices[0].finish_reason) == ("chat.completion", MODEL, "stop")
+
+
+def test_tokens_of_long_texts_are_counted_as_elsewhere() -> None:
+    for text in (ALDER.text * 12, "x" * 120_000, "ein Wort\n" * 20_000, ""):
+        assert len(token_ids(text)) == count_tokens(text)
+
+
+async def test_every_reply_has_a_request_id(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
+    headers = await headers_of(client, "hello")
+    assert headers["x-request-id"] == server.received()[0]["request_id"]
+    assert headers["x-request-id"].startswith("req_")
+    assert int(headers["openai-processing-ms"]) >= 0
+    server.change({"script": ["server_error"]})
+    with pytest.raises(openai.InternalServerError) as caught:
+        await chat(client, "hello")
+    assert caught.value.request_id == server.received()[1]["request_id"]
+
+
+async def test_made_replies_keep_the_contract_of_each_role(client: openai.AsyncOpenAI) -> None:
+    answers = [parse_answer(await said(client, answer_prompt(f"Who spent what {n}?", PASSAGES))) for n in range(8)]
+    for answer in answers:
+        (citation,) = find_citations(answer.evidence, PASSAGES)
+        assert answer.answer in citation.quote
+    assert {claim.passage for answer in answers for claim in answer.evidence} == {1, 2}
+    question = "Who spent more, Alder or Birch?"
+    parts = parse_split(await said(client, split_prompt(question, 4)), question, 4)
+    assert len(parts) == 2
+    assert question not in parts
+    steps = [parse_step(await said(client, step_prompt(f"Who led {n}?", PASSAGES))) for n in range(8)]
+    assert {bool(step.answer) for step in steps} == {True, False}
+    assert all(step.answer or step.query for step in steps)
+    asked = AnalysisInput(question, (PASSAGES[0].text,))
+    parse_reply(await said(client, analyzer_prompt(asked)))
+
+
+async def test_a_reply_depends_on_the_prompt_alone(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
+    prompts = [answer_prompt(f"Question {n}?", PASSAGES) for n in range(10)]
+    one = [await said(client, prompt) for prompt in prompts]
+    server.reset({"script": ["server_error"], "latency": {"median_s": 0.01}})
+    with pytest.raises(openai.InternalServerError):
+        await said(client, prompts[0])
+    again = await asyncio.gather(*(said(client, prompt) for prompt in reversed(prompts)))
+    assert one == list(reversed(again))
+    assert len(set(one)) > 1
+    shown = with_demonstration(prompts[0], "generate")
+    assert len(shown) == 4
+    assert await said(client, shown) == one[0]
+
+
+async def test_scripted_replies_go_first(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
+    rules = [{"role": "split", "text": "One?\nTwo?"}, {"contains": "harbour crew number 3", "text": "Answer: three"}]
+    answers = {"Who chairs Alder?": "Answer: Ida Moss"}
+    server.reset({"replies": {"rules": rules, "answers": answers, "unanswerable_share": 1.0}})
+    assert await said(client, split_prompt("harbour crew number 3?", 2)) == "One?\nTwo?"
+    assert await said(client, answer_prompt("Who chairs Alder?", PASSAGES[:1])) == "Answer: three"
+    nothing = Passage("x", 0, 5, "empty", 1, 0.0)
+    assert await said(client, answer_prompt("Who chairs Alder?", [nothing])) == "Answer: Ida Moss"
+    assert parse_answer(await said(client, answer_prompt("Who else?", [nothing]))).unanswerable
+    assert parse_step(await said(client, step_prompt("Who chairs Alder?", [nothing]))).answer == ""
+
+
+async def test_a_reply_is_cut_at_max_tokens_and_charged_for_as_many(
+    server: EndpointProcess, client: openai.AsyncOpenAI
+) -> None:
+    server.reset({"replies": {"rules": [{"text": "Größe und Übermaß, " * 20}]}})
+    for limits in ({"max_tokens": 7}, {"max_completion_tokens": 7}):
+        reply = await chat(client, "hello", logprobs=True, **limits)
+        assert reply.usage is not None
+        assert (reply.choices[0].finish_reason, reply.usage.completion_tokens) == ("length", 7)
+        assert reply.choices[0].logprobs is not None
+        assert len(reply.choices[0].logprobs.content or []) == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code", "param"),
+    [
+        ({"model": "gpt-9"}, 404, "model_not_found", None),
+        ({"messages": []}, 400, "invalid_value", "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, 400, "invalid_value", "messages[0].role"),
+        ({"max_tokens": 0}, 400, "invalid_value", "max_tokens"),
+        ({"max_tokens": 99_999}, 400, "invalid_value", "max_tokens"),
+        ({"messages": user("word " * 500), "max_tokens": 600}, 400, "context_length_exceeded", "messages"),
+        ({"n": 2}, 400, "invalid_value", "n"),
+        ({"response_format": {"type": "json_object"}}, 400, None, "messages"),
+    ],
+)
+async def test_what_the_real_one_refuses_is_refused_and_costs_nothing(
+    server: EndpointProcess,
+    client: openai.AsyncOpenAI,
+    changes: dict[str, Any],
+    status: int,
+    code: str | None,
+    param: str | None,
+) -> None:
+    server.reset({"models": {MODEL: {"window": 1000, "max_completion_tokens": 800}}})
+    with pytest.raises(openai.APIStatusError) as caught:
+        await chat(client, "hello", **changes)
+    assert (caught.value.status_code, caught.value.code, caught.value.param) == (status, code, param)
+    assert server.bill_usd == 0
+    assert server.received()[0]["status"] == status
+
+
+async def test_raw_requests_that_are_none_are_refused(server: EndpointProcess) -> None:
+    chat_url, key = f"{server.base_url}/chat/completions", {"Authorization": "Bearer sk-x"}
+    async with aiohttp.ClientSession() as session:
+        for data, headers, status in (("{", key, 400), ("[]", key, 400), ("{}", key, 400), ("{}", {}, 401)):
+            async with session.post(chat_url, data=data, headers=headers) as response:
+                error = (await response.json())["error"]
+                assert response.status == status
+                assert set(error) == {"message", "type", "param", "code"}
+        async with session.post(f"{server.base_url}/embeddings", json={}, headers=key) as response:
+            assert response.status == 404
+            assert "Invalid URL (POST /v1/embeddings)" in (await response.json())["error"]["message"]
+        body = {"model": MODEL, "messages": user("in JSON"), "response_format": {"type": "json_object"}}
+        async with session.post(chat_url, data=json.dumps(body), headers=key) as response:
+            assert response.status == 200
+
+
+async def test_latency_is_log_normal_and_does_not_hold_others_up(
+    server: EndpointProcess, client: openai.AsyncOpenAI
+) -> None:
+    latency = Latency(median_s=2.0, sigma=0.5)
+    drawn = [draw_latency(latency, 7, f"request {n}", 1) for n in range(4000)]
+    assert statistics.median(drawn) == pytest.approx(2.0, rel=0.05)
+    assert statistics.quantiles(drawn, n=100)[83] == pytest.approx(2.0 * 2.718281828**0.5, rel=0.08)
+    assert drawn == [draw_latency(latency, 7, f"request {n}", 1) for n in range(4000)]
+    server.reset({"latency": {"median_s": 0.5, "sigma": 0.2}})
+    await asyncio.gather(*(chat(client, f"hello {n}") for n in range(60)))
+    received = server.received("chat")
+    assert statistics.median(entry["took_s"] for entry in received) == pytest.approx(0.5, rel=0.5)
+    assert server.state()["counts"]["peak_in_flight"] > 20
+    assert server.state()["counts"]["in_flight"] == 0
