@@ -16,7 +16,7 @@ from tests.fakes.calls import chat
 from tests.fakes.endpoint.process import ROOT, EndpointProcess
 
 ORPHAN = """
-import sys, time
+import time
 from tests.fakes.endpoint.process import EndpointProcess
 with EndpointProcess() as server:
     print(server.pid, flush=True)
@@ -53,8 +53,10 @@ async def test_the_process_is_real_and_gone_after_the_context() -> None:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
 
 
-def test_it_does_not_outlive_a_parent_that_was_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", ORPHAN], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+def test_it_does_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
+    # A killed parent cannot clean up, so what it leaves must lie where pytest does.
+    command, environment = [sys.executable, "-c", ORPHAN], {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         assert is_alive(pid)
