@@ -101,7 +101,7 @@ def test_doctor_says_which_reader_is_in_use(
     config = tmp_path / "answer.yaml"
     text = shipped_config("answer.yaml")
     for said, expected in ((str(trained), r"mine, digest [0-9a-f]{12}, trained on 12,800 rows"), ("none", "none: .*")):
-        config.write_text(text.replace("reader: none", f"reader: {said}"), encoding="utf-8")
+        config.write_text(text.replace("reader: shipped", f"reader: {said}"), encoding="utf-8")
         found = {finding.name: finding for finding in examine(str(config), None)}
         assert re.fullmatch(expected, found["reader"].says)
         assert found["endpoint"].ok, found["endpoint"].remedy

@@ -14,7 +14,8 @@ from pydantic import Field, field_validator
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.reader import NO_READER, Reader, find_reader
+from okralong.pipelines.models.reader import Reader, find_reader
+from okralong.pipelines.models.shipped import SHIPPED
 from okralong.pipelines.settings import Settings
 
 VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
@@ -60,7 +61,7 @@ class LlmConfig(Settings):
     stop: list[str] = Field(default_factory=list)
     demonstrations: bool | None = None
     calculator: bool | None = None
-    reader: Annotated[str, Field(min_length=1)] = NO_READER
+    reader: Annotated[str, Field(min_length=1)] = SHIPPED
     constrained: bool | None = None
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
