@@ -26,7 +26,7 @@ def quoting(messages: Messages) -> str:
     shown = PASSAGE.search(messages[-1]["content"])
     assert shown, messages[-1]["content"][:500]
     words = " ".join(shown[1].split()[:6])
-    return f'Answer: {words}\nEvidence: [1] "{words}"'
+    return f'Evidence: [1] "{words}"\nAnswer: {words}'
 
 
 def splits(messages: Messages) -> bool:

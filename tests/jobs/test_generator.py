@@ -27,7 +27,7 @@ from okralong.pipelines.values import Passage
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 
-READ = re.compile(r'Answer: [^\n]+(\nEvidence: \[\d+\] "[^\n]+"){0,3}(\nEvidence[^\n]*)?')
+READ = re.compile(r'(Evidence: \[\d+\] "[^\n]+"\n){0,3}(Answer: [^\n]+|Evidence: [^\n]*)')
 """The contract, to which llama.cpp's grammar holds a reply; the last line may be cut short by the token limit."""
 
 

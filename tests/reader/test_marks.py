@@ -35,7 +35,7 @@ HELD = replace(ROW, answers=("unanswerable",), answerable=False, documents=("e",
 
 
 def test_a_right_answer_with_a_right_and_a_wrong_source() -> None:
-    said = 'Answer: 12.5 million\nEvidence: [1] "sales of 12.5 million"\nEvidence: [1] "Birch sold nothing at all"'
+    said = 'Evidence: [1] "sales of 12.5 million"\nEvidence: [1] "Birch sold nothing at all"\nAnswer: 12.5 million'
     found = mark(ROW, said)
     assert (found.f1, found.exact, found.numeric) == (1.0, 1.0, True)
     assert (found.cited, found.right, found.pieces, found.found) == (2, 1, 1, 1)
@@ -72,10 +72,11 @@ def test_the_trivial_reader_says_the_nearest_sentence_and_cites_it() -> None:
 @pytest.mark.parametrize(
     ("role", "reply", "right"),
     [
-        ("generate", 'Answer: x\nEvidence: [2] "y"', True),
+        ("generate", 'Evidence: [2] "y"\nAnswer: x', True),
+        ("generate", 'Answer: x\nEvidence: [2] "y"', False),
         ("generate", "Answer: unanswerable", True),
         ("generate", "The answer is x", False),
-        ("generate", "Answer: x\nEvidence: y", False),
+        ("generate", "Evidence: y\nAnswer: x", False),
         ("step", 'Evidence: [1] "y"\nQuery: Who is z?\nAnswer: none', True),
         ("step", "Evidence: none\nQuery: none\nAnswer: z", True),
         ("step", "Answer: z", False),

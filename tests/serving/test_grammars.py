@@ -20,7 +20,7 @@ CHIEF = Passage("d", 50, 90, 'Mara Lind, "the Duke", has led Fernhill since 2016
 CLAIM = r'Evidence: \[[1-9][0-9]?\] "[^\n]{1,300}"'
 ANSWER = r"Answer: [^ \n][^\n]{0,399}"
 ASKED = {
-    "generate": (answer_prompt("Who leads Fernhill?", [YARD, CHIEF]), rf"{ANSWER}(\n{CLAIM}){{0,3}}"),
+    "generate": (answer_prompt("Who leads Fernhill?", [YARD, CHIEF]), rf"({CLAIM}\n){{0,3}}{ANSWER}"),
     "step": (
         step_prompt("Where did the leader of Fernhill study?", [YARD, CHIEF]),
         rf"(Evidence: none|{CLAIM}(\n{CLAIM}){{0,2}})\nQuery: [^ \n][^\n]{{0,199}}\n{ANSWER}",
