@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.shipped import SHIPPED
 from okralong.pipelines.settings import Settings
 from okralong.pipelines.training.recipe import Kind, Lora, Recipe
 from okralong.pipelines.training.self_training import SelfTraining
@@ -37,6 +39,7 @@ class TrainConfig(Settings):
     kind: Kind
     model: str = Field(default=EMBEDDED, min_length=1)
     lora: LoraConfig | None = None
+    start: str | None = Field(default=None, min_length=1)
     learning_rate: Rate = _PLAIN.learning_rate
     heads_learning_rate: Rate | None = _PLAIN.heads_learning_rate
     epochs: Annotated[float, Field(gt=0, le=1000)] = _PLAIN.epochs
@@ -59,10 +62,16 @@ class TrainConfig(Settings):
     def _learns_something(self) -> Self:
         if self.kind != "heads" and self.lora is None:
             raise ValueError(f"a {self.kind} learns an adapter: give lora, with the layers that it targets")
+        if self.kind == "heads" and self.start is not None:
+            raise ValueError("start is the adapter of a label_scorer or a reader; heads begin anew")
         if self.kind == "reader" and self.self_training is not None:
             raise ValueError("self_training labels questions for an analyzer; a reader has no labels")
         return self
 
     def recipe(self) -> Recipe:
         """The same as plain values."""
-        return Recipe.of(self.model_dump(exclude={"self_training"}))
+        values = self.model_dump(exclude={"self_training"})
+        if self.start not in (None, SHIPPED):
+            # A task of the cluster stands elsewhere.
+            values["start"] = str(Path(str(self.start)).expanduser().resolve())
+        return Recipe.of(values)

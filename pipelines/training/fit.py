@@ -119,7 +119,9 @@ def fit(
     trainer.train(resume_from_checkpoint=last(str(checkpoints)))
     learner.save(out)
     history: list[dict[str, float]] = trainer.state.log_history
-    (out / HISTORY).write_text(json.dumps({"recipe": asdict(recipe), "history": history}, indent=1), encoding="utf-8")
+    # The name alone: a folder's path says more of a machine than of a training.
+    told = replace(recipe, start=recipe.start and Path(recipe.start).name)
+    (out / HISTORY).write_text(json.dumps({"recipe": asdict(told), "history": history}, indent=1), encoding="utf-8")
     return history
 
 

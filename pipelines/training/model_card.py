@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.calibration import Temperatures
@@ -48,6 +49,7 @@ def learned_words(recipe: Recipe) -> str:
     learned = f"LoRA on {', '.join(lora.targets)}"
     learned += f" of the blocks from {lora.first_block} on" if lora.first_block else ""
     learned += f" (rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout:g})"
+    learned += "" if recipe.start is None else f", going on from the adapter `{Path(recipe.start).name}`"
     return learned + (", and heads" if recipe.kind == "heads" else "")
 
 

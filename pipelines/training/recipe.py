@@ -32,12 +32,14 @@ class Recipe:
     ``evaluations`` are made an epoch; after ``patience`` of them without a lower loss on validation it stops.
     ``reads``, ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: that of the encoder's adapter) are for heads
     alone. ``max_tokens`` bounds a label scorer's prompt; rows of a
-    reader whose prompt and reply have more are left out before its training.
+    reader whose prompt and reply have more are left out before its training. A label scorer or a reader goes on from
+    the adapter ``start`` ("shipped" or a folder, of the same shape); None: from one that changes nothing.
     """
 
     kind: Kind
     model: str = "embedded"
     lora: Lora | None = None
+    start: str | None = None
     learning_rate: float = 1e-4
     heads_learning_rate: float | None = None
     epochs: float = 5.0

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.reader.session import train_reader
 from okralong.pipelines.training.examples import ReadingExample
@@ -112,6 +113,30 @@ def test_a_training_foretells_more_of_the_replies_and_writes_what_is_served(mode
     assert "24 train rows (generate 24)" in card
     assert str(model.parent) not in (tmp_path / "adapter_config.json").read_text() or str(model) in card
     assert (tmp_path / "curves.svg").is_file()
+
+
+def test_a_training_goes_on_from_an_adapter(model: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    recipe = replace(RECIPE, model=str(model))
+    train_reader(recipe, [row_of(number) for number in range(24)], [row_of(24)], first)
+    onwards = replace(recipe, start=str(first), learning_rate=1e-7, epochs=1)
+    train_reader(onwards, [row_of(number) for number in range(8)], [row_of(24)], second)
+    before, after = (load_file(folder / "adapter_model.safetensors") for folder in (first, second))
+    assert any(bool(value.any()) for name, value in before.items() if "lora_B" in name)
+    torch.testing.assert_close(after, before, rtol=1e-3, atol=1e-4)
+    assert "going on from the adapter `first`" in (second / "README.md").read_text()
+    assert str(tmp_path) not in (second / "history.json").read_text()
+
+
+def test_an_adapter_of_another_shape_or_none_is_no_start(model: Path, tmp_path: Path) -> None:
+    assert RECIPE.lora is not None
+    ReaderLearner(replace(RECIPE, lora=replace(RECIPE.lora, rank=8)), str(model), "cpu", torch.float32).save(tmp_path)
+    with pytest.raises(ConfigError, match="another shape"):
+        ReaderLearner(replace(RECIPE, start=str(tmp_path)), str(model), "cpu", torch.float32)
+    with pytest.raises(ConfigError, match=r"adapter_model\.safetensors"):
+        ReaderLearner(replace(RECIPE, start=str(tmp_path / "none")), str(model), "cpu", torch.float32)
+    with pytest.raises(ConfigError, match="another shape"):
+        ReaderLearner(replace(RECIPE, start="shipped"), str(model), "cpu", torch.float32)
 
 
 def row_of(number: int) -> ReadingRow:
