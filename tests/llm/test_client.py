@@ -11,6 +11,7 @@ from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
 from okralong.pipelines.errors import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError, ReplyError
 from okralong.pipelines.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
@@ -218,10 +219,7 @@ async def test_a_call_that_gets_no_leave_gives_its_reserve_back_and_leaves_no_do
 
 
 class _LostLimiter(LocalLimiter):
-    async def release(self, lease: int) -> None:
-        raise ConnectionError("the limiter is gone")
-
-    async def penalise(self, retry_after: float | None) -> None:
+    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
         raise ConnectionError("the limiter is gone")
 
 

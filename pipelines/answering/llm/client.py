@@ -21,10 +21,11 @@ from okralong.pipelines.answering.analysis import ANALYZE
 from okralong.pipelines.answering.llm.calls import Call, Outcome, unknown
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import open_client, read_key
-from okralong.pipelines.answering.llm.faults import Fault, classify, without_key
+from okralong.pipelines.answering.llm.faults import Fault, classify, notice_of, without_key
 from okralong.pipelines.answering.llm.meter import PromptMeter
 from okralong.pipelines.answering.llm.ports import Grant, LedgerClient, LimiterClient
 from okralong.pipelines.answering.llm.prices import PriceTable
+from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice, read_notice
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, read_completion, to_journal, usable
 from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.prompts.grammars import GRAMMARS
@@ -176,6 +177,7 @@ class LlmClient:
         tokens = estimate + request.max_tokens
         call = replace(call, reserved_usd=self.price.cost(Usage(estimate, 0, request.max_tokens)))
         grant: Grant | None = None
+        notice = SILENT
         sent_at: float | None = None
         try:
             await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
@@ -183,7 +185,7 @@ class LlmClient:
             call = replace(call, queue_s=grant.queue_s, started_at=datetime.now(UTC))
             await self._ledger.intend(call)
             sent_at = time.perf_counter()
-            raw = await self._send(request, call)
+            raw, notice = await self._send(request, call)
         except asyncio.CancelledError:
             late = unknown(call, "cancelled while in flight", latency_s=_since(sent_at))
             await asyncio.shield(self._ledger.settle(_unsent(call, "cancelled") if sent_at is None else late))
@@ -194,16 +196,20 @@ class LlmClient:
             if sent_at is None:
                 await _quietly(self._ledger.settle(_unsent(call, str(error))))
                 raise
-            raise await self._failed(call, error, _since(sent_at)) from None
+            fault = classify(error, self.config.base_url, self.config.model, self.config.api_key_env, self._key)
+            if grant is not None:  # at once: what slows everyone down does not wait for the disk
+                await _quietly(self._limiter.release(grant.lease, notice_of(error, fault)))
+                grant = None
+            raise await self._failed(call, fault, _since(sent_at)) from None
         else:
             self._meter.learn(plain, raw.reply.usage.prompt_tokens)
             await asyncio.shield(self._ledger.settle(_arrived(call, raw)))
             return raw
         finally:
             if grant is not None:
-                await _quietly(self._limiter.release(grant.lease))
+                await _quietly(self._limiter.release(grant.lease, notice, unsent=sent_at is None))
 
-    async def _send(self, request: LlmRequest, call: Call) -> RawReply:
+    async def _send(self, request: LlmRequest, call: Call) -> tuple[RawReply, Notice]:
         start = time.perf_counter()
         response = await self._http.chat.completions.with_raw_response.create(
             **request.parameters(self.config.max_tokens_field)
@@ -219,13 +225,11 @@ class LlmClient:
             latency_s=time.perf_counter() - start,
             queue_s=call.queue_s,
         )
-        return replace(raw, reply=reply, request_id=response.headers.get("x-request-id", ""))
+        raw = replace(raw, reply=reply, request_id=response.headers.get("x-request-id", ""))
+        return raw, read_notice(response.headers, taken=True)
 
-    async def _failed(self, call: Call, error: Exception, latency_s: float) -> Exception:
+    async def _failed(self, call: Call, fault: Fault, latency_s: float) -> Exception:
         """Settle an attempt that brought no reply; returns the exception to raise."""
-        fault = classify(error, self.config.base_url, self.config.model, self.config.api_key_env, self._key)
-        if fault.limited:
-            await _quietly(self._limiter.penalise(fault.retry_after))
         outcome = replace(
             unknown(call, fault.message, fault.http_status, latency_s), provider_request_id=fault.request_id
         )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome
+from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
 from okralong.pipelines.values import Usage
 
 
@@ -41,12 +42,8 @@ class LimiterClient(Protocol):
         """Wait for leave to send ``tokens`` (prompt and most completion tokens). Raises QuestionError if too many."""
         ...
 
-    async def release(self, lease: int) -> None:
-        """The request is over."""
-        ...
-
-    async def penalise(self, retry_after: float | None) -> None:
-        """The endpoint said 429."""
+    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
+        """The request is over, or never went out (``unsent``); ``notice`` is what its reply says of the limits."""
         ...
 
 
