@@ -17,7 +17,7 @@ import ray
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import plain_errors
 from okralong.pipelines.answering.llm.coalesce import CoalescingLimiter
-from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
@@ -42,29 +42,28 @@ class LimiterActor(LocalLimiter):
         self.join(limits)
 
 
-def limiter_name(config: LlmConfig, job: str) -> str:
+def limiter_name(config: EndpointConfig, job: str) -> str:
     """Its name in okralong's namespace. The embedded model belongs to its job, and so does its limiter."""
     shared = f"{config.base_url}\n{config.model}"
     owner = job if config.base_url == EMBEDDED else hashlib.sha256(shared.encode()).hexdigest()[:16]
     return f"rate-limiter-{GENERATION}-{owner}"
 
 
-def start_limiter(config: LlmConfig, job: str) -> Any:
-    """The handle of the limiter of a configured generator, for ``RayLimiter``; it is found by ``limiter_name``.
+def start_limiter(config: EndpointConfig, job: str) -> Any:
+    """The handle of the limiter of a configured endpoint, for ``RayLimiter``; it is found by ``limiter_name``.
 
     For an endpoint that others may use as well, the one that already runs on this cluster, told of the limits of
     ``config``. A call that its process loses is sent again when it is back. That of the embedded model ends with the
     ``job``, which keeps the handle.
     """
-    limits = Limits(config.requests_per_minute, config.tokens_per_minute, config.max_in_flight)
     revived = {"max_restarts": -1, "max_task_retries": -1}
     named = {"name": limiter_name(config, job), "namespace": NAMESPACE}
     options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": MAX_CONCURRENCY, **revived, **named}
     remote: Any = ray.remote(LimiterActor)
     if config.base_url == EMBEDDED:
-        return remote.options(**options).remote(limits)
-    actor = remote.options(lifetime="detached", get_if_exists=True, **options).remote(limits)
-    ray.get(actor.set_limits.remote(limits))
+        return remote.options(**options).remote(config.limits)
+    actor = remote.options(lifetime="detached", get_if_exists=True, **options).remote(config.limits)
+    ray.get(actor.set_limits.remote(config.limits))
     return actor
 
 

@@ -149,6 +149,9 @@ def test_a_second_job_does_not_lift_the_limits_of_one_that_is_at_work() -> None:
     _, lease = limiter.reserve(0.0, 1, 100)
     limiter.join(1.0, Limits(None, 5000))
     assert limiter.limits == Limits(60, 5000, max_in_flight=8)
+    limiter.slow_down(1.0, 0.0)
+    limiter.join(1.0, Limits(None, 5000, max_in_flight=8))
+    assert limiter.allowed == 4
     limiter.release(lease)
     limiter.join(2.0, Limits(500, None))  # nobody is at work: the job that comes knows best
     assert limiter.limits == Limits(500, None)

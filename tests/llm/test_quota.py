@@ -36,7 +36,7 @@ def test_whatever_the_headers_say_no_minute_passes_the_limits_and_work_goes_on(
     requests: int | None, tokens: int, sizes: list[int], said: list[tuple[Notice, int]]
 ) -> None:
     limiter = Limiter(Limits(requests, tokens, max_in_flight=50))
-    now, admitted, held, refused = 0.0, [], deque[int](), 0
+    now, admitted, held, refused = 0.0, list[tuple[float, int]](), deque[int](), 0
     while len(admitted) + refused < 300 and now < 7200:
         notice, late = said[(len(admitted) + refused) % len(said)]
         if held and len(held) > late:  # the replies come out of order

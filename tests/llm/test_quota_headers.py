@@ -72,7 +72,7 @@ def test_requests_and_tokens_are_told_apart() -> None:
         "x-ratelimit-limit-tokens": "-1",
     }
     notice = read_notice(headers, taken=True)
-    assert notice.requests == Allowance(500, 499, pytest.approx(0.12))
+    assert notice.requests == Allowance(500, 499, 0.12)
     assert notice.tokens == Allowance()
 
 

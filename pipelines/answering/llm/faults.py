@@ -48,6 +48,16 @@ class Fault:
         """Whether the endpoint asked for fewer requests: by a 429, or by naming a time to wait."""
         return self.retry and (self.http_status == 429 or self.retry_after is not None)
 
+    @property
+    def final(self) -> bool:
+        """Whether the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
+        return self.whose == "endpoint" and not self.retry
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether no connection came about."""
+        return self.http_status == 0 and self.status == "failed"
+
     def error(self) -> EndpointError | CallFailed:
         """The exception for it: EndpointError stops the run, CallFailed fails the question."""
         return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)

@@ -70,14 +70,16 @@ class Limiter:
     def join(self, now: float, limits: Limits) -> None:
         """A job comes with limits of its own, which hold from now on; what was admitted in the last minute counts.
 
-        While another's requests are in flight its limits are kept as well, the stricter of each, until a job comes
-        that finds nothing in flight. What the server named stays known: it is the account's.
+        While another's requests are in flight its limits are kept as well, the stricter of each, and so is a 429's
+        halving, until a job comes that finds nothing in flight. What the server named stays known: it is the account's.
         """
         self._forget_ended(now)
-        self.limits = stricter(self.limits, limits) if self._leases else limits
+        alone = not self._leases
+        self.limits = limits if alone else stricter(self.limits, limits)
         self._requests.relimit(now, self.limits.requests_per_minute)
         self._tokens.relimit(now, self.limits.tokens_per_minute)
-        self._allowed = float(self.limits.max_in_flight)
+        most = float(self.limits.max_in_flight)
+        self._allowed = most if alone else min(self._allowed, most)
 
     def refusal(self, tokens: int) -> str | None:
         """Why no minute can hold a request of that size all by itself; None when one can."""
