@@ -93,7 +93,7 @@ async def test_a_timeout_is_held_as_unknown(tmp_path: Path) -> None:
 )
 async def test_the_wait_that_the_endpoint_names_is_kept_by_all(tmp_path: Path, headers: dict[str, str]) -> None:
     if headers["retry-after"] == "date":
-        headers = {"retry-after": formatdate(time.time() + 1.5, usegmt=True)}
+        headers = {"retry-after": formatdate(time.time() + 2.5, usegmt=True)}  # in whole seconds
     with FakeOpenAI(troubles=[Trouble(429, "rate_limit_exceeded", headers=headers)]) as server:
         async with client_over(tmp_path, config_for(server, max_in_flight=1)) as (client, _):
             await asyncio.gather(*(client.complete(f"q{n}", "a", "generate", ask("hello")) for n in range(3)))
