@@ -51,7 +51,7 @@ def crew(
     address: str | None,
     reopened: frozenset[str] = frozenset(),
 ) -> Iterator[Crew]:
-    """Start shards, models, limiter, ledger and planners; stop them when the block ends, however it ends.
+    """Start shards, models, limiters, ledger and planners; stop them when the block ends, however it ends.
 
     ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
     generator listens; ``reopened`` are questions that are asked again. Raises OkraError when a part cannot start.
@@ -66,9 +66,10 @@ def crew(
     location = prepared.archive.location
     with ExitStack() as held:
         ledger = _held(held, start_ledger(run, config.budget_usd, reopened, name=ledger_name, namespace=NAMESPACE))
-        limiter = start_limiter(llm, tag)
-        if llm.base_url == EMBEDDED:  # that of an endpoint may serve other runs of the cluster
-            _held(held, limiter)
+        for endpoint in llm.all_endpoints:
+            limiter = start_limiter(endpoint, tag)
+            if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
+                _held(held, limiter)
         started = start_index_shards(location, shard_names, namespace=NAMESPACE, **REVIVED)
         shards = [_held(held, shard) for shard in started]
         for app in apps:
@@ -94,7 +95,7 @@ def crew(
             embedder=apps[1],
             scorer=scorer,
             ledger=ledger_name,
-            limiter=limiter_name(llm, tag),
+            limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
         )
         per_planner = -(-config.concurrency // config.planners)
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}

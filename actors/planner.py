@@ -58,8 +58,9 @@ class PlannerSetup:
     others again. (Handles in here would lie in the driver's memory, and Ray would warn of it at each run.)
 
     ``address`` is where an embedded generator listens. ``planners`` (all of the run, among which branches are dealt
-    out), ``shards``, ``ledger`` and ``limiter`` name actors of okralong's namespace; ``analyzer`` (None: the
-    generator analyses), ``embedder`` and ``scorer`` (None where the policy needs none) are applications on Ray Serve.
+    out), ``shards``, ``ledger`` and ``limiters`` (of all endpoints, in order) name actors of okralong's namespace;
+    ``analyzer`` (None: the generator analyses), ``embedder`` and ``scorer`` (None where the policy needs none) are
+    applications on Ray Serve.
     """
 
     archive: str
@@ -75,7 +76,7 @@ class PlannerSetup:
     embedder: str
     scorer: str | None
     ledger: str
-    limiter: str
+    limiters: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,11 @@ class Planner:
         self._embedder: Any = serve.get_app_handle(setup.embedder)
         self._scorer: Any = None if setup.scorer is None else serve.get_app_handle(setup.scorer)
         shards = [_actor(name) for name in setup.shards]
-        limiter = RayLimiter(_actor(setup.limiter))
-        client = LlmClient(setup.llm, self._ledger, limiter, setup.prices, address=setup.address, tags=setup.tags)
-        self._price = client.price
+        limiter, *others = (RayLimiter(_actor(name)) for name in setup.limiters)
+        client = LlmClient(
+            setup.llm, self._ledger, limiter, setup.prices, others=others, address=setup.address, tags=setup.tags
+        )
+        self._client = client
         self._ports = Ports(
             archive=Archive.open(setup.archive),
             shards=lambda granularity: [RayShard(handle, granularity) for handle in shards],
@@ -202,7 +205,7 @@ class Planner:
     async def _admit(self, query_id: str, plan: Plan) -> None:
         table_tokens = self._setup.policy.context.table_tokens
         llm = self._setup.llm
-        reserve = plan_reserve(plan, self._price, table_tokens, llm.window, llm.completion_limit)
+        reserve = plan_reserve(plan, self._client.price, table_tokens, llm.window, llm.completion_limit)
         await self._ledger.admit(query_id, reserve)
 
 

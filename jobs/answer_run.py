@@ -14,6 +14,7 @@ from okralong.actors.crew import crew
 from okralong.jobs.drive import drive
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import begin, manifest, statuses, table
+from okralong.jobs.terminal import say_line
 from okralong.pipelines.answering.preparation import Prepared, prepare
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
@@ -67,6 +68,8 @@ def answer_questions(
             connected(address),
             crew(prepared, where, served.llm, served.address, reopened) as hands,
         ):
+            for note in served.notes:
+                say_line(console, note, style="yellow")
             stop, totals = drive(hands, todo, unscoped, prepared, console)
         if stop is not None:
             return _result(folder, prepared, stop.message, stop.exit_code)
@@ -80,7 +83,7 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
         f"{todo} questions to answer ({done} answered before, {len(prepared.bad)} unusable rows) over "
         f"{prepared.manifest['documents']} documents\n"
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
-        f"{config.llm.model} at {config.llm.base_url}, budget "
+        f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "
         f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}",
         highlight=False,
         markup=False,

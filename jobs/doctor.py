@@ -9,6 +9,7 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,7 @@ from okralong.pipelines.errors import EXIT_USAGE, OkraError
 
 if TYPE_CHECKING:
     from okralong.pipelines.answering.llm.config import LlmConfig
+    from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 
 PACKAGES = ("ray", "torch", "transformers", "peft", "sentence-transformers", "pyarrow", "bm25s", "openai", "okralong")
 LEAST_FREE_GB = 5
@@ -132,7 +134,6 @@ def _disk() -> Finding:
 
 def _endpoint(config: str) -> Iterator[Finding]:
     from okralong.pipelines.answering.llm.endpoint import check_endpoint
-    from okralong.pipelines.answering.llm.prices import PriceTable
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.models.embedded import EMBEDDED
     from okralong.pipelines.settings import load_config
@@ -147,11 +148,18 @@ def _endpoint(config: str) -> Iterator[Finding]:
     if settings.llm.base_url == EMBEDDED:
         yield _tried("endpoint", lambda: _embedded_answers(settings.llm))
         return
-    status = asyncio.run(check_endpoint(settings.llm))
-    yield Finding(
-        "endpoint", status.ok, status.message if status.ok else status.state, "" if status.ok else status.message
-    )
-    yield _tried("price", lambda: str(PriceTable.load(settings.prices).price(settings.llm.model, settings.llm.price)))
+    for endpoint in settings.llm.all_endpoints:
+        status = asyncio.run(check_endpoint(endpoint))
+        yield Finding(
+            "endpoint", status.ok, status.message if status.ok else status.state, "" if status.ok else status.message
+        )
+        yield _tried("price", partial(_price, settings.prices, endpoint))
+
+
+def _price(prices: str, endpoint: EndpointConfig) -> str:
+    from okralong.pipelines.answering.llm.prices import PriceTable
+
+    return f"{endpoint.model}: {PriceTable.load(prices).price(endpoint.model, endpoint.price)}"
 
 
 def _reader(llm: LlmConfig) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +11,9 @@ from rich.console import Console
 from okralong.actors.crew import Crew
 from okralong.actors.planner import Stop
 from okralong.jobs.progress import AnswerBar
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.answering.llm.ports import LedgerClient, Totals
+from okralong.pipelines.answering.llm.snapshots import drift, snapshot_rows
 from okralong.pipelines.answering.preparation import Prepared, Scoped
 from okralong.pipelines.answering.rows import answer_row
 from okralong.pipelines.values import Answer, Question
@@ -50,11 +53,11 @@ async def _drive(
                 stops.append(stop)
 
     with AnswerBar(console, len(todo)) as bar:
-        watch = asyncio.create_task(_watch(crew, bar, lambda: done))
+        watch = _Watch(crew.ledger, bar, console)
+        watching = asyncio.create_task(watch.go_on(lambda: done))
         await asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
-        watch.cancel()
-        totals = await crew.ledger.totals()
-        bar.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
+        watching.cancel()
+        totals = await watch.look(done)
     return (stops[0] if stops else None), {
         "statuses": dict(totals.questions),
         "calls": totals.calls,
@@ -65,11 +68,28 @@ async def _drive(
         "settled_usd": totals.settled_usd,
         "unknown_usd": totals.unknown_usd,
         "failures": totals.failures,
+        "snapshots": snapshot_rows(totals.snapshots),
     }
 
 
-async def _watch(crew: Crew, bar: AnswerBar, done: Any) -> None:
-    while True:
-        totals = await crew.ledger.totals()
-        bar.update(done(), totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
-        await asyncio.sleep(POLL_S)
+class _Watch:
+    """Shows how far the run is, and says once what the user should know while it goes on."""
+
+    def __init__(self, ledger: LedgerClient, bar: AnswerBar, console: Console) -> None:
+        self._ledger, self._bar, self._console = ledger, bar, console
+        self._warned = False
+
+    async def look(self, done: int) -> Totals:
+        """Bring the terminal up to date; the ledger's totals."""
+        totals = await self._ledger.totals()
+        self._bar.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
+        if not self._warned and (warning := drift(totals.snapshots)) is not None:
+            self._warned = True
+            say_line(self._console, warning, style="yellow")
+        return totals
+
+    async def go_on(self, done: Callable[[], int]) -> None:
+        """Look again and again."""
+        while True:
+            await self.look(done())
+            await asyncio.sleep(POLL_S)

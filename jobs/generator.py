@@ -21,27 +21,29 @@ from okralong.pipelines.serving.engines import Engine
 @dataclass(frozen=True)
 class Generator:
     """``llm`` is the config with what the served model is known to be; ``address`` is where an embedded one listens
-    (None: at ``llm.base_url``); ``facts`` go into the manifest."""
+    (None: at ``llm.base_url``); ``facts`` go into the manifest; ``notes`` say which endpoints are out of use now."""
 
     llm: LlmConfig
     address: str | None
     facts: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 @contextmanager
 def generator(llm: LlmConfig, log_folder: Path | None) -> Iterator[Generator]:
     """A generator for the time of the block, with what the config leaves open settled.
 
-    Raises ConfigError when its reader cannot be merged, EndpointError when it cannot be used.
+    Raises ConfigError when its reader cannot be merged, EndpointError when it cannot be used at any endpoint.
     """
     reader = llm.found_reader()
     if llm.base_url != EMBEDDED:
-        status = asyncio.run(check_endpoint(llm))
-        if not status.ok:
-            raise EndpointError(f"{status.message} Nothing was spent.")
+        notes = asyncio.run(_check(llm))
         asked = {name: bool(getattr(llm, name)) for name in ("demonstrations", "calculator", "constrained")}
         settled = llm.model_copy(update=asked)
-        yield Generator(settled, None, {"model": llm.model, "base_url": llm.base_url})
+        facts: dict[str, Any] = {"model": llm.model, "base_url": llm.base_url}
+        if llm.endpoints:
+            facts["endpoints"] = [{"model": one.model, "base_url": one.base_url} for one in llm.endpoints]
+        yield Generator(settled, None, facts, notes)
         return
     from okralong.pipelines.serving.embedded import EmbeddedServer
 
@@ -58,6 +60,16 @@ def generator(llm: LlmConfig, log_folder: Path | None) -> Iterator[Generator]:
         said = None if reader is None else {"name": reader.name, "digest": reader.digest}
         facts = {"model": server.model, "engine": server.engine, "identity": server.identity, "reader": said}
         yield Generator(served, server.base_url, facts)
+
+
+async def _check(llm: LlmConfig) -> tuple[str, ...]:
+    """What is wrong with those endpoints that cannot be used now. Raises EndpointError when none can."""
+    found = await asyncio.gather(*(check_endpoint(endpoint) for endpoint in llm.all_endpoints))
+    bad = tuple(status.message for status in found if not status.ok)
+    if len(bad) < len(found):
+        return bad
+    none = f"None of the {len(found)} endpoints can be used. " if len(found) > 1 else ""
+    raise EndpointError(f"{none}{' '.join(bad)} Nothing was spent.")
 
 
 def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:

@@ -11,10 +11,10 @@ from okralong.jobs.generator import Generator, generator
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.answering.llm.prices import PriceTable
+from okralong.pipelines.answering.llm.snapshots import drift
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
@@ -52,11 +52,15 @@ class Labeller:
         llm = self._config.llm
         say_line(self._console, f"  {open_rows:,} rows are labelled by {llm.model} at {llm.base_url}")
         with generator(llm, self._out) as served:
+            for note in served.notes:
+                say_line(self._console, f"  {note}", style="yellow")
             found, totals = asyncio.run(_label(rows, self._config, served, Folder.of(self._out / LABELS)))
         self.over_budget += found.counts.get("over_budget", 0)
         said = ", ".join(f"{count:,} {name}" for name, count in sorted(found.counts.items()))
         paid = f"{totals.calls:,} calls, ${totals.settled_usd:.4f} so far ({self._out / LABELS})"
         say_line(self._console, f"  {said}; {paid}")
+        if (warning := drift(totals.snapshots)) is not None:
+            say_line(self._console, f"  {warning}", style="yellow")
         return found.rows
 
 
@@ -65,9 +69,9 @@ async def _label(
 ) -> tuple[Labelled, Totals]:
     ledger = RunLedger(folder, config.budget_usd)
     llm = served.llm
-    limiter = LocalLimiter(Limits(llm.requests_per_minute, llm.tokens_per_minute, llm.max_in_flight))
+    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints)
     prices = PriceTable.load(config.prices)
-    client = LlmClient(llm, ledger, limiter, prices, address=served.address, tags=config.tags)
+    client = LlmClient(llm, ledger, limiter, prices, others=others, address=served.address, tags=config.tags)
     try:
         return await label_rows(rows, client, config.concurrency), await ledger.totals()
     finally:

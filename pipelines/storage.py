@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from okralong.pipelines.errors import ArchiveError, ConfigError, LockedError
-from okralong.pipelines.tables import SCHEMA_VERSION
+from okralong.pipelines.tables import columns_in, completed
 
 MANIFEST = "manifest.json"
 
@@ -113,18 +113,20 @@ class Folder:
         """
         wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns], schema.metadata)
         parts = [self._read_part(name, schema, columns) for name in self.names(".parquet")]
-        return pa.concat_tables([part.cast(wanted) for part in parts]) if parts else wanted.empty_table()
+        return pa.concat_tables([completed(part, wanted) for part in parts]) if parts else wanted.empty_table()
 
     def _read_part(self, name: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
         with self.filesystem.open_input_file(self.at(name).path) as file:
             parquet = pq.ParquetFile(file)
             found = (parquet.schema_arrow.metadata or {}).get(b"okralong.schema_version", b"?").decode()
-            if found != str(SCHEMA_VERSION):
+            held = columns_in(schema, found)
+            if held is None:
+                newest = schema.metadata[b"okralong.schema_version"].decode()
                 raise ArchiveError(
-                    f"{self.at(name).path} has schema version {found}, this okralong reads version {SCHEMA_VERSION}. "
+                    f"{self.at(name).path} has schema version {found}, this okralong reads version {newest}. "
                     "Index the archive again, or use the okralong version that wrote it (see the manifest)."
                 )
-            return parquet.read(columns=list(columns) if columns is not None else schema.names)
+            return parquet.read(columns=[column for column in held if columns is None or column in columns])
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write ``manifest.json``: the last act of a job, so that its presence means complete."""

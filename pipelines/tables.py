@@ -1,20 +1,49 @@
 """The Arrow schema of every table, in one place.
 
 Tables are folders of immutable Parquet files (zstd). Each schema carries its name and version in its metadata; a
-reader refuses a version that it does not know.
+reader refuses a version that it does not know. A table that gains columns gets a version of its own: its older files
+are still read, with nulls in what they have not, and an older okralong refuses its newer ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 
 SCHEMA_VERSION: Final = 1
+"""Of archives, of runs as a whole, and of every table that does not say otherwise."""
+
+ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
+    "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2}
+}
+"""By table: the columns that it was not born with, and the first version that has them."""
 
 
 def _schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
-    return pa.schema(fields, metadata={"okralong.table": name, "okralong.schema_version": str(SCHEMA_VERSION)})
+    version = max([SCHEMA_VERSION, *ADDED_COLUMNS.get(name, {}).values()])
+    return pa.schema(fields, metadata={"okralong.table": name, "okralong.schema_version": str(version)})
+
+
+def columns_in(schema: pa.Schema, version: str) -> list[str] | None:
+    """Which of the schema's columns its table's files of ``version`` have; None for a version that is not known."""
+    held = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    newest = int(held["okralong.schema_version"])
+    if version not in {str(known) for known in range(SCHEMA_VERSION, newest + 1)}:
+        return None
+    added = ADDED_COLUMNS.get(held["okralong.table"], {})
+    return [name for name in schema.names if added.get(name, SCHEMA_VERSION) <= int(version)]
+
+
+def completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` under ``schema``: in its order and types, with nulls in the columns that ``table`` has not."""
+    found = set(table.column_names)
+    columns = [
+        table[field.name].cast(field.type) if field.name in found else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 _UTC: Final = pa.timestamp("us", tz="UTC")
@@ -130,9 +159,16 @@ LEDGER: Final = _schema(
         ("started_at", _UTC),
         ("error", pa.string()),
         ("tags", pa.map_(pa.string(), pa.string())),
+        ("endpoint", pa.string()),
+        ("snapshot", pa.string()),
+        ("system_fingerprint", pa.string()),
     ],
 )
-"""One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve."""
+"""One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve.
+
+``endpoint`` is the base URL that was asked and ``model`` the model or deployment there ("" and the first endpoint's
+while none was asked yet); ``snapshot`` and ``system_fingerprint`` are the reply's own word on what wrote it.
+"""
 
 FAILURES: Final = _schema(
     "failures",

@@ -238,7 +238,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply of the generator. ``token_logprobs`` is empty unless asked for."""
+    """A reply of the generator. ``token_logprobs`` is empty unless asked for.
+
+    ``model`` and ``system_fingerprint`` are the snapshot and the make of the server, as the server names them.
+    """
 
     text: str
     model: str
@@ -248,6 +251,7 @@ class Reply:
     latency_s: float = 0.0
     queue_s: float = 0.0
     token_logprobs: tuple[float, ...] = ()
+    system_fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
             "model folder), or set the policy's selection.method to none or novelty. Nothing was spent."
         )
     if config.llm.base_url != EMBEDDED:
-        prices.price(config.llm.model, config.llm.price)
+        for endpoint in config.llm.all_endpoints:
+            prices.price(endpoint.model, endpoint.price)
         token_counter(config.llm.tokenizer)
     opened = Archive.open(archive)
     needed = granularities_needed(config.strategy, policy)

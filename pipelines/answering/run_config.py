@@ -50,7 +50,9 @@ def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -
         "max_attempts",
         "api_key_env",
     }
-    llm = config.llm.model_dump(exclude=may_change)
+    llm = config.llm.model_dump(exclude=may_change | {"endpoints"})
+    if config.llm.endpoints:  # without any the hash is that of before there were any
+        llm["endpoints"] = [one.model_dump(exclude=may_change) for one in config.llm.endpoints]
     reader = config.llm.found_reader()
     # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
     llm["reader"] = reader.digest if reader else None

@@ -103,6 +103,9 @@ class FakeOpenAI:
         self.cached_tokens = cached_tokens
         self.usd_per_million = usd_per_million
         self.lists_models = lists_models
+        self.snapshot = ""
+        """What replies name as their model; "": what was asked for."""
+        self.system_fingerprint: str | None = None
         self.received: list[Received] = []
         self.base_url = ""
         self._numbers = itertools.count(1)
@@ -205,7 +208,8 @@ class FakeOpenAI:
             "id": f"chatcmpl-{next(self._numbers)}",
             "object": "chat.completion",
             "created": 1_700_000_000,
-            "model": one.body["model"],
+            "model": self.snapshot or one.body["model"],
+            "system_fingerprint": self.system_fingerprint,
             "choices": [choice],
             **({} if trouble.no_usage else {"usage": usage}),
         }

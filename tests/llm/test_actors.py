@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import ray
 
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import LedgerActor, RayLedger, start_ledger
-from okralong.actors.rate_limiter import RayLimiter, limiter_name, start_limiter
+from okralong.actors.rate_limiter import LimiterActor, RayLimiter, limiter_name, start_limiter
 from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
+from okralong.pipelines.answering.llm.limiter import Limits
+from okralong.pipelines.answering.llm.quota_headers import Notice
 from okralong.pipelines.errors import OverBudget, QuestionError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, config_for, rows
@@ -81,10 +85,60 @@ async def test_an_embedded_model_has_a_limiter_for_each_job_and_an_endpoint_one_
     assert named == limiters
     assert limiters[0] != limiters[1]
     for limiter in named:  # neither waits for the other's only place
-        assert (await asyncio.wait_for(RayLimiter(limiter).acquire(10, 60), 30)).queue_s < 5
+        assert (await asyncio.wait_for(RayLimiter(limiter).acquire(10, 600), 60)).lease
     assert limiter_name(endpoint, "first") == limiter_name(endpoint, "second")
     for limiter in limiters:
         ray.kill(limiter)
+
+
+class _Counted(LimiterActor):
+    """The limiter's actor, which counts the messages that reach it."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self._messages = 0
+
+    async def take(self, asks: Sequence[Ask]) -> Taken:
+        self._messages += 1
+        return await super().take(asks)
+
+    async def put_back(self, returned: Sequence[Returned]) -> None:
+        self._messages += 1
+        await super().put_back(returned)
+
+    async def seen(self) -> tuple[int, int]:
+        return self._messages, self.in_flight
+
+
+async def _use(limiter: RayLimiter, callers: int) -> None:
+    async def one() -> None:
+        grant = await limiter.acquire(10, 60)
+        try:
+            await asyncio.sleep(0.01)
+        finally:
+            await limiter.release(grant.lease, Notice(taken=True))
+
+    gone = [asyncio.create_task(one()) for _ in range(callers // 5)]
+    tasks = [asyncio.create_task(one()) for _ in range(callers)]
+    await asyncio.sleep(0.01)
+    for task in gone:
+        task.cancel()
+    await asyncio.gather(*tasks)
+
+
+def _use_in_a_worker(actor: Any, callers: int) -> None:
+    asyncio.run(_use(RayLimiter(actor), callers))
+
+
+async def test_a_thousand_callers_of_two_processes_share_their_messages(ray_cluster: None) -> None:
+    remote: Any = ray.remote(_Counted)
+    actor = remote.options(num_cpus=0, max_concurrency=100).remote(Limits(None, None, max_in_flight=200))
+    worker: Any = ray.remote(num_cpus=0)(_use_in_a_worker)
+    await asyncio.gather(*(worker.remote(actor, 500) for _ in range(2)))
+    messages, held = await actor.seen.remote()
+    assert messages < 400  # one by one it would be two thousand
+    assert held == 0
+    ray.kill(actor)
 
 
 class _WithPid(LedgerActor):

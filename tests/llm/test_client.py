@@ -11,6 +11,7 @@ from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
 from okralong.pipelines.errors import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError, ReplyError
 from okralong.pipelines.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
@@ -92,7 +93,7 @@ async def test_a_timeout_is_held_as_unknown(tmp_path: Path) -> None:
 )
 async def test_the_wait_that_the_endpoint_names_is_kept_by_all(tmp_path: Path, headers: dict[str, str]) -> None:
     if headers["retry-after"] == "date":
-        headers = {"retry-after": formatdate(time.time() + 1.5, usegmt=True)}
+        headers = {"retry-after": formatdate(time.time() + 2.5, usegmt=True)}  # in whole seconds
     with FakeOpenAI(troubles=[Trouble(429, "rate_limit_exceeded", headers=headers)]) as server:
         async with client_over(tmp_path, config_for(server, max_in_flight=1)) as (client, _):
             await asyncio.gather(*(client.complete(f"q{n}", "a", "generate", ask("hello")) for n in range(3)))
@@ -218,10 +219,7 @@ async def test_a_call_that_gets_no_leave_gives_its_reserve_back_and_leaves_no_do
 
 
 class _LostLimiter(LocalLimiter):
-    async def release(self, lease: int) -> None:
-        raise ConnectionError("the limiter is gone")
-
-    async def penalise(self, retry_after: float | None) -> None:
+    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
         raise ConnectionError("the limiter is gone")
 
 

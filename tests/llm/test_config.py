@@ -6,6 +6,7 @@ import pytest
 
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.faults import retry_after, scrub, without_key
+from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.meter import PromptMeter
 from okralong.pipelines.answering.llm.prices import Price, PriceTable
 from okralong.pipelines.answering.llm.request import LlmRequest
@@ -58,6 +59,7 @@ def test_every_price_names_its_day_and_source() -> None:
         {"sample": 1},
         {"api_version": "2024"},
         {"grammar": 'root ::= "a"'},
+        {"others": (("http://b/v1", "m", None),)},
     ],
 )
 def test_everything_that_can_change_a_reply_changes_the_hash(change: dict[str, Any]) -> None:
@@ -77,6 +79,59 @@ def test_what_is_unset_is_not_sent_and_samples_have_seeds_of_their_own() -> None
 def test_a_request_without_a_grammar_is_known_by_the_hash_that_it_had_before_there_were_grammars() -> None:
     assert LlmRequest(**BASE).request_hash == "ad82c50e525ebfb65ee4be78e72a7c1deb0c1853fde1108b28e95395b4f09350"
     assert LlmRequest(**BASE, grammar="root ::= x").parameters()["extra_body"] == {"grammar": "root ::= x"}
+
+
+def test_a_request_is_known_by_the_list_of_endpoints_and_in_its_order() -> None:
+    one, other = ("http://b/v1", "m", None), ("http://c", "n", "2024-10-21")
+    hashes = {LlmRequest(**BASE, others=others).request_hash for others in ((), (one,), (one, other), (other, one))}
+    assert len(hashes) == 4
+    assert LlmRequest(**BASE).parameters(model="n")["model"] == "n"
+
+
+ENDPOINTS = """
+base_url: https://api.openai.com/v1
+model: gpt-4o-2024-08-06
+endpoints:
+  - {base_url: "https://a.openai.azure.com/", model: ours, api_version: "2024-10-21", api_key_env: AZURE_KEY,
+     requests_per_minute: 60, tokens_per_minute: 10000, max_in_flight: 4,
+     price: {input: 2.5, cached_input: 1.25, output: 10.0}}
+"""
+
+
+def test_further_endpoints_are_read_each_with_its_own_limits_and_price() -> None:
+    config = parse_config(LlmConfig, ENDPOINTS, "answer.yaml")
+    first, second = config.all_endpoints
+    assert first is config
+    assert second.identity == ("https://a.openai.azure.com", "ours", "2024-10-21")
+    assert second.limits == Limits(60, 10_000, 4)
+    assert second.price is not None
+    assert LlmConfig().endpoints == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("api_key_env: sk-proj-abcdef0123456789", "name of an environment variable"),
+        ("base_url: https://key@host/v1", "without user, key"),
+        ("base_url: embedded", "together with the embedded model"),
+        ("api_key: abcdef0123456789", "not a known key"),
+        ("requests_per_minute: 0", "requests_per_minute = 0"),
+        ("base_url: https://api.openai.com/v1/, model: gpt-4o-2024-08-06", "twice"),
+        ("window: 5", "not a known key"),
+    ],
+)
+def test_a_further_endpoint_that_cannot_be_used_is_refused(change: str, said: str) -> None:
+    base = "" if "model" in change else "model: m, " + ("" if "base_url" in change else "base_url: 'http://b/v1', ")
+    text = ENDPOINTS.split("endpoints:")[0] + f"endpoints: [{{{base}{change}}}]"
+    with pytest.raises(ConfigError, match=said) as caught:
+        parse_config(LlmConfig, text, "answer.yaml")
+    assert "abcdef0123456789" not in str(caught.value)
+    assert "key@host" not in str(caught.value)
+
+
+def test_the_embedded_model_takes_no_further_endpoints() -> None:
+    with pytest.raises(ConfigError, match="together with the embedded model"):
+        parse_config(LlmConfig, "endpoints: [{base_url: 'http://b/v1', model: m}]", "answer.yaml")
 
 
 @pytest.mark.parametrize(

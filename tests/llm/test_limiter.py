@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from okralong.pipelines.answering.llm.limiter import Limiter, Limits, stricter
 from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.answering.llm.quota_headers import Notice
 from okralong.pipelines.errors import QuestionError
 
 
@@ -84,21 +85,62 @@ def test_many_429_of_one_burst_count_once_and_hold_everyone() -> None:
     limiter = Limiter(Limits(None, None, max_in_flight=8))
     leases = [limiter.reserve(0.0, 1, 100)[1] for _ in range(8)]
     for _ in leases:
-        limiter.penalise(0.0, None)
+        limiter.slow_down(0.0, None)
     for lease in leases:
-        limiter.release(lease)
+        limiter.release(lease, answered=False)
     assert limiter.reserve(0.5, 1, 100)[0] == pytest.approx(0.5)
     free = [limiter.reserve(1.0, 1, 100)[0] == 0 for _ in range(8)]
-    assert 4 <= sum(free) <= 6  # halved once, and a little given back by the eight that came home
+    assert sum(free) == limiter.allowed == 4  # halved once
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrivals=st.lists(st.floats(0, 300), min_size=1, max_size=64),
+    waits=st.lists(st.none() | st.floats(0, 30), min_size=1, max_size=8),
+)
+def test_a_burst_of_429s_halves_once_however_late_they_come(arrivals: list[float], waits: list[float | None]) -> None:
+    limiter = Limiter(Limits(None, None, max_in_flight=64))
+    leases = [limiter.reserve(0.0, 1, 1000)[1] for _ in arrivals]
+    for at, when in enumerate(sorted(arrivals)):
+        notice = Notice(slow_down=True, retry_after=waits[at % len(waits)])
+        limiter.hear(when, leases[at], notice)
+        limiter.release(leases[at], answered=False)
+    assert limiter.allowed == 32
+    now = max(arrivals) + 60
+    _, lease = limiter.reserve(now, 1, 1000)
+    limiter.hear(now + 1, lease, Notice(slow_down=True))  # to one that was sent after the slowing
+    assert limiter.allowed == 16
+
+
+def test_what_never_went_out_does_not_count_against_the_minute() -> None:
+    limiter = Limiter(Limits(10, 1000, max_in_flight=10))
+    now = 0.0
+    for _ in range(50):
+        wait, lease = limiter.reserve(now, 900, 100)
+        now += wait
+        if not wait:
+            limiter.release(lease, unsent=True)
+    assert now < 1
+    assert limiter.reserve(now, 900, 100)[0] == 0
+    assert limiter.in_flight == 1
+
+
+def test_leases_of_another_life_of_the_limiter_are_not_released() -> None:
+    old = Limiter(Limits(max_in_flight=1), first_lease=10)
+    new = Limiter(Limits(max_in_flight=1), first_lease=20)
+    _, lost = old.reserve(0.0, 1, 10)
+    assert new.reserve(0.0, 1, 10)[1] == 20
+    new.release(lost)
+    assert new.in_flight == 1
 
 
 def test_the_named_wait_wins_and_the_unnamed_one_grows() -> None:
     limiter = Limiter(Limits())
-    limiter.penalise(0.0, 7.0)
+    limiter.slow_down(0.0, 7.0)
     assert limiter.reserve(0.0, 1, 10)[0] == 7.0
-    limiter.penalise(8.0, None)
+    limiter.slow_down(8.0, None)
     assert limiter.reserve(8.0, 1, 10)[0] == 2.0
-    limiter.penalise(100.0, None)
+    limiter.slow_down(100.0, None)
     assert limiter.reserve(100.0, 1, 10)[0] == 1.0
 
 
@@ -107,6 +149,9 @@ def test_a_second_job_does_not_lift_the_limits_of_one_that_is_at_work() -> None:
     _, lease = limiter.reserve(0.0, 1, 100)
     limiter.join(1.0, Limits(None, 5000))
     assert limiter.limits == Limits(60, 5000, max_in_flight=8)
+    limiter.slow_down(1.0, 0.0)
+    limiter.join(1.0, Limits(None, 5000, max_in_flight=8))
+    assert limiter.allowed == 4
     limiter.release(lease)
     limiter.join(2.0, Limits(500, None))  # nobody is at work: the job that comes knows best
     assert limiter.limits == Limits(500, None)

@@ -12,8 +12,8 @@ from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.storage import Folder
@@ -28,13 +28,17 @@ def config_for(server: FakeOpenAI, **changes: Any) -> LlmConfig:
     return LlmConfig(**{**values, **changes})
 
 
+def further(server: FakeOpenAI, **changes: Any) -> EndpointConfig:
+    return EndpointConfig(**{"base_url": server.base_url, "model": "fake-model", "price": PRICE, **changes})
+
+
 @asynccontextmanager
 async def client_over(
-    run: Path, config: LlmConfig, cap_usd: float | None = None
+    run: Path, config: LlmConfig, cap_usd: float | None = None, backoff: tuple[float, float] = (0.01, 0.05)
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
     ledger = RunLedger(Folder.of(run), cap_usd)
-    limits = Limits(config.requests_per_minute, config.tokens_per_minute, config.max_in_flight)
-    client = LlmClient(config, ledger, LocalLimiter(limits), backoff=(0.01, 0.05))
+    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints)
+    client = LlmClient(config, ledger, limiter, others=others, backoff=backoff)
     try:
         yield client, ledger
     finally:

@@ -18,7 +18,8 @@ CallStatus = Literal["ok", "failed", "cached", "unknown"]
 class Call:
     """An attempt that is about to be sent. ``body`` is the request as JSON, for the reader of the journal.
 
-    The three prices are US dollars per million tokens; ``reserved_usd`` is the most that the attempt can cost.
+    ``endpoint`` is the base URL that is asked, "" while none has been chosen; ``model`` and the three prices, US
+    dollars per million tokens, are that one's. ``reserved_usd`` is the most that the attempt can cost.
     """
 
     call_id: str
@@ -37,6 +38,7 @@ class Call:
     started_at: datetime
     tags: Mapping[str, str] = field(default_factory=dict)
     body: str = "{}"
+    endpoint: str = ""
 
     @property
     def key(self) -> CallKey:
@@ -46,7 +48,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty.
+    """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty; ``snapshot`` and
+    ``system_fingerprint`` are what that reply names as its model and its server's make.
 
     ``status`` "unknown" means: the request may have been billed and nobody knows; ``cost_usd`` is then the reserve.
     """
@@ -60,6 +63,8 @@ class Outcome:
     provider_request_id: str = ""
     error: str = ""
     reply: str = ""
+    snapshot: str = ""
+    system_fingerprint: str = ""
 
 
 def ledger_row(outcome: Outcome) -> dict[str, Any]:
@@ -89,6 +94,9 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
         "started_at": call.started_at,
         "error": outcome.error,
         "tags": sorted(call.tags.items()),
+        "endpoint": call.endpoint,
+        "snapshot": outcome.snapshot,
+        "system_fingerprint": outcome.system_fingerprint,
     }
 
 

@@ -1,49 +1,45 @@
 """The one way to a generator: replayed from the journal where it can be, else asked within the limits and the cap.
 
-Each attempt runs: cost reserved, leave from the limiter, intent durable, HTTP, outcome durable, leave given back. Only
-then does the caller see the reply, so that a reply that was used was always paid for once and is on disk.
+A call is tried in rounds. In each it goes to one endpoint, and at once to the next while an endpoint gives no reply;
+between two rounds it waits.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
+import itertools
 import uuid
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from okralong.pipelines.answering.analysis import ANALYZE
-from okralong.pipelines.answering.llm.calls import Call, Outcome, unknown
+from okralong.pipelines.answering.llm.attempt import AttemptFailedError, Attempts
+from okralong.pipelines.answering.llm.calls import Call
 from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.endpoint import open_client, read_key
-from okralong.pipelines.answering.llm.faults import Fault, classify, without_key
-from okralong.pipelines.answering.llm.meter import PromptMeter
-from okralong.pipelines.answering.llm.ports import Grant, LedgerClient, LimiterClient
-from okralong.pipelines.answering.llm.prices import PriceTable
-from okralong.pipelines.answering.llm.replies import RawReply, from_journal, read_completion, to_journal, usable
+from okralong.pipelines.answering.llm.faults import Fault
+from okralong.pipelines.answering.llm.ports import LedgerClient, LimiterClient
+from okralong.pipelines.answering.llm.prices import Price, PriceTable
+from okralong.pipelines.answering.llm.replies import RawReply, from_journal, usable
 from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.answering.llm.route import Route, open_routes
+from okralong.pipelines.answering.llm.router import Router
 from okralong.pipelines.answering.prompts.grammars import GRAMMARS
-from okralong.pipelines.errors import EndpointError, OverBudget
+from okralong.pipelines.errors import EndpointError
 from okralong.pipelines.tokens import token_counter
-from okralong.pipelines.values import Message, Reply, Usage
+from okralong.pipelines.values import Message, Reply
 
-logger = logging.getLogger(__name__)
-
-LEASE_SLACK_S = 60.0
-"""How long after the timeout a lease of the limiter ends by itself, should its holder have died. Ours."""
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
 
 
 class _TryAgainError(Exception):
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.message)
-        self.fault = fault
+    """A round brought no reply, and the next may; ``faults`` are its attempts', the last one last."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__(faults[-1].message)
+        self.faults = faults
 
 
 class LlmClient:
@@ -56,36 +52,42 @@ class LlmClient:
         limiter: LimiterClient,
         prices: PriceTable | None = None,
         *,
+        others: Sequence[LimiterClient] = (),
         address: str | None = None,
         tags: Mapping[str, str] | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
     ) -> None:
-        """``address`` is where an embedded model listens; ``backoff`` first and longest pause in seconds.
+        """``others`` are the limiters of ``config.endpoints``, in order; ``address`` is where an embedded model
+        listens; ``backoff`` first and longest pause, in seconds, of a call between two rounds and of an endpoint that
+        does not answer while there are others.
 
-        Raises ConfigError when the model has no price, the tokenizer is unknown, or a key is needed and missing.
+        Raises ConfigError when a model has no price, the tokenizer is unknown, or a key is needed and missing.
         """
         self.config = config
-        self.price = (prices or PriceTable.load()).price(config.model, config.price)
-        self._ledger, self._limiter = ledger, limiter
-        self._count = token_counter(config.tokenizer)
-        self._key = read_key(config)
-        self._address = address or config.base_url
-        self._http = open_client(config, self._address, self._key)
+        count = token_counter(config.tokenizer)
+        routes = open_routes(config, [limiter, *others], prices or PriceTable.load(), address, backoff)
+        self._router = Router(routes)
+        self._ledger = ledger
+        self._attempts = Attempts(config, ledger, self._router, count)
         self._tags = dict(tags or {})
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
         self._exhausted = 0
-        self._meter = PromptMeter(self._count)
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
 
+    @property
+    def price(self) -> Price:
+        """What a token costs at most: the dearest price among the endpoints that may be asked."""
+        return self._router.dearest
+
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._http.close()
+        await self._router.aclose()
 
     def count_prompt(self, messages: Sequence[Message]) -> int:
         """Prompt tokens on the safe side, as they would be reserved."""
-        return self._meter.safe(self._meter.plain(messages))
+        return self._attempts.meter.safe(self._attempts.meter.plain(messages))
 
     async def complete(
         self,
@@ -117,10 +119,12 @@ class LlmClient:
             api_version=config.api_version,
             response_format="json_object" if role == ANALYZE else None,
             grammar=GRAMMARS.get(role) if config.constrained else None,
+            others=tuple(endpoint.identity for endpoint in config.endpoints),
         )
         seen = await self._ledger.reply(query_id, path, sample)
         if seen is not None and seen.request_hash == request.request_hash:
             return usable(from_journal(seen.body))
+        price = self.price
         call = Call(
             call_id=uuid.uuid4().hex,
             attempt=1,
@@ -130,137 +134,69 @@ class LlmClient:
             role=role,
             model=config.model,
             request_hash=request.request_hash,
-            input_usd_per_million=self.price.input,
-            cached_usd_per_million=self.price.cached_input,
-            output_usd_per_million=self.price.output,
+            input_usd_per_million=price.input,
+            cached_usd_per_million=price.cached_input,
+            output_usd_per_million=price.output,
             reserved_usd=0.0,
             queue_s=0.0,
             started_at=datetime.now(UTC),
             tags=self._tags,
-            body=without_key(request.canonical(), self._key),
+            body=self._router.without_keys(request.canonical()),
         )
         return usable(await self._with_retries(request, call))
 
     async def _with_retries(self, request: LlmRequest, call: Call) -> RawReply:
-        attempts = AsyncRetrying(
+        rounds = AsyncRetrying(
             retry=retry_if_exception_type(_TryAgainError),
             stop=stop_after_attempt(self.config.max_attempts),
             wait=self._pause,
             reraise=True,
         )
+        numbers = itertools.count(1)
         try:
-            async for attempt in attempts:
-                with attempt:
-                    number = attempt.retry_state.attempt_number
-                    body = call.body if number == 1 else "{}"
-                    raw = await self._attempt(request, replace(call, attempt=number, body=body))
+            async for one in rounds:
+                with one:
+                    raw = await self._round(request, call, numbers)
         except _TryAgainError as last:
             self._exhausted += 1
-            message = f"{last.fault.message} Tried {self.config.max_attempts} times."
-            if self._exhausted >= GIVE_UP_AFTER and last.fault.whose == "question":
-                raise EndpointError(
-                    f"{message} {self._exhausted} calls in a row have ended so; run the same command again later."
-                ) from None
-            raise replace(last.fault, message=message).error() from None
+            raise self._given_up(last.faults) from None
         self._exhausted = 0
         return raw
 
+    async def _round(self, request: LlmRequest, call: Call, numbers: Iterator[int]) -> RawReply:
+        """Ask one endpoint, and the others that are worth asking while none replies."""
+        tried: list[Route] = []
+        faults: list[Fault] = []
+        while True:
+            number = next(numbers)
+            numbered = replace(call, attempt=number, body=call.body if number == 1 else "{}")
+            try:
+                return await self._attempts.run(request, numbered, tried)
+            except AttemptFailedError as failed:
+                tried.append(failed.route)
+                faults.append(failed.fault)
+            if not faults[-1].retry and not faults[-1].final:
+                raise faults[-1].error()
+            if self._router.all_out:
+                raise EndpointError(self._why(faults))
+            if not self._router.open(tried):
+                raise _TryAgainError(faults)
+
+    def _given_up(self, faults: Sequence[Fault]) -> Exception:
+        """What to raise when the last of all rounds brought no reply either."""
+        tries = f"Tried {self.config.max_attempts} times."
+        if all(fault.whose == "endpoint" for fault in faults):
+            return EndpointError(f"{self._why(faults)} {tries}")
+        if self._exhausted >= GIVE_UP_AFTER:
+            often = f"{self._exhausted} calls in a row have ended so; run the same command again later."
+            return EndpointError(f"{self._why(faults)} {tries} {often}")
+        return replace(faults[-1], message=f"{faults[-1].message} {tries}").error()
+
+    def _why(self, faults: Sequence[Fault]) -> str:
+        """Why the run stops: the fault, or where there are several endpoints what is wrong with each."""
+        return self._router.verdict() if self.config.endpoints else faults[-1].message
+
     def _pause(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        named = error.fault.retry_after if isinstance(error, _TryAgainError) else None
+        named = error.faults[-1].retry_after if isinstance(error, _TryAgainError) else None
         return self._backoff(state) if named is None else named
-
-    async def _attempt(self, request: LlmRequest, call: Call) -> RawReply:
-        plain = self._meter.plain(request.messages)
-        estimate = self._meter.safe(plain)
-        tokens = estimate + request.max_tokens
-        call = replace(call, reserved_usd=self.price.cost(Usage(estimate, 0, request.max_tokens)))
-        grant: Grant | None = None
-        sent_at: float | None = None
-        try:
-            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
-            grant = await self._limiter.acquire(tokens, self.config.timeout_s + LEASE_SLACK_S)
-            call = replace(call, queue_s=grant.queue_s, started_at=datetime.now(UTC))
-            await self._ledger.intend(call)
-            sent_at = time.perf_counter()
-            raw = await self._send(request, call)
-        except asyncio.CancelledError:
-            late = unknown(call, "cancelled while in flight", latency_s=_since(sent_at))
-            await asyncio.shield(self._ledger.settle(_unsent(call, "cancelled") if sent_at is None else late))
-            raise
-        except OverBudget:  # nothing is reserved, and nothing went out
-            raise
-        except Exception as error:
-            if sent_at is None:
-                await _quietly(self._ledger.settle(_unsent(call, str(error))))
-                raise
-            raise await self._failed(call, error, _since(sent_at)) from None
-        else:
-            self._meter.learn(plain, raw.reply.usage.prompt_tokens)
-            await asyncio.shield(self._ledger.settle(_arrived(call, raw)))
-            return raw
-        finally:
-            if grant is not None:
-                await _quietly(self._limiter.release(grant.lease))
-
-    async def _send(self, request: LlmRequest, call: Call) -> RawReply:
-        start = time.perf_counter()
-        response = await self._http.chat.completions.with_raw_response.create(
-            **request.parameters(self.config.max_tokens_field)
-        )
-        completion = response.parse()
-        if not isinstance(completion, ChatCompletion) or not completion.choices:
-            raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")
-        raw = read_completion(completion, request, self._count)
-        reply = replace(
-            raw.reply,
-            text=without_key(raw.reply.text, self._key),
-            cost_usd=self.price.cost(raw.reply.usage),
-            latency_s=time.perf_counter() - start,
-            queue_s=call.queue_s,
-        )
-        return replace(raw, reply=reply, request_id=response.headers.get("x-request-id", ""))
-
-    async def _failed(self, call: Call, error: Exception, latency_s: float) -> Exception:
-        """Settle an attempt that brought no reply; returns the exception to raise."""
-        fault = classify(error, self.config.base_url, self.config.model, self.config.api_key_env, self._key)
-        if fault.limited:
-            await _quietly(self._limiter.penalise(fault.retry_after))
-        outcome = replace(
-            unknown(call, fault.message, fault.http_status, latency_s), provider_request_id=fault.request_id
-        )
-        if fault.status == "failed":
-            outcome = replace(outcome, status="failed", cost_usd=0.0)
-        await self._ledger.settle(outcome)
-        return _TryAgainError(fault) if fault.retry else fault.error()
-
-
-def _since(start: float | None) -> float:
-    return 0.0 if start is None else time.perf_counter() - start
-
-
-async def _quietly(work: Awaitable[None]) -> None:
-    """Await what may fail without harm to the question: a lost lease ends by itself, a lost reserve with it."""
-    try:
-        await work
-    except Exception as error:
-        logger.warning("%s: %s", type(error).__name__, error)
-
-
-def _unsent(call: Call, why: str) -> Outcome:
-    return replace(unknown(call, f"never sent: {why}"), status="failed", cost_usd=0.0)
-
-
-def _arrived(call: Call, raw: RawReply) -> Outcome:
-    reply = raw.reply
-    return Outcome(
-        call=call,
-        status="ok",
-        http_status=200,
-        usage=reply.usage,
-        cost_usd=reply.cost_usd,
-        latency_s=reply.latency_s,
-        provider_request_id=raw.request_id,
-        error=raw.note,
-        reply=to_journal(raw),
-    )

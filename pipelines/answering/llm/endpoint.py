@@ -8,7 +8,7 @@ from typing import Literal
 
 import openai
 
-from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.faults import scrub
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
@@ -29,7 +29,7 @@ class EndpointStatus:
     message: str
 
 
-def read_key(config: LlmConfig) -> str:
+def read_key(config: EndpointConfig) -> str:
     """The key from the environment; servers other than OpenAI and Azure may go without.
 
     Raises ConfigError when it is missing and needed.
@@ -46,9 +46,11 @@ def read_key(config: LlmConfig) -> str:
     return NO_KEY
 
 
-def open_client(config: LlmConfig, address: str, key: str, timeout_s: float | None = None) -> openai.AsyncOpenAI:
+def open_client(
+    config: EndpointConfig, address: str, key: str, timeout_s: float = CHECK_TIMEOUT_S
+) -> openai.AsyncOpenAI:
     """The SDK's client with its own retries off, so that each attempt is seen and paid for knowingly."""
-    timeout = openai.Timeout(timeout_s or config.timeout_s, connect=min(CHECK_TIMEOUT_S, config.timeout_s))
+    timeout = openai.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
     if config.api_version is not None:
         return openai.AsyncAzureOpenAI(
             azure_endpoint=address,
@@ -61,7 +63,7 @@ def open_client(config: LlmConfig, address: str, key: str, timeout_s: float | No
     return openai.AsyncOpenAI(base_url=address, api_key=key, max_retries=0, timeout=timeout)
 
 
-async def check_endpoint(config: LlmConfig, address: str | None = None) -> EndpointStatus:
+async def check_endpoint(config: EndpointConfig, address: str | None = None) -> EndpointStatus:
     """Ask for the list of models, which costs nothing. ``address`` is where an embedded model listens now."""
     where = address or config.base_url
     try:
@@ -70,7 +72,7 @@ async def check_endpoint(config: LlmConfig, address: str | None = None) -> Endpo
         return EndpointStatus(False, "no_key", str(error))
     if where == EMBEDDED:
         return EndpointStatus(True, "unchecked", "The embedded model is started by the run itself.")
-    async with open_client(config, where, key, CHECK_TIMEOUT_S) as client:
+    async with open_client(config, where, key) as client:
         try:
             names = [model.id async for model in await client.models.list()]
         except openai.APIConnectionError as error:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import openai
 
+from okralong.pipelines.answering.llm.quota_headers import Notice, read_notice
 from okralong.pipelines.errors import CallFailed, EndpointError
 
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
@@ -44,8 +45,18 @@ class Fault:
 
     @property
     def limited(self) -> bool:
-        """Whether the endpoint said that it gets too many requests."""
-        return self.http_status == 429 and self.retry
+        """Whether the endpoint asked for fewer requests: by a 429, or by naming a time to wait."""
+        return self.retry and (self.http_status == 429 or self.retry_after is not None)
+
+    @property
+    def final(self) -> bool:
+        """Whether the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
+        return self.whose == "endpoint" and not self.retry
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether no connection came about."""
+        return self.http_status == 0 and self.status == "failed"
 
     def error(self) -> EndpointError | CallFailed:
         """The exception for it: EndpointError stops the run, CallFailed fails the question."""
@@ -94,6 +105,12 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
         return _by_status(error, said, endpoint, model, key_env)
     message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
     return Fault("unknown", 200, message, retry=True)
+
+
+def notice_of(error: Exception, fault: Fault) -> Notice:
+    """What the limiter should know of a request that brought no reply."""
+    headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
+    return read_notice(headers, taken=False, slow_down=fault.limited, retry_after=fault.retry_after)
 
 
 def _by_status(error: openai.APIStatusError, said: str, endpoint: str, model: str, key_env: str) -> Fault:

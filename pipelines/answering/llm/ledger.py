@@ -16,7 +16,7 @@ from okralong.pipelines.answering.journal import JournalRow, Refused, RunLog
 from okralong.pipelines.answering.llm.budget import Budget, CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome, intent_body, ledger_row, reply_body, unknown
 from okralong.pipelines.answering.llm.ports import Totals
-from okralong.pipelines.answering.llm.replay import FINAL, replay
+from okralong.pipelines.answering.llm.replay import FINAL, origin, replay
 from okralong.pipelines.errors import ArchiveError, OverBudget
 from okralong.pipelines.storage import Folder
 
@@ -118,6 +118,7 @@ class RunLedger:
             question.pay(call.key, outcome.usage, outcome.cost_usd)
             self._state.calls += 1
             self._state.usage += outcome.usage
+            self._state.snapshots[origin(ledger_row(outcome))] += 1
             body = reply_body(outcome)
             step = JournalRow(call.query_id, call.path, "reply", body, call.sample, call.request_hash)
             self._log.append_step(step)
@@ -171,7 +172,8 @@ class RunLedger:
             counts[status] = counts.get(status, 0) + 1
         budget = self._budget
         money = (budget.settled_usd, budget.unknown_usd, budget.reserved_usd, budget.cap_usd)
-        return Totals(counts, self._state.calls, self._state.usage, *money, self._state.failures)
+        snapshots = dict(self._state.snapshots)
+        return Totals(counts, self._state.calls, self._state.usage, *money, self._state.failures, snapshots)
 
     async def close(self) -> None:
         """Write what is left, calls in flight as unknown, merge the small files, let go of the run. Twice is fine."""

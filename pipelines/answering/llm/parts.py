@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.storage import Folder
+from okralong.pipelines.tables import completed
 
 NAME = re.compile(r"part-(\d{9})(?:-(\d{9}))?\.parquet")
 MERGE_EVERY = 64
@@ -106,7 +107,9 @@ class PartedTable:
     def _read(self, part: Part, columns: Sequence[str] | None) -> pa.Table:
         wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
         with self.folder.filesystem.open_input_file(self.folder.at(part.name).path) as file:
-            return pq.read_table(file, columns=wanted.names).cast(wanted)
+            parquet = pq.ParquetFile(file)
+            held = [name for name in wanted.names if name in parquet.schema_arrow.names]
+            return completed(parquet.read(columns=held), wanted)
 
     def _settle_parts(self, writer: bool) -> list[Part]:
         """The parts that count; those that a merge has taken in and that a crash left behind are deleted."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome
+from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
 from okralong.pipelines.values import Usage
 
 
@@ -20,9 +21,23 @@ class Grant:
     queue_s: float
 
 
+class Snapshot(NamedTuple):
+    """Where a paid reply came from: the endpoint and the model that were asked, and what the reply names itself.
+
+    All four are "" for replies from before this was kept.
+    """
+
+    endpoint: str
+    model: str
+    snapshot: str
+    system_fingerprint: str
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a run, earlier processes included: finished questions by status, and paid calls."""
+    """Sums over a run, earlier processes included: finished questions by status, paid calls, and replies by their
+    origin.
+    """
 
     questions: Mapping[str, int]
     calls: int
@@ -32,6 +47,7 @@ class Totals:
     reserved_usd: float
     cap_usd: float | None
     failures: int
+    snapshots: Mapping[Snapshot, int] = field(default_factory=dict)
 
 
 class LimiterClient(Protocol):
@@ -41,12 +57,8 @@ class LimiterClient(Protocol):
         """Wait for leave to send ``tokens`` (prompt and most completion tokens). Raises QuestionError if too many."""
         ...
 
-    async def release(self, lease: int) -> None:
-        """The request is over."""
-        ...
-
-    async def penalise(self, retry_after: float | None) -> None:
-        """The endpoint said 429."""
+    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
+        """The request is over, or never went out (``unsent``); ``notice`` is what its reply says of the limits."""
         ...
 
 

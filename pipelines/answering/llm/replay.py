@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,6 +21,7 @@ from okralong.pipelines.answering.journal import JournalRow, RunLog, StepKey
 from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import row_from_json
 from okralong.pipelines.answering.llm.parts import last_rows
+from okralong.pipelines.answering.llm.ports import Snapshot
 from okralong.pipelines.values import Usage
 
 FINAL = ("answered", "unanswerable")
@@ -26,6 +29,7 @@ FINAL = ("answered", "unanswerable")
 RETRIED = ("failed", "unanswerable")
 """Statuses that may have come of a bad reply, which a reopened question asks for anew."""
 
+_ORIGIN = ["endpoint", "model", "snapshot", "system_fingerprint"]
 _SPENT = ["call_id", "attempt", "query_id", "status", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd"]
 
 
@@ -58,11 +62,19 @@ class RunState:
     settled_usd: float = 0.0
     unknown_usd: dict[CallKey, float] = field(default_factory=dict)
     failures: int = 0
+    snapshots: Counter[Snapshot] = field(default_factory=Counter)
     to_write: list[dict[str, Any]] = field(default_factory=list)
 
     def question(self, query_id: str) -> QuestionState:
         """The state of a question, new when it was not heard of."""
         return self.questions.setdefault(query_id, QuestionState())
+
+
+def origin(row: Mapping[str, Any]) -> Snapshot:
+    """Where the reply of a ledger row came from."""
+    # Rows from before endpoints were kept name a model, which alone says nothing of the reply.
+    known = row.get("endpoint") is not None
+    return Snapshot(*(row[name] or "" for name in _ORIGIN)) if known else Snapshot("", "", "", "")
 
 
 def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
@@ -90,12 +102,15 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
 
 def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
     """Sums of what was paid; returns the table, one row an attempt."""
-    parts = [log.tables["ledger"].schema.empty_table().select(_SPENT), *log.tables["ledger"].batches(_SPENT)]
+    wanted = [*_SPENT, *_ORIGIN]
+    parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].batches(wanted)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
     paid = ledger.filter(pc.equal(ledger["status"], "ok"))
     state.calls = paid.num_rows
     state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _SPENT[4:7]))
     state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
+    for row in paid.group_by(_ORIGIN).aggregate([("call_id", "count")]).to_pylist():
+        state.snapshots[origin(row)] += row["call_id_count"]
     for row in ledger.filter(pc.equal(ledger["status"], "unknown")).to_pylist():
         state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
     open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
@@ -145,5 +160,6 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
             state.calls += 1
             state.usage += usage
             state.settled_usd += row["cost_usd"]
+            state.snapshots[origin(row)] += 1
         else:
             state.unknown_usd[key] = row["cost_usd"]

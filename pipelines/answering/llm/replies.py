@@ -24,8 +24,11 @@ class RawReply:
     note: str = ""
 
 
-def read_completion(completion: ChatCompletion, request: LlmRequest, count: CountTokens) -> RawReply:
-    """The first choice. Usage is the endpoint's; where it reports none, our own count stands and the note says so."""
+def read_completion(completion: ChatCompletion, request: LlmRequest, model: str, count: CountTokens) -> RawReply:
+    """The first choice, of ``model`` where the reply names none itself.
+
+    Usage is the endpoint's; where it reports none, our own count stands and the note says so.
+    """
     choice = completion.choices[0]
     # A broken surrogate (an emoji cut in two by the token limit) could not be written to any table.
     text = (choice.message.content or "").encode("utf-8", "replace").decode()
@@ -41,11 +44,12 @@ def read_completion(completion: ChatCompletion, request: LlmRequest, count: Coun
     logprobs = choice.logprobs.content if choice.logprobs is not None else None
     reply = Reply(
         text=text,
-        model=completion.model or request.model,
+        model=str(completion.model or model),
         usage=usage,
         finish_reason=choice.finish_reason or "",
         cost_usd=0.0,
         token_logprobs=tuple(token.logprob for token in logprobs or ()),
+        system_fingerprint=str(completion.system_fingerprint or ""),
     )
     return RawReply(reply, (choice.message.refusal or "") if choice.message else "", note=note)
 

@@ -19,7 +19,9 @@ class LlmRequest:
     """What is sent. ``base_url`` is the configured one ("embedded" stays "embedded", whatever port it has today).
 
     ``sample`` tells draws of one prompt apart; the seed that goes out is ``seed + sample``. ``grammar`` is GBNF, which
-    llama.cpp's server keeps the reply to. None means "not sent".
+    llama.cpp's server keeps the reply to. None means "not sent". ``others`` are further endpoints that may be asked
+    instead, each as (base URL, model, version of the API): the reply may be any of theirs, so it is known by the list
+    and not by which of them happened to give it.
     """
 
     model: str
@@ -35,6 +37,7 @@ class LlmRequest:
     sample: int = 0
     api_version: str | None = None
     grammar: str | None = None
+    others: tuple[tuple[str, str, str | None], ...] = ()
 
     @property
     def request_hash(self) -> str:
@@ -44,17 +47,23 @@ class LlmRequest:
     def canonical(self) -> str:
         """JSON with sorted keys and no spaces; ASCII only, so that every string has one form.
 
-        A grammar that is not sent is left out, so that replies from before there were any are known again.
+        A grammar that is not sent is left out, and so are other endpoints where there are none, so that replies from
+        before there were any are known again.
         """
         fields = asdict(self)
         if self.grammar is None:
             del fields["grammar"]
+        if not self.others:
+            del fields["others"]
         return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
-    def parameters(self, max_tokens_field: str = "max_tokens") -> dict[str, Any]:
-        """Keyword arguments of ``chat.completions.create``; what is unset is left out, as some servers refuse it."""
+    def parameters(self, max_tokens_field: str = "max_tokens", model: str | None = None) -> dict[str, Any]:
+        """Keyword arguments of ``chat.completions.create``; what is unset is left out, as some servers refuse it.
+
+        ``model`` is the name at the endpoint that is asked, where that is another one than the first.
+        """
         arguments: dict[str, Any] = {
-            "model": self.model,
+            "model": model or self.model,
             "messages": [{"role": message.role, "content": message.content} for message in self.messages],
             "temperature": self.temperature,
             max_tokens_field: self.max_tokens,

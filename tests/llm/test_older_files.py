@@ -1,0 +1,67 @@
+"""A table that gained columns: its older files are read, merged and replayed; what is newer is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from okralong.pipelines.answering.journal import JournalRow, read_run_table
+from okralong.pipelines.answering.llm.calls import ledger_row
+from okralong.pipelines.answering.llm.ledger import RunLedger
+from okralong.pipelines.answering.llm.parts import PartedTable
+from okralong.pipelines.answering.llm.ports import Snapshot
+from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tables import ADDED_COLUMNS, DOCUMENTS, LEDGER, columns_in
+from tests.llm.tools import a_call, paid, rows
+
+NEW = list(ADDED_COLUMNS["ledger"])
+OLD_LEDGER = pa.schema(
+    [field for field in LEDGER if field.name not in NEW],
+    metadata={"okralong.table": "ledger", "okralong.schema_version": "1"},
+)
+
+
+def write_old(run: Folder, number: int = 1) -> None:
+    """A ledger file as it was before there were endpoints."""
+    row = {name: value for name, value in ledger_row(paid(a_call(number), 0.05)).items() if name not in NEW}
+    run.at("ledger").write_table(f"part-{number:09d}.parquet", pa.Table.from_pylist([row], schema=OLD_LEDGER))
+
+
+def test_each_version_has_its_own_columns() -> None:
+    assert columns_in(LEDGER, "1") == OLD_LEDGER.names
+    assert columns_in(LEDGER, "2") == LEDGER.names
+    assert columns_in(LEDGER, "3") is columns_in(LEDGER, "?") is None
+    assert columns_in(DOCUMENTS, "1") == DOCUMENTS.names
+    assert columns_in(DOCUMENTS, "2") is None
+
+
+async def test_an_older_ledger_goes_on_and_its_replies_have_no_known_origin(tmp_path: Path) -> None:
+    run = Folder.of(tmp_path)
+    write_old(run)
+    assert rows(tmp_path, "ledger")[0]["endpoint"] is None
+    assert read_run_table(run, "ledger", ["snapshot", "status"]).to_pylist() == [{"snapshot": None, "status": "ok"}]
+    for _ in range(2):  # read as it is, then as a part of a merged file
+        ledger = RunLedger(run, 1.0)
+        totals = await ledger.totals()
+        assert totals.calls == 1
+        assert totals.settled_usd == pytest.approx(0.05)
+        assert totals.snapshots == {Snapshot("", "", "", ""): 1}
+        await ledger.record([JournalRow("q", "plan", "plan", "{}")])
+        await ledger.close()
+    ledger = RunLedger(run, 1.0)
+    await ledger.intend(a_call(2))
+    await ledger.settle(paid(a_call(2), 0.03))
+    await ledger.close()
+    assert [(row["call_id"], row["endpoint"]) for row in rows(tmp_path, "ledger")] == [("call-1", None), ("call-2", "")]
+    assert run.at("ledger").names(".parquet") == ["part-000000001-000000002.parquet"]
+
+
+def test_a_newer_file_is_refused(tmp_path: Path) -> None:
+    newer = LEDGER.with_metadata({"okralong.table": "ledger", "okralong.schema_version": "3"})
+    folder = Folder.of(tmp_path)
+    folder.write_table("part-000000001.parquet", newer.empty_table())
+    with pytest.raises(ArchiveError, match="version 3, this okralong reads version 2"):
+        PartedTable(folder, LEDGER, ["call_id", "attempt"])
