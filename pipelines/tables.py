@@ -132,7 +132,8 @@ LEDGER: Final = _schema(
         ("tags", pa.map_(pa.string(), pa.string())),
     ],
 )
-"""One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve."""
+"""One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve; a cached one
+costs nothing, and its tokens are those that another run paid for."""
 
 FAILURES: Final = _schema(
     "failures",

@@ -16,6 +16,7 @@ from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.prices import Price
+from okralong.pipelines.answering.llm.shared import SharedReplies
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Message, Usage
 from tests.fakes.openai_server import FakeOpenAI
@@ -30,11 +31,11 @@ def config_for(server: FakeOpenAI, **changes: Any) -> LlmConfig:
 
 @asynccontextmanager
 async def client_over(
-    run: Path, config: LlmConfig, cap_usd: float | None = None
+    run: Path, config: LlmConfig, cap_usd: float | None = None, shared: SharedReplies | None = None
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
     ledger = RunLedger(Folder.of(run), cap_usd)
     limits = Limits(config.requests_per_minute, config.tokens_per_minute, config.max_in_flight)
-    client = LlmClient(config, ledger, LocalLimiter(limits), backoff=(0.01, 0.05))
+    client = LlmClient(config, ledger, LocalLimiter(limits), backoff=(0.01, 0.05), shared=shared)
     try:
         yield client, ledger
     finally:

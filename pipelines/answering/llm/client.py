@@ -27,6 +27,7 @@ from okralong.pipelines.answering.llm.ports import Grant, LedgerClient, LimiterC
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, read_completion, to_journal, usable
 from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.answering.llm.shared import SharedReplies
 from okralong.pipelines.answering.prompts.grammars import GRAMMARS
 from okralong.pipelines.errors import EndpointError, OverBudget
 from okralong.pipelines.tokens import token_counter
@@ -59,8 +60,10 @@ class LlmClient:
         address: str | None = None,
         tags: Mapping[str, str] | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
+        shared: SharedReplies | None = None,
     ) -> None:
-        """``address`` is where an embedded model listens; ``backoff`` first and longest pause in seconds.
+        """``address`` is where an embedded model listens; ``backoff`` first and longest pause in seconds; ``shared``
+        are replies of other runs, which are taken instead of paying for equal ones.
 
         Raises ConfigError when the model has no price, the tokenizer is unknown, or a key is needed and missing.
         """
@@ -75,6 +78,7 @@ class LlmClient:
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
         self._exhausted = 0
         self._meter = PromptMeter(self._count)
+        self._shared = shared or SharedReplies()
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
@@ -139,6 +143,11 @@ class LlmClient:
             tags=self._tags,
             body=without_key(request.canonical(), self._key),
         )
+        taken = self._shared.take(call)
+        if taken is not None:
+            raw, outcome = taken
+            await self._ledger.settle(outcome)
+            return usable(raw)
         return usable(await self._with_retries(request, call))
 
     async def _with_retries(self, request: LlmRequest, call: Call) -> RawReply:

@@ -22,7 +22,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a run, earlier processes included: finished questions by status, and paid calls."""
+    """Sums over a run, earlier processes included: finished questions by status, and calls that brought a reply.
+
+    ``calls`` and ``usage`` count replies that were taken from other runs, too; ``settled_usd`` is what was billed.
+    """
 
     questions: Mapping[str, int]
     calls: int
