@@ -14,6 +14,7 @@ from okralong.actors.crew import crew
 from okralong.jobs.drive import drive
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import begin, manifest, statuses, table
+from okralong.pipelines.answering.llm.bill import COLUMNS, bill
 from okralong.pipelines.answering.preparation import Prepared, prepare
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
@@ -61,15 +62,19 @@ def answer_questions(
         _describe(console, prepared, len(todo), len(done))
         logs = Path(folder.path) if folder.is_local else None
         reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
+        # A question that is asked again wants another reply than the one that failed it, which other runs may have too.
+        shared = () if retry else prepared.replies_from
         where = folder.path if folder.is_local else run
         with (
             generator(config.llm, logs) as served,
             connected(address),
-            crew(prepared, where, served.llm, served.address, reopened) as hands,
+            crew(prepared, where, served.llm, served.address, reopened, shared) as hands,
         ):
             stop, totals = drive(hands, todo, unscoped, prepared, console)
         if stop is not None:
             return _result(folder, prepared, stop.message, stop.exit_code)
+        billed = bill(table(folder, "ledger", COLUMNS))
+        totals |= {"alone_usd": billed.alone_usd, "shared_replies": billed.shared}
         folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started, totals))
         return _result(folder, prepared)
 
