@@ -147,7 +147,8 @@ async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> l
 
 def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: str, console: Console) -> RunResult:
     """Answer the pilot's questions as the run itself would, into its folder, which stays unfinished."""
-    drawn = set(draw_pilot(outlooks, asking.pilot, asking.seed))
+    able = [outlook for outlook in outlooks if prepared.config.strategy in outlook.forecasts]
+    drawn = set(draw_pilot(able, asking.pilot, asking.seed))
     chosen = [scoped for scoped in prepared.questions if scoped.question.query_id in drawn]
     # What cannot be asked is the run's to report.
     part = replace(prepared, questions=chosen, unscoped=[], bad=[])

@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.table import Table
 
 from okralong.jobs.estimate_run import EstimateResult
-from okralong.jobs.summary import PLAIN_WIDTH
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.answering.estimate.estimate import StrategyEstimate
 from okralong.pipelines.answering.estimate.figures import SHARE, Figures, Range
 
 PROBLEMS_SHOWN = 5
+PLAIN_WIDTH = 200
+"""Columns of the table where the output is no terminal: it has more of them than a run's summary."""
 
 
 def print_estimate(console: Console, result: EstimateResult) -> None:
@@ -23,11 +24,15 @@ def print_estimate(console: Console, result: EstimateResult) -> None:
     grid = Table(title=f"{result.questions:,} questions to {result.model}", title_justify="left")
     for title in ("questions", "strategy"):
         grid.add_column(title, overflow="fold")
-    for title in ("prompt", "cached", "completion", "weighted tokens", "real time", "batch"):
+    groups = _groups(result.strategies)
+    # Only a pilot can have seen any.
+    cached = any(each.cached_tokens.high for found in groups.values() for each in found.values())
+    titles = ("prompt", *(("cached",) if cached else ()), "completion", "weighted tokens", "real time", "batch")
+    for title in titles:
         grid.add_column(title, justify="right", no_wrap=True)
-    for name, found in _groups(result.strategies).items():
+    for name, found in groups.items():
         for strategy, figures in found.items():
-            grid.add_row(f"{name} ({figures.questions:,})", strategy, *_cells(figures))
+            grid.add_row(f"{name} ({figures.questions:,})", strategy, *_cells(figures, cached))
         grid.add_section()
     console.print(grid)
     say_line(console, f"expected [low, high]: the actual lies between them in {SHARE:.0%} of the draws")
@@ -61,8 +66,9 @@ def _groups(strategies: Mapping[str, StrategyEstimate]) -> dict[str, dict[str, F
     return groups
 
 
-def _cells(figures: Figures) -> list[str]:
-    tokens = (figures.prompt_tokens, figures.cached_tokens, figures.completion_tokens, figures.weighted_tokens)
+def _cells(figures: Figures, cached: bool) -> list[str]:
+    kept = (figures.cached_tokens,) if cached else ()
+    tokens = (figures.prompt_tokens, *kept, figures.completion_tokens, figures.weighted_tokens)
     batch = "-" if figures.batch_usd is None else _dollars(figures.batch_usd)
     return [*(_tokens(each) for each in tokens), _dollars(figures.usd), batch]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_strategies_stand_side_by_side_as_a_whole_by_type_and_by_workflow() -> N
     )
     for words in (
         "1,000 questions to gpt-4o",
-        "all (1,000) │ okralong │ 1.5M [1.35M, 1.65M] │ 0 │ 40k [36k, 44k] │ 1.66M [1.49M, 1.83M]",
+        "all (1,000) │ okralong │ 1.5M [1.35M, 1.65M] │ 40k [36k, 44k] │ 1.66M [1.49M, 1.83M]",
         "$4.0000 [3.6000, 4.4000] │ $2.0000 [1.8000, 2.2000]",
         "long_context │ 30M",
         "$80.00 [72.00, 88.00]",
@@ -62,6 +63,14 @@ def test_strategies_stand_side_by_side_as_a_whole_by_type_and_by_workflow() -> N
     ):
         assert words in said, words
     assert "q5: no room" not in said
+    assert "cached" not in said
+
+
+def test_cached_tokens_are_shown_where_a_pilot_saw_any() -> None:
+    warm = replace(figures(10, 0.001), cached_tokens=Range(100.0, 200.0, 300.0))
+    said = page(EstimateResult("m", 10, 0, 5, 0.1, {"okralong": StrategyEstimate(warm, {}, {}, {})}, {}))
+    assert "prompt ┃ cached ┃ completion" in said
+    assert "│ 200 [100, 300] │" in said
 
 
 def test_a_price_without_a_batch_shows_none() -> None:

@@ -37,15 +37,14 @@ async def foresee(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
     """The outlook of a question over its resolved scope. The generator behind ``ports`` is not asked.
 
     Where the generator analyses, its prompt is counted and the keyword rules speak in its place. A strategy of another
-    package is followed as far as it goes with a generator that knows no answer.
+    package is followed as far as it goes with a generator that knows no answer. Without the method among
+    ``strategies``, plain or precise, nothing is analysed.
     """
     ports = replace(ports, embed=_once(ports.embed))
     forecasts: dict[str, Forecast] = {}
     problems: dict[str, str] = {}
     kind, workflow = UNKNOWN, "linear"
-    for name in dict.fromkeys([METHOD, *strategies]):
-        if name == PRECISE:
-            continue
+    for name in dict.fromkeys(METHOD if name == PRECISE else name for name in strategies):
         try:
             forecasts[name], answer = await _look(name, question, doc_ids, ports)
         except (QuestionError, ReplyError) as error:

@@ -62,10 +62,12 @@ async def test_what_no_reply_decides_is_known_to_the_token(made: Made, tmp_path:
 
 async def test_groups_are_the_methods_own_whatever_the_strategy(made: Made) -> None:
     with FakeOpenAI() as server:
-        outlooks = await made.desk(server).look(made.asked, ("std_rag",))
+        outlooks = await made.desk(server).look(made.asked, ("std_rag", "okralong"))
+        (alone,) = await made.desk(server).look(made.asked[:1], ("std_rag",))
+    assert (alone.type, alone.workflow) == ("unknown", "linear"), "an archive may lack what the method needs"
     assert {outlook.workflow for outlook in outlooks} == {"linear", "extend", "split", "step"}
     assert {"arithmetic", "multi-source"} < {outlook.type for outlook in outlooks}
-    assert all(set(outlook.forecasts) == {"std_rag"} for outlook in outlooks)
+    assert all(set(outlook.forecasts) == {"std_rag", "okralong"} for outlook in outlooks)
 
 
 async def test_precise_mode_is_the_method_and_then_the_long_context(made: Made) -> None:
