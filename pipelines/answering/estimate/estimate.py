@@ -13,7 +13,7 @@ from okralong.pipelines.answering.estimate.forecast import Outlook
 from okralong.pipelines.answering.estimate.observed import Asked
 from okralong.pipelines.answering.estimate.priors import Priors
 from okralong.pipelines.answering.estimate.simulate import Simulation
-from okralong.pipelines.answering.estimate.sums import Crowd, drawn_sums
+from okralong.pipelines.answering.estimate.sums import DRAWS, Crowd, drawn_sums
 from okralong.pipelines.answering.llm.prices import Price
 
 
@@ -32,13 +32,14 @@ class StrategyEstimate:
 @dataclass(frozen=True)
 class Setting:
     """What is the same for all questions: what is believed before anything is heard, the longest reply of each role in
-    tokens, the price, and the seed of the dice.
+    tokens, the price, the seed of the dice, and how many possible runs are drawn.
     """
 
     priors: Priors
     limit: Callable[[str], int]
     price: Price
     seed: int = 0
+    draws: int = DRAWS
 
 
 def estimate(
@@ -71,7 +72,7 @@ def _one(
         groups=len(cells),
     )
     simulation = Simulation(forecasts, [outlook.type for outlook in able], setting.priors, setting.limit)
-    sums = drawn_sums(crowd, simulation, beliefs, asked, setting.seed)
+    sums = drawn_sums(crowd, simulation, beliefs, asked, setting.seed, setting.draws)
     counts = np.bincount(group, minlength=len(cells))
 
     def of(chosen: Sequence[bool]) -> Figures:

@@ -36,7 +36,7 @@ class Crowd:
 
 
 def drawn_sums(
-    crowd: Crowd, simulation: Simulation, beliefs: Beliefs, asked: Mapping[str, Asked], seed: int, draws: int = DRAWS
+    crowd: Crowd, simulation: Simulation, beliefs: Beliefs, asked: Mapping[str, Asked], seed: int, draws: int
 ) -> Floats:
     """Prompt, cached and completion tokens of each group in each draw, shape (draws, groups, 3).
 

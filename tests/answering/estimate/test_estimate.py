@@ -18,7 +18,7 @@ from okralong.pipelines.settings import load_config
 from okralong.pipelines.values import Usage
 
 PRICE = Price(input=2.5, cached_input=1.25, output=10.0, batch_discount=0.5)
-SETTING = Setting(load_config(Priors, "estimate.yaml"), lambda role: 256, PRICE)
+SETTING = Setting(load_config(Priors, "estimate.yaml"), lambda role: 256, PRICE, draws=300)
 STRATEGIES = ("okralong", "std_rag")
 STEP = Forecast(looks="step", answer=(900, 1300, 1600, 1800, 1900), reason=(1000, 1400, 1700, 1900))
 
