@@ -15,12 +15,18 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import ray
 
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4
 """Least CPUs declared to a private cluster: actors that wait (planners, ledger, limiter) hold none, the rest share."""
+
+
+def named_actor(name: str) -> Any:
+    """The handle of an actor of okralong's namespace. Raises ValueError when there is none of that name."""
+    return ray.get_actor(name, NAMESPACE)
 
 
 @contextlib.contextmanager

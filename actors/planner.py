@@ -6,7 +6,6 @@ their places. A branch of a branch runs in place, for the same reason.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Mapping
@@ -14,22 +13,20 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-import numpy as np
 import ray
-from ray import serve
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
-from okralong.actors.cluster import NAMESPACE
-from okralong.actors.index_shard import RayShard
+from okralong.actors.cluster import named_actor
 from okralong.actors.ledger import RayLedger, plain_errors
 from okralong.actors.rate_limiter import RayLimiter
-from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.actors.retrieval import Retrieval, RetrievalNames
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.ports import LedgerClient
 from okralong.pipelines.answering.llm.prices import PriceTable
+from okralong.pipelines.answering.llm.shared import SharedReplies
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.reserve import plan_reserve
@@ -45,9 +42,8 @@ from okralong.pipelines.errors import (
     QuestionError,
     ReplyError,
 )
-from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.tokens import token_counter
-from okralong.pipelines.values import Analysis, Answer, Plan, Question
+from okralong.pipelines.values import Answer, Plan, Question
 
 logger = logging.getLogger(__name__)
 
@@ -57,24 +53,20 @@ class PlannerSetup:
     """What every planner of a run is given: plain values and names, so that one that Ray starts again can find the
     others again. (Handles in here would lie in the driver's memory, and Ray would warn of it at each run.)
 
-    ``address`` is where an embedded generator listens. ``planners`` (all of the run, among which branches are dealt
-    out), ``shards``, ``ledger`` and ``limiters`` (of all endpoints, in order) name actors of okralong's namespace;
-    ``analyzer`` (None: the generator analyses), ``embedder`` and ``scorer`` (None where the policy needs none) are
-    applications on Ray Serve.
+    ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
+    ``planners`` (all of the run, among which branches are dealt out), ``ledger`` and ``limiters`` (of all endpoints, in
+    order) name actors of okralong's namespace.
     """
 
-    archive: str
     strategy: str
     policy: Policy
     llm: LlmConfig
     prices: PriceTable
     address: str | None
     tags: Mapping[str, str]
+    replies_from: tuple[str, ...]
     planners: tuple[str, ...]
-    shards: tuple[str, ...]
-    analyzer: str | None
-    embedder: str
-    scorer: str | None
+    retrieval: RetrievalNames
     ledger: str
     limiters: tuple[str, ...]
 
@@ -93,23 +85,27 @@ class Planner:
     def __init__(self, setup: PlannerSetup) -> None:
         self._setup = setup
         self._strategy = load_strategy(setup.strategy)
-        self._ledger: LedgerClient = RayLedger(_actor(setup.ledger))
+        self._ledger: LedgerClient = RayLedger(named_actor(setup.ledger))
         self._peers: list[Any] = []
         self._turn = count()
-        self._analyzer: Any = None if setup.analyzer is None else serve.get_app_handle(setup.analyzer)
-        self._embedder: Any = serve.get_app_handle(setup.embedder)
-        self._scorer: Any = None if setup.scorer is None else serve.get_app_handle(setup.scorer)
-        shards = [_actor(name) for name in setup.shards]
-        limiter, *others = (RayLimiter(_actor(name)) for name in setup.limiters)
+        looking = Retrieval(setup.retrieval)
+        limiter, *others = (RayLimiter(named_actor(name)) for name in setup.limiters)
         client = LlmClient(
-            setup.llm, self._ledger, limiter, setup.prices, others=others, address=setup.address, tags=setup.tags
+            setup.llm,
+            self._ledger,
+            limiter,
+            setup.prices,
+            others=others,
+            address=setup.address,
+            tags=setup.tags,
+            shared=SharedReplies.load(setup.replies_from),
         )
         self._client = client
         self._ports = Ports(
-            archive=Archive.open(setup.archive),
-            shards=lambda granularity: [RayShard(handle, granularity) for handle in shards],
-            embed=self._embed,
-            analyze=None if self._analyzer is None else self._analyze,
+            archive=looking.archive,
+            shards=looking.shards,
+            embed=looking.embed,
+            analyze=looking.analyze if looking.has_analyzer else None,
             complete=client.complete,
             admit=self._admit,
             policy=setup.policy,
@@ -118,7 +114,7 @@ class Planner:
             completion_limit=setup.llm.completion_limit,
             demonstrate=bool(setup.llm.demonstrations),  # both settled where the generator was started
             calculator=bool(setup.llm.calculator),
-            score=None if self._scorer is None else self._score,
+            score=looking.score if looking.has_scorer else None,
         )
 
     @ray.method(concurrency_group="control")
@@ -179,7 +175,7 @@ class Planner:
 
     def _peer(self) -> Any:
         if not self._peers:
-            self._peers = [_actor(name) for name in self._setup.planners]  # not before: they start together
+            self._peers = [named_actor(name) for name in self._setup.planners]  # not before: they start together
         return self._peers[next(self._turn) % len(self._peers)]
 
     async def _stopped(self, question: Question, message: str, exit_code: int) -> Stop:
@@ -190,27 +186,11 @@ class Planner:
         await self._ledger.fail(question.query_id, "answer", type(error).__name__, message)
         return Answer("failed", "", error=message)
 
-    async def _embed(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        vectors = [plain_errors(self._embedder.remote(text)) for text in texts]
-        return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
-
-    async def _analyze(self, asked: AnalysisInput) -> Analysis:
-        analysis: Analysis = await plain_errors(self._analyzer.remote(asked))
-        return analysis
-
-    async def _score(self, prefix: str, texts: list[str]) -> list[list[float]]:
-        logs: list[list[float]] = await plain_errors(self._scorer.remote(prefix, texts))
-        return logs
-
     async def _admit(self, query_id: str, plan: Plan) -> None:
         table_tokens = self._setup.policy.context.table_tokens
         llm = self._setup.llm
         reserve = plan_reserve(plan, self._client.price, table_tokens, llm.window, llm.completion_limit)
         await self._ledger.admit(query_id, reserve)
-
-
-def _actor(name: str) -> Any:
-    return ray.get_actor(name, NAMESPACE)
 
 
 @dataclass(frozen=True)

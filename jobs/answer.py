@@ -22,12 +22,17 @@ def command(
         str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
     ] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
+    replies_from: Annotated[
+        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
+    ] = None,
     retry: Annotated[list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable.")] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
     from okralong.jobs.answer_run import answer_questions
     from okralong.jobs.summary import print_summary
+    from okralong.jobs.tags import read_tags
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzers.config import analyzer_keys
     from okralong.pipelines.answering.run_config import RunConfig
@@ -41,7 +46,9 @@ def command(
         )
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     given |= analyzer_keys(analyzer) if analyzer else {}
+    given |= {"replies_from": replies_from or None}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
+    settings = settings.model_copy(update={"tags": settings.tags | read_tags(tag or ())})
     console = Console()
     # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

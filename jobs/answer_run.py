@@ -15,6 +15,7 @@ from okralong.jobs.drive import drive
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import begin, manifest, statuses, table
 from okralong.jobs.terminal import say_line
+from okralong.pipelines.answering.llm.bill import COLUMNS, bill
 from okralong.pipelines.answering.preparation import Prepared, prepare
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
@@ -45,9 +46,23 @@ def answer_questions(
     console: Console | None = None,
 ) -> RunResult:
     """Answer every question that has no answer in ``run`` yet. Raises OkraError before anything is spent."""
+    prepared = prepare(archive, questions, config)
+    return answer_prepared(prepared, run, address=address, retry=retry, console=console)
+
+
+def answer_prepared(
+    prepared: Prepared,
+    run: str,
+    *,
+    address: str | None = None,
+    retry: frozenset[str] = frozenset(),
+    console: Console | None = None,
+    whole: bool = True,
+) -> RunResult:
+    """The same with everything checked. A part of a run that is not the ``whole`` leaves it without a manifest."""
     console = console or Console()
     started = time.monotonic()
-    prepared = prepare(archive, questions, config)
+    config = prepared.config
     folder = Folder.of(run)
     with folder.locked("okralong answer"):
         begin(folder, prepared)
@@ -56,23 +71,29 @@ def answer_questions(
         done = {query_id for query_id, status in before.items() if status not in retry | {"over_budget"}}
         todo = [scoped for scoped in prepared.questions if scoped.question.query_id not in done]
         unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
-        if not todo and not unscoped and folder.read_manifest() is not None:
+        if not todo and not unscoped and (folder.read_manifest() is not None or not whole):
             return _result(folder, prepared)
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
         logs = Path(folder.path) if folder.is_local else None
         reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
+        # A question that is asked again wants another reply than the one that failed it, which other runs may have too.
+        shared = () if retry else prepared.replies_from
         where = folder.path if folder.is_local else run
         with (
             generator(config.llm, logs) as served,
             connected(address),
-            crew(prepared, where, served.llm, served.address, reopened) as hands,
+            crew(prepared, where, served.llm, served.address, reopened, shared) as hands,
         ):
             for note in served.notes:
                 say_line(console, note, style="yellow")
             stop, totals = drive(hands, todo, unscoped, prepared, console)
         if stop is not None:
             return _result(folder, prepared, stop.message, stop.exit_code)
+        if not whole:
+            return _result(folder, prepared)
+        billed = bill(table(folder, "ledger", COLUMNS))
+        totals |= {"alone_usd": billed.alone_usd, "shared_replies": billed.shared}
         folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started, totals))
         return _result(folder, prepared)
 

@@ -1,8 +1,9 @@
-"""The Python API: what the commands do, as two functions.
+"""The Python API: what the commands do, as three functions.
 
 import okralong
 
 okralong.index("archive", sources=["reports/"])
+okralong.estimate("archive", questions="questions.jsonl")
 okralong.answer("archive", questions="questions.jsonl", run="runs/first")
 """
 
@@ -16,6 +17,7 @@ from okralong.pipelines.settings import load_config
 
 if TYPE_CHECKING:  # importing okralong must stay quick: Ray and torch come with the first call
     from okralong.jobs.answer_run import RunResult
+    from okralong.jobs.estimate_run import EstimateResult
     from okralong.pipelines.indexing.job import IndexResult
 
 
@@ -38,6 +40,29 @@ def index(
     settings = load_config(IndexConfig, config, overrides)
     with connected(address):
         return index_archive(str(archive), [str(source) for source in sources], settings)
+
+
+def estimate(
+    archive: str | Path,
+    questions: str | Path,
+    *,
+    run: str | Path | None = None,
+    pilot: int = 0,
+    seed: int = 7,
+    config: str | Path = "answer.yaml",
+    address: str | None = None,
+    **overrides: Any,
+) -> EstimateResult:
+    """What answering the questions of a file will cost, with ranges; ``pilot`` questions are answered into ``run``.
+
+    Raises OkraError before anything is spent when archive, config or questions cannot be used.
+    """
+    from okralong.jobs.estimate_run import Asking, estimate_questions
+    from okralong.pipelines.answering.run_config import RunConfig
+
+    settings = load_config(RunConfig, config, overrides)
+    asking = Asking(pilot, None if run is None else str(run), seed)
+    return estimate_questions(str(archive), str(questions), settings, asking, address=address)
 
 
 def answer(

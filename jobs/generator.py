@@ -15,7 +15,7 @@ from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.errors import ConfigError, EndpointError
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.models.reader import Reader, ReaderFile, asked_as
-from okralong.pipelines.serving.engines import Engine
+from okralong.pipelines.serving.engines import Engine, choose
 
 
 @dataclass(frozen=True)
@@ -38,25 +38,15 @@ def generator(llm: LlmConfig, log_folder: Path | None) -> Iterator[Generator]:
     reader = llm.found_reader()
     if llm.base_url != EMBEDDED:
         notes = asyncio.run(_check(llm))
-        asked = {name: bool(getattr(llm, name)) for name in ("demonstrations", "calculator", "constrained")}
-        settled = llm.model_copy(update=asked)
         facts: dict[str, Any] = {"model": llm.model, "base_url": llm.base_url}
         if llm.endpoints:
             facts["endpoints"] = [{"model": one.model, "base_url": one.base_url} for one in llm.endpoints]
-        yield Generator(settled, None, facts, notes)
+        yield Generator(_served_there(llm), None, facts, notes)
         return
     from okralong.pipelines.serving.embedded import EmbeddedServer
 
     with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder, reader=reader) as server:
-        served = llm.model_copy(
-            update={
-                "model": server.model,
-                "tokenizer": str(server.tokenizer),
-                "price": llm.price or Price(input=0.0, cached_input=0.0, output=0.0),
-                **_asked(llm, reader),
-                "constrained": _constrained(llm, server.engine, reader),
-            }
-        )
+        served = _served_here(llm, server.model, server.tokenizer, server.engine, reader)
         said = None if reader is None else {"name": reader.name, "digest": reader.digest}
         facts = {"model": server.model, "engine": server.engine, "identity": server.identity, "reader": said}
         yield Generator(served, server.base_url, facts)
@@ -70,6 +60,34 @@ async def _check(llm: LlmConfig) -> tuple[str, ...]:
         return bad
     none = f"None of the {len(found)} endpoints can be used. " if len(found) > 1 else ""
     raise EndpointError(f"{none}{' '.join(bad)} Nothing was spent.")
+
+
+def as_served(llm: LlmConfig) -> LlmConfig:
+    """``llm`` with what the config leaves open settled as ``generator`` would, without starting or asking any.
+
+    Raises ConfigError when its reader cannot be merged, or the model cannot be served here.
+    """
+    reader = llm.found_reader()
+    if llm.base_url != EMBEDDED:
+        return _served_there(llm)
+    model = choose(llm.model, "auto", parallel=1, window=llm.window, reader=reader)
+    return _served_here(llm, model.name, model.tokenizer, model.engine, reader)
+
+
+def _served_there(llm: LlmConfig) -> LlmConfig:
+    asked = {name: bool(getattr(llm, name)) for name in ("demonstrations", "calculator", "constrained")}
+    return llm.model_copy(update=asked)
+
+
+def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, reader: Reader | None) -> LlmConfig:
+    settled = {
+        "model": model,
+        "tokenizer": tokenizer,
+        "price": llm.price or Price(input=0.0, cached_input=0.0, output=0.0),
+        **_asked(llm, reader),
+        "constrained": _constrained(llm, engine, reader),
+    }
+    return llm.model_copy(update=settled)
 
 
 def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:

@@ -52,6 +52,18 @@ class IndexBar(_Bar):
         )
 
 
+class EstimateBar(_Bar):
+    """Questions that an estimate has looked at."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        super().__init__(console, "estimate", "{task.fields[figures]}")
+        self._task = self._progress.add_task("estimate", total=total, figures="nothing is spent")
+
+    def advance(self) -> None:
+        """One more."""
+        self._progress.advance(self._task)
+
+
 class AnswerBar(_Bar):
     """Questions, tokens, dollars and dollars to come of an answer run."""
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import printable, say_line
+from okralong.pipelines.answering.llm.bill import COLUMNS, bill
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.evaluation.scores import scores
 from okralong.pipelines.storage import Folder
@@ -63,12 +64,28 @@ def print_summary(
         f"{ended}; {cited} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
         f"{sums} = {usage.weighted_tokens:,} weighted (input + 4 x output)",
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
+        *_bill(run),
         *_score(rows, golds or {}),
         f"run folder: {run.path}; one question's whole way: okralong show {run.path} QUERY_ID",
     ):
         say_line(console, line)
     if stopped:
         say_line(console, f"stopped: {stopped}", style="red")
+
+
+def _bill(run: Folder) -> list[str]:
+    """What there is to say of shared replies and of tags; mostly nothing."""
+    billed = bill(table(run, "ledger", COLUMNS))
+    lines = []
+    if billed.shared:
+        lines.append(
+            f"billed ${billed.billed_usd:.4f}; alone the run would have cost ${billed.alone_usd:.4f}: "
+            f"{billed.shared} replies came from other runs"
+        )
+    if billed.by_tag:
+        costs = ", ".join(f"{name}={value} ${cost:.4f}" for (name, value), cost in billed.by_tag.items())
+        lines.append(f"billed by tag: {costs}")
+    return lines
 
 
 def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> list[str]:

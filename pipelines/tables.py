@@ -164,7 +164,8 @@ LEDGER: Final = _schema(
         ("system_fingerprint", pa.string()),
     ],
 )
-"""One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve.
+"""One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve; a cached one
+costs nothing, and its tokens are those that another run paid for.
 
 ``endpoint`` is the base URL that was asked and ``model`` the model or deployment there ("" and the first endpoint's
 while none was asked yet); ``snapshot`` and ``system_fingerprint`` are the reply's own word on what wrote it.

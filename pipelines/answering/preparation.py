@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from okralong.pipelines.answering.llm.prices import PriceTable
+from okralong.pipelines.answering.llm.shared import sharing_runs
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.questions import BadQuestion, read_questions
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
@@ -29,7 +30,9 @@ class Scoped:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that may begin. ``unscoped`` are questions whose scope names no document, each with the reason."""
+    """A run that may begin. ``unscoped`` are questions whose scope names no document, each with the reason;
+    ``replies_from`` are the absolute places of the runs that share their replies.
+    """
 
     archive: Archive
     manifest: Mapping[str, Any]
@@ -40,6 +43,7 @@ class Prepared:
     unscoped: list[tuple[Question, str]]
     bad: list[BadQuestion]
     fingerprint: str
+    replies_from: tuple[str, ...] = ()
 
 
 def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
@@ -65,6 +69,7 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
             f"{archive} was indexed without chunks of {missing} tokens, which the strategy {config.strategy!r} with "
             f"policy {policy.name!r} needs. Add them to granularities in configs/index.yaml and index again."
         )
+    replies_from = sharing_runs(config.replies_from)
     asked, bad = read_questions(questions)
     scoped: list[Scoped] = []
     unscoped: list[tuple[Question, str]] = []
@@ -75,5 +80,14 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
             unscoped.append((question, f"{questions}, {question.query_id}: {error}"))
     manifest = opened.manifest
     return Prepared(
-        opened, manifest, config, policy, prices, scoped, unscoped, bad, fingerprint(config, policy, manifest)
+        archive=opened,
+        manifest=manifest,
+        config=config,
+        policy=policy,
+        prices=prices,
+        questions=scoped,
+        unscoped=unscoped,
+        bad=bad,
+        fingerprint=fingerprint(config, policy, manifest),
+        replies_from=replies_from,
     )

@@ -21,7 +21,8 @@ class RunConfig(Settings):
 
     ``policy`` and ``prices`` are paths or names of shipped configs; ``concurrency`` is questions in flight over all
     planners; ``scorer`` is the model of policies that measure likelihoods (null: none); ``budget_usd`` is a hard cap
-    (null: none); ``tags`` go to every ledger row.
+    (null: none); ``tags`` go to every ledger row; ``replies_from`` are other run folders, whose replies to equal
+    requests are taken instead of paid for.
     """
 
     strategy: str
@@ -34,6 +35,7 @@ class RunConfig(Settings):
     concurrency: Annotated[int, Field(ge=1, le=4096)] = 64
     planners: Annotated[int, Field(ge=1, le=256)] = 1
     tags: dict[str, str] = Field(default_factory=dict)
+    replies_from: list[str] = Field(default_factory=list)
 
 
 def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ import okralong
 from okralong.jobs import cli
 from okralong.jobs.run_folder import table
 from okralong.pipelines.samples import generate, write_sample
+from okralong.pipelines.settings import shipped_config
 from okralong.pipelines.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI, Messages
 
@@ -91,6 +92,14 @@ def endpoint(server: FakeOpenAI) -> dict[str, Any]:
         "llm.tokenizer": "o200k_base",
         "llm.window": 128_000,
     }
+
+
+def config_file(folder: Path, server: FakeOpenAI) -> Path:
+    """The shipped config, sent to ``server`` as if it were GPT-4o."""
+    text = shipped_config("answer.yaml").replace("base_url: embedded ", f"base_url: {server.base_url} ", 1)
+    text = text.replace("model: embedded ", "model: gpt-4o-2024-08-06 ", 1).replace("window: 8192", "window: 128000")
+    (folder / "answer.yaml").write_text(text)
+    return folder / "answer.yaml"
 
 
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:

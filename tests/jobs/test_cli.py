@@ -32,6 +32,7 @@ def test_sample_writes_reports_and_questions(
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--config", "{tmp}/none.yaml"], 2, "does not exist"),
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--strategy", "guess"], 2, "no strategy 'guess'"),
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--budget-usd", "-1"], 2, "budget_usd"),
+        (["answer", "{tmp}", "--questions", "q", "--run", "r", "--tag", "research"], 2, "takes NAME=VALUE"),
         (["show", "{tmp}/no-run"], 2, "is no run folder"),
     ],
 )

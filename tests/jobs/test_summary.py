@@ -14,7 +14,7 @@ from rich.console import Console
 
 from okralong.jobs.summary import print_summary
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import ANSWERS
+from okralong.pipelines.tables import ANSWERS, LEDGER
 
 
 @pytest.fixture
@@ -52,3 +52,22 @@ def test_a_run_is_scored_over_the_questions_that_have_a_gold_answer(
     print_summary(Console(file=page), run, "", golds)
     assert "2 answered, 1 failed; 0 cited" in page.getvalue()
     assert (said in page.getvalue()) if said else ("gold answers" not in page.getvalue())
+
+
+def test_a_run_says_whose_cost_it_is_and_what_other_runs_spared_it(run: Folder) -> None:
+    page = io.StringIO()
+    print_summary(Console(file=page), run, "")
+    assert "billed" not in page.getvalue(), "without tags and shared replies there is nothing to say"
+    tokens = {"prompt_tokens": 1_000_000, "cached_tokens": 0, "completion_tokens": 100_000}
+    prices = {"input_usd_per_million": 2.5, "cached_usd_per_million": 1.25, "output_usd_per_million": 10.0}
+    shared = {**tokens, **prices, "attempt": 1, "started_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    rows = [
+        {**shared, "call_id": "a", "status": "ok", "cost_usd": 3.5, "tags": [("report", "q3"), ("team", "night")]},
+        {**shared, "call_id": "b", "status": "ok", "cost_usd": 3.5, "tags": [("team", "day")]},
+        {**shared, "call_id": "c", "status": "cached", "cost_usd": 0.0, "tags": [("team", "day")]},
+    ]
+    run.at("ledger").write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=LEDGER))
+    print_summary(Console(file=page), run, "")
+    said = " ".join(page.getvalue().split())
+    assert "billed $7.0000; alone the run would have cost $10.5000: 1 replies came from other runs" in said
+    assert "billed by tag: report=q3 $3.5000, team=day $3.5000, team=night $3.5000" in said

@@ -16,6 +16,7 @@ from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.prices import Price
+from okralong.pipelines.answering.llm.shared import SharedReplies
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Message, Usage
 from tests.fakes.openai_server import FakeOpenAI
@@ -34,11 +35,15 @@ def further(server: FakeOpenAI, **changes: Any) -> EndpointConfig:
 
 @asynccontextmanager
 async def client_over(
-    run: Path, config: LlmConfig, cap_usd: float | None = None, backoff: tuple[float, float] = (0.01, 0.05)
+    run: Path,
+    config: LlmConfig,
+    cap_usd: float | None = None,
+    backoff: tuple[float, float] = (0.01, 0.05),
+    shared: SharedReplies | None = None,
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
     ledger = RunLedger(Folder.of(run), cap_usd)
     limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints)
-    client = LlmClient(config, ledger, limiter, others=others, backoff=backoff)
+    client = LlmClient(config, ledger, limiter, others=others, backoff=backoff, shared=shared)
     try:
         yield client, ledger
     finally:

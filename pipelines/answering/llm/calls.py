@@ -6,12 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.values import Usage
 
 CallStatus = Literal["ok", "failed", "cached", "unknown"]
+
+USED: Final = ("ok", "cached")
+"""Statuses of attempts that brought a reply: one that was paid for, and one that another run has paid for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Outcome:
     ``system_fingerprint`` are what that reply names as its model and its server's make.
 
     ``status`` "unknown" means: the request may have been billed and nobody knows; ``cost_usd`` is then the reserve.
+    "cached": nothing was sent, ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
     """
 
     call: Call

@@ -25,6 +25,7 @@ from okralong.pipelines.answering.llm.replies import RawReply, from_journal, usa
 from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.llm.route import Route, open_routes
 from okralong.pipelines.answering.llm.router import Router
+from okralong.pipelines.answering.llm.shared import SharedReplies
 from okralong.pipelines.answering.prompts.grammars import GRAMMARS
 from okralong.pipelines.errors import EndpointError
 from okralong.pipelines.tokens import token_counter
@@ -56,10 +57,12 @@ class LlmClient:
         address: str | None = None,
         tags: Mapping[str, str] | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
+        shared: SharedReplies | None = None,
     ) -> None:
         """``others`` are the limiters of ``config.endpoints``, in order; ``address`` is where an embedded model
         listens; ``backoff`` first and longest pause, in seconds, of a call between two rounds and of an endpoint that
-        does not answer while there are others.
+        does not answer while there are others; ``shared`` are replies of other runs, which are taken instead of paying
+        for equal ones.
 
         Raises ConfigError when a model has no price, the tokenizer is unknown, or a key is needed and missing.
         """
@@ -72,6 +75,7 @@ class LlmClient:
         self._tags = dict(tags or {})
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
         self._exhausted = 0
+        self._shared = shared or SharedReplies()
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
@@ -143,6 +147,11 @@ class LlmClient:
             tags=self._tags,
             body=self._router.without_keys(request.canonical()),
         )
+        taken = self._shared.take(call)
+        if taken is not None:
+            raw, outcome = taken
+            await self._ledger.settle(outcome)
+            return usable(raw)
         return usable(await self._with_retries(request, call))
 
     async def _with_retries(self, request: LlmRequest, call: Call) -> RawReply:

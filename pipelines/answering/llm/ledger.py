@@ -14,7 +14,7 @@ from typing import Any
 
 from okralong.pipelines.answering.journal import JournalRow, Refused, RunLog
 from okralong.pipelines.answering.llm.budget import Budget, CallKey
-from okralong.pipelines.answering.llm.calls import Call, Outcome, intent_body, ledger_row, reply_body, unknown
+from okralong.pipelines.answering.llm.calls import USED, Call, Outcome, intent_body, ledger_row, reply_body, unknown
 from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.answering.llm.replay import FINAL, origin, replay
 from okralong.pipelines.errors import ArchiveError, OverBudget
@@ -114,7 +114,7 @@ class RunLedger:
             self._budget.hold_unknown(call.key)
         else:
             self._budget.settle(call.key, outcome.cost_usd)
-        if outcome.status == "ok":
+        if outcome.status in USED:
             question.pay(call.key, outcome.usage, outcome.cost_usd)
             self._state.calls += 1
             self._state.usage += outcome.usage

@@ -35,8 +35,10 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a run, earlier processes included: finished questions by status, paid calls, and replies by their
-    origin.
+    """Sums over a run, earlier processes included: finished questions by status, calls that brought a reply, and
+    replies by their origin.
+
+    ``calls`` and ``usage`` count replies that were taken from other runs, too; ``settled_usd`` is what was billed.
     """
 
     questions: Mapping[str, int]

@@ -14,16 +14,21 @@ from okralong.pipelines.settings import Settings, load_config
 from okralong.pipelines.values import Usage
 
 Dollars = Annotated[float, Field(ge=0, le=10_000)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 MILLION = 1_000_000
 
 
 class Price(Settings):
-    """US dollars per million tokens. ``cached_input`` is for prompt tokens that the endpoint took from its cache."""
+    """US dollars per million tokens. ``cached_input`` is for prompt tokens that the endpoint took from its cache.
+
+    ``batch_discount`` is the share by which calls that may wait for their replies (a batch) are cheaper; 0: not at all.
+    """
 
     input: Dollars
     cached_input: Dollars
     output: Dollars
+    batch_discount: Share = 0.0
 
     def cost(self, usage: Usage) -> float:
         """Dollars for one reply. Cached tokens are part of the prompt tokens and are charged at their own rate."""
@@ -31,6 +36,10 @@ class Price(Settings):
         return (
             fresh * self.input + usage.cached_tokens * self.cached_input + usage.completion_tokens * self.output
         ) / MILLION
+
+    def batch_cost(self, usage: Usage) -> float:
+        """Dollars for the same tokens in a batch, on the safe side: nobody promises a batch the price of the cache."""
+        return self.cost(Usage(usage.prompt_tokens, 0, usage.completion_tokens)) * (1 - self.batch_discount)
 
 
 class ListedPrice(Price):

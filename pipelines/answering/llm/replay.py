@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from okralong.pipelines.answering.journal import JournalRow, RunLog, StepKey
 from okralong.pipelines.answering.llm.budget import CallKey
-from okralong.pipelines.answering.llm.calls import row_from_json
+from okralong.pipelines.answering.llm.calls import USED, row_from_json
 from okralong.pipelines.answering.llm.parts import last_rows
 from okralong.pipelines.answering.llm.ports import Snapshot
 from okralong.pipelines.values import Usage
@@ -44,7 +44,7 @@ class QuestionState:
     cost_usd: float = 0.0
 
     def pay(self, key: CallKey, usage: Usage, cost_usd: float) -> None:
-        """Count a paid call."""
+        """Count a call that brought a reply; one that was taken from another run costs nothing."""
         self.settled.add(key)
         self.calls += 1
         self.usage += usage
@@ -105,7 +105,7 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
     wanted = [*_SPENT, *_ORIGIN]
     parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].batches(wanted)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
-    paid = ledger.filter(pc.equal(ledger["status"], "ok"))
+    paid = ledger.filter(pc.is_in(ledger["status"], pa.array(USED)))
     state.calls = paid.num_rows
     state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _SPENT[4:7]))
     state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
@@ -154,7 +154,7 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
     for key, call in owed.items():
         row = row_from_json(call)
         state.to_write.append(row)
-        if row["status"] == "ok":
+        if row["status"] in USED:
             usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
             state.question(row["query_id"]).pay(key, usage, row["cost_usd"])
             state.calls += 1

@@ -1,0 +1,128 @@
+"""What looking into an archive needs of a cluster: its shards, the query embedder, the analyzer and the scorer.
+
+They are started and ended together; an actor that looks knows them by their names, so that one that Ray starts again
+can find them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import ray
+from ray import serve
+from ray.exceptions import RayError
+
+from okralong.actors.analyzer import deploy_analyzer
+from okralong.actors.cluster import NAMESPACE, named_actor
+from okralong.actors.index_shard import RayShard, start_index_shards
+from okralong.actors.ledger import plain_errors
+from okralong.actors.query_embedder import deploy_query_embedder
+from okralong.actors.scorer import deploy_scorer
+from okralong.actors.serving import remove_app
+from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.preparation import Prepared
+from okralong.pipelines.errors import BrokenError, OkraError
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.values import Analysis
+
+REVIVED: Final[dict[str, Any]] = {"max_restarts": 3, "max_task_retries": 3}
+"""Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
+
+APPS: Final = ("analyzer", "embedder", "scorer")
+"""The applications on Ray Serve; the scorer only where the policy needs one."""
+
+
+@dataclass(frozen=True)
+class RetrievalNames:
+    """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace; ``analyzer``
+    (None: the generator analyses), ``embedder`` and ``scorer`` (None where the policy needs none) run on Ray Serve.
+    """
+
+    archive: str
+    shards: tuple[str, ...]
+    analyzer: str | None
+    embedder: str
+    scorer: str | None
+
+
+@contextmanager
+def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames]:
+    """Start all of it; end it with the block, however that ends.
+
+    The applications are named after ``key``: the same command, run again after a kill, replaces those that were left
+    behind. ``tag`` makes the shards' names unique. Raises OkraError when a part cannot start.
+    """
+    config = prepared.config
+    apps = [f"okralong-{part}-{hashlib.sha256(key.encode()).hexdigest()[:8]}" for part in APPS]
+    shard_names = tuple(f"okralong-shard-{tag}-{number}" for number in range(prepared.archive.n_shards))
+    location = prepared.archive.location
+    with ExitStack() as held:
+        started = start_index_shards(location, shard_names, namespace=NAMESPACE, **REVIVED)
+        shards = [hold(held, shard) for shard in started]
+        for app in apps:
+            held.callback(remove_app, app)
+        analyzer = None if config.analyzer.kind == "llm" else apps[0]
+        if analyzer:
+            deploy_analyzer(config.analyzer, name=analyzer)
+        deploy_query_embedder(prepared.manifest, name=apps[1])
+        scorer = apps[2] if prepared.policy.needs_scorer and config.scorer else None
+        if scorer and config.scorer:
+            deploy_scorer(config.scorer, name=scorer)
+        wait_for([shard.ready.remote() for shard in shards])
+        yield RetrievalNames(location, shard_names, analyzer, apps[1], scorer)
+
+
+class Retrieval:
+    """The same as an actor sees it. The methods are ports of ``QuestionTools``."""
+
+    def __init__(self, names: RetrievalNames) -> None:
+        self.archive = Archive.open(names.archive)
+        self.has_analyzer = names.analyzer is not None
+        self.has_scorer = names.scorer is not None
+        self._shards = [named_actor(name) for name in names.shards]
+        self._embedder: Any = serve.get_app_handle(names.embedder)
+        self._analyzer: Any = serve.get_app_handle(names.analyzer) if names.analyzer else None
+        self._scorer: Any = serve.get_app_handle(names.scorer) if names.scorer else None
+
+    def shards(self, granularity: int) -> list[RayShard]:
+        """All shards of a granularity, in order of their numbers."""
+        return [RayShard(handle, granularity) for handle in self._shards]
+
+    async def embed(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Unit vectors, shape (texts, dimension)."""
+        vectors = [plain_errors(self._embedder.remote(text)) for text in texts]
+        return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
+
+    async def analyze(self, asked: AnalysisInput) -> Analysis:
+        """The analyzer's word; only where there is one."""
+        analysis: Analysis = await plain_errors(self._analyzer.remote(asked))
+        return analysis
+
+    async def score(self, prefix: str, texts: list[str]) -> list[list[float]]:
+        """The scorer's log-likelihoods; only where there is one."""
+        logs: list[list[float]] = await plain_errors(self._scorer.remote(prefix, texts))
+        return logs
+
+
+def hold(held: ExitStack, actor: Any) -> Any:
+    """``actor``, killed when ``held`` ends."""
+    held.callback(ray.kill, actor)
+    return actor
+
+
+def wait_for(ready: list[Any]) -> None:
+    """Wait for actors to be there. Raises the OkraError that kept one from starting, else BrokenError."""
+    try:
+        ray.get(ready)
+    except RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, OkraError):
+            raise cause from None
+        last = str(error).strip().splitlines()[-1].strip()
+        raise BrokenError(f"An actor of the run could not start: {last}") from error

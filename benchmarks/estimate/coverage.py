@@ -1,0 +1,191 @@
+"""The share of runs whose actual cost lies in the range that an estimate gave beforehand.
+
+    python -m benchmarks.estimate.coverage --archives 25 --out benchmarks/results/estimate/coverage.md
+
+For each archive: made-up reports and questions, and a made-up generator behind the scripted endpoint whose manner (how
+wordy, how many sub-questions, when it stops) is drawn anew, from wide ranges that are not the estimate's priors. The
+estimate is made first, without and with a pilot; then every question is answered over HTTP, under each strategy, and
+the ledger says what it cost. The pilot's questions are questions of that run, as `okralong estimate --pilot` has it. It
+is paid under the method's own strategy; the figures of the baselines follow its replies' lengths alone.
+
+*covered*: share of archives whose actual lies in the range. *width*: (high - low) / actual, median. *off*: the expected
+over the actual less 1, median of the absolute value. Exits 1 when the dollars of the method are covered less than the
+goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.estimate.here import Desk
+from benchmarks.estimate.manner import Manner
+from benchmarks.reports.tables import markdown_table
+from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.estimate.estimate import Setting, StrategyEstimate, estimate
+from okralong.pipelines.answering.estimate.figures import Figures, Range
+from okralong.pipelines.answering.estimate.foresee import METHOD, PRECISE, side_by_side
+from okralong.pipelines.answering.estimate.observed import Asked, asked_in
+from okralong.pipelines.answering.estimate.pilot import draw_pilot
+from okralong.pipelines.answering.estimate.priors import Priors
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.prices import PriceTable
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.preparation import Scoped
+from okralong.pipelines.evaluation.evidence.encoder import cached_encoder, index_encoder
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.local import Encoder, index_here
+from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.samples import generate
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.values import Usage
+from tests.fakes.openai_server import FakeOpenAI
+
+GOAL = 0.8
+MODEL = "gpt-4o-2024-08-06"
+STRATEGIES = (METHOD, PRECISE)
+FIGURES = ("usd", "weighted_tokens", "prompt_tokens", "completion_tokens")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of one strategy in one archive: what was said beforehand, and what it came to. ``pilot`` 0: none."""
+
+    archive: int
+    strategy: str
+    pilot: int
+    figure: str
+    low: float
+    expected: float
+    high: float
+    actual: float
+
+    @property
+    def covered(self) -> bool:
+        """Whether the actual lies in the range."""
+        return self.low <= self.actual <= self.high
+
+
+def one_archive(
+    number: int, pilots: Sequence[int], encoder: Encoder, work: Path, strategies: Sequence[str] = STRATEGIES
+) -> list[Row]:
+    """Estimate and answer one made-up archive; ``work`` takes its archive and runs.
+
+    The rows of the baselines are those beside the first of ``strategies``.
+    """
+    random_ = random.Random(number)
+    sample = generate(
+        reports=random_.randint(2, 4), questions=random_.randint(18, 36), seed=number, words=random_.randint(1500, 4000)
+    )
+    policy = load_config(Policy, "policy/default.yaml")
+    raw = [RawDocument(document.doc_id, document.text, "sample") for document in sample.documents]
+    archive = index_here(str(work / "archive"), raw, IndexConfig(granularities=policy.granularities()), encoder)
+    asked = [Scoped(question, archive.resolve(question.doc_ids)) for question in sample.questions]
+    manner = Manner.drawn(number)
+    price = PriceTable.load().price(MODEL)
+    rows: list[Row] = []
+    with FakeOpenAI(rules=[(lambda _: True, manner.reply)], models=[MODEL]) as server:
+        llm = LlmConfig(base_url=server.base_url, model=MODEL, window=128_000)
+        desk = Desk(archive, encoder.encode, KeywordRules(), policy, llm)
+        setting = Setting(load_config(Priors, "estimate.yaml"), llm.completion_limit, price)
+        for strategy in strategies:
+            shown = side_by_side(strategy)
+            outlooks = asyncio.run(desk.look(asked, shown))
+            said = {0: estimate(outlooks, shown, setting)}
+            actual: dict[str, dict[str, Asked]] = {}
+            noted = shown if strategy == strategies[0] else (strategy,)
+            for name in noted:
+                run = work / f"{strategy}-{name}"
+                asyncio.run(desk.answer(asked, name, run))
+                actual[name] = asked_in(Folder.of(run), count_tokens)
+            for size in pilots:
+                known = {query_id: actual[strategy][query_id] for query_id in draw_pilot(outlooks, size, seed=0)}
+                said[size] = estimate(outlooks, shown, setting, known)
+            for size, estimates in said.items():
+                for name in noted:
+                    rows += _rows(number, name, size, estimates[name], list(actual[name].values()))
+    return rows
+
+
+def _rows(archive: int, name: str, pilot: int, said: StrategyEstimate, actual: Sequence[Asked]) -> list[Row]:
+    usage = sum((call.usage for each in actual for call in each.calls), Usage())
+    came_to = {
+        "usd": sum(each.billed_usd for each in actual),
+        "weighted_tokens": float(usage.weighted_tokens),
+        "prompt_tokens": float(usage.prompt_tokens),
+        "completion_tokens": float(usage.completion_tokens),
+    }
+    found = []
+    for figure in FIGURES:
+        told = _range(said.total, figure)
+        found.append(Row(archive, name, pilot, figure, told.low, told.expected, told.high, came_to[figure]))
+    return found
+
+
+def _range(total: Figures, figure: str) -> Range:
+    told = getattr(total, figure)
+    assert isinstance(told, Range)
+    return told
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Coverage and width by strategy, pilot and figure."""
+    lines = []
+    for key in dict.fromkeys((row.strategy, row.pilot) for row in rows):
+        for figure in FIGURES:
+            mine = [row for row in rows if (row.strategy, row.pilot) == key and row.figure == figure]
+            lines.append(
+                [
+                    key[0],
+                    str(key[1]) if key[1] else "none",
+                    figure.replace("_", " "),
+                    f"{coverage(mine):.2f}",
+                    f"{statistics.median((row.high - row.low) / row.actual for row in mine):.2f}",
+                    f"{statistics.median(abs(row.expected / row.actual - 1) for row in mine):.3f}",
+                ]
+            )
+    return markdown_table(["strategy", "pilot", "figure", "covered", "width", "off"], lines)
+
+
+def coverage(rows: Sequence[Row]) -> float:
+    """The share of rows that are covered."""
+    return sum(row.covered for row in rows) / len(rows)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--archives", type=int, default=25)
+    parser.add_argument("--pilots", type=int, nargs="+", default=[4, 8])
+    parser.add_argument("--work", type=Path, default=Path(".evidence/estimate"))
+    parser.add_argument("--out", type=Path, help="markdown file to write; a .json is written beside it")
+    options = parser.parse_args(argv)
+    encoder = index_encoder(cached_encoder(options.work))
+    rows: list[Row] = []
+    for number in range(1, options.archives + 1):
+        rows += one_archive(number, options.pilots, encoder, options.work / f"archive-{number:03d}")
+        print(f"archive {number} of {options.archives}", file=sys.stderr)
+    sizes = " ".join(map(str, options.pilots))
+    command = f"python -m benchmarks.estimate.coverage --archives {options.archives} --pilots {sizes}"
+    words = "\n\n".join((__doc__ or "").split("\n\n")[2:]).strip()
+    page = f"# Does the range hold?\n\n`{command}`\n\n{words}\n\n{table(rows)}"
+    print(page)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(page, encoding="utf-8")
+        data = {"command": command, "rows": [asdict(row) for row in rows]}
+        options.out.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    dollars = [row for row in rows if row.strategy in STRATEGIES and row.figure == "usd"]
+    return int(any(coverage([row for row in dollars if row.pilot == size]) < GOAL for size in (0, *options.pilots)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

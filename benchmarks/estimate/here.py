@@ -1,0 +1,118 @@
+"""Looking at questions and answering them in this process, without Ray: the same tools, client, ledger and journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.base import Analyzer
+from okralong.pipelines.answering.estimate.forecast import Outlook
+from okralong.pipelines.answering.estimate.foresee import foresee
+from okralong.pipelines.answering.estimate.silent import SilentGenerator
+from okralong.pipelines.answering.journal import JournalRow
+from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.ledger import RunLedger
+from okralong.pipelines.answering.llm.limiter import Limits
+from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.preparation import Scoped
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools
+from okralong.pipelines.answering.rows import answer_row
+from okralong.pipelines.answering.strategies.registry import load_strategy
+from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.errors import CallFailed, QuestionError, ReplyError
+from okralong.pipelines.indexing.local import Encode
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tokens import token_counter
+from okralong.pipelines.values import Analysis, Answer
+
+IN_FLIGHT = 8
+
+
+@dataclass(frozen=True)
+class Desk:
+    """An archive and what is needed to answer questions over it; ``encode`` must be the archive's own encoder."""
+
+    archive: Archive
+    encode: Encode
+    analyzer: Analyzer
+    policy: Policy
+    llm: LlmConfig
+
+    async def look(self, asked: Sequence[Scoped], strategies: Sequence[str]) -> list[Outlook]:
+        """The outlook of each question."""
+        return [await foresee(each.question, each.doc_ids, self.ports(), strategies) for each in asked]
+
+    async def answer(self, asked: Sequence[Scoped], strategy: str, run: Path) -> None:
+        """Answer questions into a run folder, a few at a time."""
+        ledger = RunLedger(Folder.of(run), None)
+        client = LlmClient(self.llm, ledger, LocalLimiter(Limits(None, None, IN_FLIGHT)))
+        ports = replace(self.ports(), complete=client.complete)
+        places = asyncio.Semaphore(IN_FLIGHT)
+
+        async def carry(scoped: Scoped) -> None:
+            async with places:
+                await ledger.finish(await _answered(scoped, strategy, ports, ledger))
+
+        try:
+            await asyncio.gather(*map(carry, asked))
+        finally:
+            await client.aclose()
+            await ledger.close()
+
+    def ports(self) -> Ports:
+        """What the tools of each question share; the generator behind them is silent."""
+
+        async def embed(texts: list[str]) -> Any:
+            return self.encode(texts)
+
+        async def analyze(asked: AnalysisInput) -> Analysis:
+            return self.analyzer.analyze([asked])[0]
+
+        silent = SilentGenerator(token_counter(self.llm.tokenizer))
+        return Ports(
+            archive=self.archive,
+            shards=self.archive.clients,
+            embed=embed,
+            analyze=analyze,
+            complete=silent.complete,
+            admit=silent.admit,
+            policy=self.policy,
+            window=self.llm.window,
+            count=silent.count,
+            completion_limit=self.llm.completion_limit,
+        )
+
+
+async def _answered(scoped: Scoped, strategy: str, ports: Ports, ledger: RunLedger) -> dict[str, Any]:
+    question = scoped.question
+
+    def tools_at(path: str) -> QuestionTools:
+        async def fan_out(branch: Branch, below: str) -> tuple[Any, Mapping[str, float]]:
+            return await branch.operator(tools_at(below), **branch.arguments), {}
+
+        return QuestionTools(ports, question, scoped.doc_ids, _Steps(ledger, question.query_id), fan_out, path)
+
+    try:
+        answer = await load_strategy(strategy)(question, tools_at(""))
+    except (QuestionError, ReplyError, CallFailed) as error:
+        answer = Answer("failed", "", error=str(error))
+    return answer_row(question, scoped.doc_ids, answer, strategy, {})
+
+
+@dataclass(frozen=True)
+class _Steps:
+    ledger: RunLedger
+    query_id: str
+
+    def recorded(self, path: str, kind: str) -> str | None:
+        return None
+
+    async def record(self, path: str, kind: str, body: str) -> None:
+        await self.ledger.record([JournalRow(self.query_id, path, kind, body)])

@@ -1,0 +1,162 @@
+"""What the priors of an estimate rest on: how long replies are that keep the contract, and what later look-ups find.
+
+    okralong train-data DATA --for reader --out rows
+    python -m benchmarks.estimate.priors --rows rows --data DATA --out benchmarks/results/estimate/priors.md
+
+*Replies*: o200k tokens of the replies in the reading rows, which follow from the public sets' own annotation.
+*Look-ups*: the method with gold types over the test side of the sets that have sub-questions, which it is given:
+*queries* is how many of them a question has, *new* the share of a further look-up's context that no earlier one had
+shown, read off the ladder that an estimate climbs (`pipelines/answering/estimate/ladder.py`). *sd* is over the rows of
+a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.reports.tables import markdown_table
+from okralong.pipelines.answering.estimate.ladder import ladder
+from okralong.pipelines.answering.estimate.silent import prompt_tokens
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.strategies.okralong import orchestrate
+from okralong.pipelines.errors import OkraError
+from okralong.pipelines.evaluation.datasets.catalog import load_catalog
+from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
+from okralong.pipelines.evaluation.evidence.bench import Bench
+from okralong.pipelines.evaluation.evidence.config import SetChoice
+from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
+from okralong.pipelines.evaluation.evidence.sets import Shelf
+from okralong.pipelines.evaluation.evidence.tools import BenchTools
+from okralong.pipelines.evaluation.evidence.writers import GoldWriter
+from okralong.pipelines.evaluation.labels import gold_analysis
+from okralong.pipelines.evaluation.split.keys import Side
+from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.reader.rows import read_reading
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.values import Analysis, Hit, Message, RetrieverScores
+
+SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))
+POOL_TOKENS = 20_000
+SIDES: tuple[Side, ...] = ("train", "validation", "test")
+
+Lines = Mapping[tuple[str, ...], Sequence[float]]
+"""Values by the first cells of their line."""
+
+
+@dataclass
+class Measuring(GoldWriter):
+    """The sets' own queries, and the size of each prompt, by role in order."""
+
+    sizes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    async def write(self, gold_queries: Sequence[str], path: str, role: str, messages: Sequence[Message]) -> str:
+        """See ``Writer``."""
+        self.sizes[role].append(prompt_tokens(messages, count_tokens))
+        return await super().write(gold_queries, path, role, messages)
+
+
+def replies(folder: Folder) -> Lines:
+    """Tokens of the rows' replies by role, type and whether the passages hold the answer."""
+    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for side in SIDES:
+        for row in read_reading(folder, side):
+            tokens = count_tokens(row.reply)
+            held = "held" if row.answerable else "not held"
+            for line in ((row.role, "all", "all"), (row.role, row.type, held if row.role == "generate" else "all")):
+                found[line].append(tokens)
+    return found
+
+
+async def look_ups(bench: Bench, policy: Policy) -> Lines:
+    """Queries of each question, and what each look-up after the first found that was new, by workflow."""
+    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for question in bench.pooled.questions:
+        writer, asked = Measuring(), question.item.gold.question.question
+        answer = await orchestrate(asked, _tools(bench, policy, question, writer), precise=False)
+        plan = answer.plan
+        if plan is None or plan.workflow not in ("split", "step"):
+            continue
+        answers, reasons = await ladder(_tools(bench, policy, question, writer), asked, plan, demonstrate=False)
+        queries = len(question.item.gold_queries)
+        found[plan.workflow, bench.name, "queries"].append(queries)
+        if plan.workflow == "split":
+            looked_up = min(queries, plan.max_sub_questions)
+            new = [_new(writer.sizes["generate"][0], answers, looked_up)]
+        else:
+            new = [_new(size, reasons, number) for number, size in enumerate(writer.sizes["step"], start=1)]
+        found[plan.workflow, bench.name, "new"] += [share for share in new if share is not None]
+    return found
+
+
+def _new(size: int, rungs: Sequence[int], look_ups: int) -> float | None:
+    """Where on the ladder a prompt over so many look-ups stands, as a share of the way of the later ones."""
+    if look_ups < 2 or rungs[0] == rungs[-1]:
+        return None
+    place = float(np.interp(size, rungs, range(1, len(rungs) + 1)))
+    return (place - 1) / (look_ups - 1)
+
+
+def _tools(bench: Bench, policy: Policy, question: PooledQuestion, writer: Measuring) -> BenchTools:
+    async def by_gold(text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
+        return gold_analysis(question.item.gold.question.type, "same", evidence=True)
+
+    return BenchTools(bench.retrievals, policy, question.doc_ids, question.item.gold_queries, by_gold, writer)
+
+
+def table(head: Sequence[str], found: Lines) -> str:
+    """Number, mean, standard deviation and quantiles of each line."""
+    lines = []
+    for cells, values in sorted(found.items()):
+        low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
+        shown = [f"{each:.3g}" for each in (np.mean(values), np.std(values), low, middle, high)]
+        lines.append([*cells, str(len(values)), *shown])
+    return markdown_table([*head, "n", "mean", "sd", "5 %", "median", "95 %"], lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", required=True, help="the folder that okralong train-data --for reader wrote")
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    parser.add_argument("--work", type=Path, default=Path(".evidence"), help="where archives and vectors are kept")
+    parser.add_argument("--out", type=Path, help="markdown file to write")
+    options = parser.parse_args(argv)
+    policy = load_config(Policy, "policy/default.yaml")
+    try:
+        split, encoder = Split.load("split/manifest.parquet"), cached_encoder(options.work)
+        catalog = load_catalog("datasets.yaml")
+        shelf = Shelf(catalog, split, options.data, options.work, "test", 7, encoder, print)
+        found: dict[tuple[str, ...], Sequence[float]] = {}
+        for name, part in SETS:
+            choice = SetChoice(name=name, part=part, pool_tokens=POOL_TOKENS)
+            bench = shelf.bench(choice, shelf.pooled(choice), IndexConfig(granularities=policy.granularities()))
+            found |= asyncio.run(look_ups(bench, policy))
+        said = replies(Folder.of(options.rows))
+    except OkraError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    words = "\n\n".join((__doc__ or "").split("\n\n")[2:]).strip()
+    page = (
+        "# What the priors of an estimate rest on\n\n`python -m benchmarks.estimate.priors --rows ROWS --data DATA`\n\n"
+        f"{words}\n\n## Replies\n\n{table(['role', 'type', 'the answer is'], said)}\n"
+        f"## Look-ups\n\n{table(['workflow', 'set', 'figure'], found)}"
+    )
+    print(page)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

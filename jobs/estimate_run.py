@@ -1,0 +1,176 @@
+"""The estimate job: check everything, look at every question, ask a pilot if wanted, draw what the rest may cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.console import Console
+
+from okralong.actors.cluster import connected
+from okralong.actors.forecaster import forecasters
+from okralong.actors.ledger import plain_errors
+from okralong.jobs.answer_run import RunResult, answer_prepared
+from okralong.jobs.generator import as_served
+from okralong.jobs.progress import EstimateBar
+from okralong.jobs.run_folder import BEGUN, begin, statuses
+from okralong.pipelines.answering.estimate.estimate import Setting, StrategyEstimate, estimate
+from okralong.pipelines.answering.estimate.forecast import Outlook
+from okralong.pipelines.answering.estimate.foresee import side_by_side
+from okralong.pipelines.answering.estimate.observed import Asked, asked_in
+from okralong.pipelines.answering.estimate.pilot import draw_pilot
+from okralong.pipelines.answering.estimate.priors import Priors
+from okralong.pipelines.answering.preparation import Prepared, Scoped, prepare
+from okralong.pipelines.answering.run_config import RunConfig
+from okralong.pipelines.answering.strategies.registry import granularities_needed
+from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, ConfigError
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tokens import token_counter
+
+PRIORS = "estimate.yaml"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How much may be asked for real: ``pilot`` questions into the folder ``run``, drawn by ``seed``.
+
+    Without a pilot, what ``run`` already holds is learned from all the same.
+    """
+
+    pilot: int = 0
+    run: str | None = None
+    seed: int = 7
+
+
+@dataclass(frozen=True)
+class EstimateResult:
+    """What was estimated. ``questions`` can be asked, ``bad`` rows cannot; ``asked`` of them were asked already, for
+    ``asked_usd``; ``left_out`` says by strategy why it is not shown; ``notes`` are what the figures rest on, in words.
+    ``stopped`` says why the pilot could not go on, else "".
+    """
+
+    model: str
+    questions: int
+    bad: int
+    asked: int
+    asked_usd: float
+    strategies: Mapping[str, StrategyEstimate]
+    left_out: Mapping[str, str]
+    notes: Sequence[str] = field(default_factory=tuple)
+    stopped: str = ""
+    exit_code: int = EXIT_OK
+
+
+def estimate_questions(
+    archive: str,
+    questions: str,
+    config: RunConfig,
+    asking: Asking,
+    *,
+    address: str | None = None,
+    console: Console | None = None,
+) -> EstimateResult:
+    """The estimate of a run. Nothing is spent but on the pilot, which goes into the run's own folder.
+
+    Raises OkraError before anything is spent when archive, config or questions cannot be used, and ConfigError for a
+    pilot that has no folder to go to.
+    """
+    console = console or Console()
+    if asking.pilot and asking.run is None:
+        raise ConfigError(
+            "A pilot is answered into the folder of the run to come, so that it is not paid for twice. Name it with "
+            "--run, or leave --pilot out."
+        )
+    prepared = prepare(archive, questions, config)
+    llm = as_served(config.llm)
+    price = prepared.prices.price(llm.model, llm.price)
+    strategies, left_out = _available(prepared)
+    run = Folder.of(asking.run) if asking.run is not None else None
+    if run is not None and run.exists(BEGUN):
+        begin(run, prepared)  # raises when the folder is another run's
+        statuses(run, prepared)
+    pilot: RunResult | None = None
+    with connected(address):
+        with forecasters(prepared, strategies, llm) as hands:
+            outlooks = asyncio.run(_look(hands, prepared, console))
+        if asking.pilot and asking.run is not None:
+            pilot = _ask(prepared, outlooks, asking, asking.run, console)
+    asked = asked_in(run, token_counter(llm.tokenizer)) if run is not None else {}
+    asked = {outlook.query_id: asked[outlook.query_id] for outlook in outlooks if outlook.query_id in asked}
+    setting = Setting(load_config(Priors, PRIORS), llm.completion_limit, price, asking.seed)
+    found = estimate(outlooks, strategies, setting, asked)
+    cannot = len(prepared.bad) + len(prepared.unscoped)
+    faulty = cannot or any(each.problems for each in found.values())
+    code = pilot.exit_code if pilot is not None and pilot.stopped else EXIT_FAILURES if faulty else EXIT_OK
+    return EstimateResult(
+        model=llm.model,
+        questions=len(prepared.questions),
+        bad=cannot,
+        asked=len(asked),
+        asked_usd=sum(each.billed_usd for each in asked.values()),
+        strategies=found,
+        left_out=left_out,
+        notes=_notes(prepared, asked),
+        stopped=pilot.stopped if pilot is not None else "",
+        exit_code=code,
+    )
+
+
+def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The strategies that can be shown side by side over this archive, and why the others cannot."""
+    held = set(prepared.manifest["granularities"])
+    left_out: dict[str, str] = {}
+    strategies = side_by_side(prepared.config.strategy)
+    for name in strategies:
+        if missing := sorted(set(granularities_needed(name, prepared.policy)) - held):
+            left_out[name] = f"the archive was indexed without chunks of {', '.join(map(str, missing))} tokens"
+    return tuple(name for name in strategies if name not in left_out), left_out
+
+
+async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> list[Outlook]:
+    """The outlook of every question, in their order, so many at a time as a run would carry."""
+    places = asyncio.Semaphore(prepared.config.concurrency)
+    with EstimateBar(console, len(prepared.questions)) as bar:
+
+        async def look(number: int, scoped: Scoped) -> Outlook:
+            async with places:
+                hand = hands[number % len(hands)]
+                outlook: Outlook = await plain_errors(hand.foresee.remote(scoped.question, scoped.doc_ids))
+                bar.advance()
+                return outlook
+
+        return list(await asyncio.gather(*(look(at, each) for at, each in enumerate(prepared.questions))))
+
+
+def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: str, console: Console) -> RunResult:
+    """Answer the pilot's questions as the run itself would, into its folder, which stays unfinished."""
+    able = [outlook for outlook in outlooks if prepared.config.strategy in outlook.forecasts]
+    drawn = set(draw_pilot(able, asking.pilot, asking.seed))
+    chosen = [scoped for scoped in prepared.questions if scoped.question.query_id in drawn]
+    # What cannot be asked is the run's to report.
+    part = replace(prepared, questions=chosen, unscoped=[], bad=[])
+    return answer_prepared(part, run, console=console, whole=False)
+
+
+def _notes(prepared: Prepared, asked: Mapping[str, Asked]) -> tuple[str, ...]:
+    config = prepared.config
+    notes = []
+    if asked:
+        notes.append(
+            f"replies, counts and the dealings of each workflow are learned from the {len(asked)} questions already "
+            f"asked, under {config.strategy}"
+        )
+    else:
+        notes.append(
+            "lengths and turns of replies are beliefs (configs/estimate.yaml), and no cached tokens are expected; a "
+            "pilot learns them"
+        )
+    if config.analyzer.kind == "llm":
+        notes.append("the generator analyses: its calls are counted, and the keyword rules stand in for its labels")
+    notes.append(
+        "attempts that fail or are sent again are not in it; batch is the endpoint's price for calls that wait"
+    )
+    return tuple(notes)

@@ -1,0 +1,51 @@
+"""A generator that is never asked: it counts the prompts that a strategy would send, and says as little as it can.
+
+Its replies let a strategy take its shortest way: no sub-questions, no further step, no answer. So the prompts that it
+sees are those that come whatever a real generator replies, or the first ones of their kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from okralong.pipelines.answering.analysis import ANALYZE
+from okralong.pipelines.answering.estimate.forecast import Prompt
+from okralong.pipelines.answering.prompts.answer import UNANSWERABLE
+from okralong.pipelines.errors import ReplyError
+from okralong.pipelines.tokens import CountTokens
+from okralong.pipelines.values import Message, Plan, Reply, Usage
+
+TOKENS_PER_MESSAGE: Final = 4
+TOKENS_PER_PROMPT: Final = 3
+"""What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
+cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from a pilot."""
+
+_SAID: Final = {"split": "", "step": ""}
+"""By role; both are read as "nothing further to look up". All others hear that there is no answer."""
+
+
+def prompt_tokens(messages: Sequence[Message], count: CountTokens) -> int:
+    """The tokens that an endpoint will charge for a prompt."""
+    return sum(count(message.content) + TOKENS_PER_MESSAGE for message in messages) + TOKENS_PER_PROMPT
+
+
+@dataclass
+class SilentGenerator:
+    """Ports of ``QuestionTools`` for one question; ``prompts`` are those that came, in order."""
+
+    count: CountTokens
+    prompts: list[Prompt] = field(default_factory=list)
+
+    async def complete(
+        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+    ) -> Reply:
+        """Count the prompt, say nothing of use. Raises ReplyError for an analysis, so that the keyword rules speak."""
+        self.prompts.append(Prompt(role, prompt_tokens(messages, self.count)))
+        if role == ANALYZE:
+            raise ReplyError("Nobody was asked: this is an estimate.")
+        return Reply(_SAID.get(role, f"Answer: {UNANSWERABLE}"), "none", Usage(), "stop", 0.0)
+
+    async def admit(self, query_id: str, plan: Plan) -> None:
+        """Every plan may go ahead: nothing is paid."""

@@ -1,0 +1,102 @@
+"""What is foreseen of a question is what the endpoint then counts: to the token where no reply decides."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.estimate.manner import Manner
+from okralong.pipelines.answering.estimate.forecast import Outlook
+from okralong.pipelines.answering.estimate.foresee import PRECISE, foresee, side_by_side
+from okralong.pipelines.answering.estimate.observed import asked_in
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.values import Question
+from tests.answering.estimate.conftest import Made
+from tests.fakes.openai_server import FakeOpenAI
+
+STRATEGIES = side_by_side("okralong")
+ROLE = {"okralong": "generate", "std_rag": "generate", "long_context": "full_text"}
+
+
+def test_the_strategy_asked_for_comes_first_beside_the_method_and_the_baselines() -> None:
+    assert side_by_side("okralong") == ("okralong", "std_rag", "long_context")
+    assert side_by_side("long_context") == ("long_context", "okralong", "std_rag")
+    assert side_by_side("okralong_precise") == ("okralong_precise", "std_rag", "long_context")
+    assert side_by_side("somebodys_own") == ("somebodys_own", "okralong", "std_rag", "long_context")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_what_no_reply_decides_is_known_to_the_token(made: Made, tmp_path: Path, strategy: str) -> None:
+    manner = Manner.drawn(5)
+    with FakeOpenAI(rules=[(lambda _: True, manner.reply)], models=["gpt-4o-2024-08-06"]) as server:
+        desk = made.desk(server)
+        outlooks = await desk.look(made.asked, STRATEGIES)
+        assert server.received == [], "nobody was asked"
+        await desk.answer(made.asked, strategy, tmp_path)
+    actual = asked_in(Folder.of(tmp_path), count_tokens)
+    workflows = defaultdict(list)
+    for outlook in outlooks:
+        forecast = outlook.forecasts[strategy]
+        workflows[forecast.looks].append(outlook.query_id)
+        calls = actual[outlook.query_id].calls
+        certain = [prompt.tokens for prompt in forecast.certain]
+        assert [call.usage.prompt_tokens for call in calls][: len(certain)] == certain
+        assert all(call.counted == call.usage.prompt_tokens for call in calls), "the fake counts as OpenAI does"
+        if forecast.looks == "none":
+            assert len(calls) == len(certain) == 1
+        elif forecast.looks == "split":
+            assert [call.role for call in calls] == ["split", "generate"]
+            assert len(forecast.answer) == made.policy.split.max_sub_questions
+        else:
+            reasoned = [call.usage.prompt_tokens for call in calls if call.role == "step"]
+            assert reasoned[0] == forecast.reason[0]
+            assert len(forecast.answer) == len(forecast.reason) + 1 == made.policy.step.max_steps + 1
+        for rungs in (forecast.answer, forecast.reason):
+            assert list(rungs) == sorted(rungs), "more look-ups show more"
+    assert set(workflows) == ({"none", "split", "step"} if strategy == "okralong" else {"none"})
+
+
+async def test_groups_are_the_methods_own_whatever_the_strategy(made: Made) -> None:
+    with FakeOpenAI() as server:
+        outlooks = await made.desk(server).look(made.asked, ("std_rag", "okralong"))
+        (alone,) = await made.desk(server).look(made.asked[:1], ("std_rag",))
+    assert (alone.type, alone.workflow) == ("unknown", "linear"), "an archive may lack what the method needs"
+    assert {outlook.workflow for outlook in outlooks} == {"linear", "extend", "split", "step"}
+    assert {"arithmetic", "multi-source"} < {outlook.type for outlook in outlooks}
+    assert all(set(outlook.forecasts) == {"std_rag", "okralong"} for outlook in outlooks)
+
+
+async def test_precise_mode_is_the_method_and_then_the_long_context(made: Made) -> None:
+    with FakeOpenAI() as server:
+        desk = made.desk(server)
+        (plain,) = await desk.look(made.asked[:1], STRATEGIES)
+        (precise,) = await desk.look(made.asked[:1], side_by_side(PRECISE))
+    (whole,) = plain.forecasts["long_context"].certain
+    assert precise.forecasts[PRECISE] == replace(plain.forecasts["okralong"], full_text=whole.tokens)
+
+
+async def test_where_the_generator_analyses_its_call_is_counted_and_the_rules_speak(made: Made) -> None:
+    with FakeOpenAI() as server:
+        desk = made.desk(server)
+        by_rules = await desk.look(made.asked, STRATEGIES)
+        ports = replace(desk.ports(), analyze=None)
+        for asked, ruled in zip(made.asked, by_rules, strict=True):
+            outlook = await foresee(asked.question, asked.doc_ids, ports, STRATEGIES)
+            assert (outlook.type, outlook.workflow) == (ruled.type, ruled.workflow)
+            analysis, *others = outlook.forecasts["okralong"].certain
+            assert analysis.role == "analyze"
+            assert analysis.tokens > 3 * 100, "it reads the three primary chunks"
+            assert tuple(others) == ruled.forecasts["okralong"].certain
+
+
+async def test_a_question_that_leaves_no_room_is_a_problem_and_no_cost(made: Made) -> None:
+    long = Question("long", "Why? " * 400)
+    with FakeOpenAI() as server:
+        outlook: Outlook = await foresee(long, (), made.desk(server, window=512).ports(), STRATEGIES)
+    assert outlook.forecasts == {}
+    assert set(outlook.problems) == set(STRATEGIES)
+    assert "leaves no room" in outlook.problems["std_rag"]

@@ -1,0 +1,99 @@
+"""The estimate job end to end, on real Ray: nothing asked without a pilot, and nothing of the pilot asked twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import okralong
+from okralong.jobs.run_folder import table
+from okralong.pipelines.errors import EXIT_OVER_BUDGET, ConfigError
+from okralong.pipelines.storage import Folder
+from tests.fakes.openai_server import FakeOpenAI
+from tests.jobs.conftest import call, config_file, endpoint
+
+PILOT = 5
+
+
+def test_an_estimate_asks_nobody_and_its_range_holds(
+    sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
+) -> None:
+    questions = sample_folder / "questions.jsonl"
+    found = okralong.estimate(sample_archive, questions, **endpoint(reader))
+    assert reader.received == []
+    assert (found.questions, found.asked, found.exit_code) == (18, 0, 0)
+    for strategy in ("okralong", "std_rag", "long_context"):
+        before = reader.bill_usd
+        okralong.answer(sample_archive, questions, tmp_path / strategy, strategy=strategy, **endpoint(reader))
+        usd = found.strategies[strategy].total.usd
+        assert usd.low <= reader.bill_usd - before <= usd.high, strategy
+
+
+def test_a_pilot_is_part_of_the_run_and_is_paid_once(
+    sample_archive: Path,
+    sample_folder: Path,
+    tmp_path: Path,
+    reader: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    questions, run, figures = sample_folder / "questions.jsonl", tmp_path / "run", tmp_path / "out" / "figures.json"
+    config = config_file(tmp_path, reader)
+    shared = ("--questions", questions, "--config", config, "--run", run, "--tag", "team=night")
+    code, said = call(monkeypatch, capsys, "estimate", sample_archive, *shared, "--pilot", PILOT, "--json", figures)
+    assert code == 0, said
+    data = json.loads(figures.read_text())
+    answers = table(Folder.of(run), "answers")
+    assert len(answers) == data["asked"] == PILOT
+    assert data["asked_usd"] == pytest.approx(reader.bill_usd)
+    assert f"{PILOT} of the questions are asked already, for ${reader.bill_usd:.4f} of it" in said
+    assert {json.loads(row["plan"])["workflow"] for row in answers} == {"linear", "extend", "split", "step"}
+    assert Folder.of(run).read_manifest() is None, "the run is not complete"
+    pilot_calls = len(reader.received)
+    code, again = call(monkeypatch, capsys, "estimate", sample_archive, *shared)
+    assert code == 0, again
+    assert len(reader.received) == pilot_calls, "what the run holds is learned from without a pilot, too"
+    code, said = call(monkeypatch, capsys, "answer", sample_archive, *shared)
+    assert code == 0, said
+    ledger = table(Folder.of(run), "ledger")
+    assert len(ledger) == len(reader.received) == len({(row["query_id"], row["path"]) for row in ledger})
+    assert {dict(row["tags"])["team"] for row in ledger} == {"night"}
+    assert f"billed by tag: team=night ${reader.bill_usd:.4f}" in said
+    usd = data["strategies"]["okralong"]["total"]["usd"]
+    assert usd["low"] <= reader.bill_usd <= usd["high"]
+
+
+def test_a_pilot_keeps_to_the_budget_and_says_so(
+    sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
+) -> None:
+    given: dict[str, Any] = {"strategy": "std_rag", "budget_usd": 0.02, **endpoint(reader)}
+    found = okralong.estimate(sample_archive, sample_folder / "questions.jsonl", run=tmp_path / "run", pilot=8, **given)
+    assert found.exit_code == EXIT_OVER_BUDGET
+    assert "budget" in found.stopped
+    assert 0 < found.asked < 8
+    assert reader.bill_usd <= 0.02
+    assert list(found.strategies) == ["std_rag", "okralong", "long_context"]
+
+
+def test_a_folder_of_another_set_up_is_refused(
+    sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
+) -> None:
+    questions = sample_folder / "questions.jsonl"
+    okralong.answer(sample_archive, questions, tmp_path, strategy="std_rag", **endpoint(reader))
+    asked = len(reader.received)
+    with pytest.raises(ConfigError, match="begun with another set-up"):
+        okralong.estimate(sample_archive, questions, run=tmp_path, pilot=2, **endpoint(reader))
+    assert len(reader.received) == asked
+
+
+def test_a_local_model_is_counted_in_its_own_tokens_without_starting_it(
+    sample_archive: Path, sample_folder: Path
+) -> None:
+    found = okralong.estimate(sample_archive, sample_folder / "questions.jsonl", **{"analyzer.kind": "rules"})
+    total = found.strategies["okralong"].total
+    assert "SmolLM2" in found.model
+    assert total.usd.high == 0
+    assert total.prompt_tokens.expected > 18 * 500
