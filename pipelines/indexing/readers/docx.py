@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import docx
 from docx.opc.exceptions import PackageNotFoundError
-from docx.table import Table
+from docx.table import Table, _Cell
 
 from okralong.pipelines.errors import DocumentError
 from okralong.pipelines.indexing.readers.pipes import pipe_table
@@ -36,13 +36,23 @@ def read(source: Source) -> Iterator[Reading]:
 
 
 def _text(block: object) -> str:
-    if not isinstance(block, Table):
-        return str(getattr(block, "text", "")).strip()
-    rows = []
-    for row in block.rows:
-        # A merged cell is listed once for each grid column that it covers; it is one cell to a reader.
-        cells = [
-            cell for number, cell in enumerate(row.cells) if number == 0 or cell._tc is not row.cells[number - 1]._tc
-        ]
-        rows.append([cell.text for cell in cells])
-    return pipe_table(rows)
+    return pipe_table(_rows(block)) if isinstance(block, Table) else str(getattr(block, "text", "")).strip()
+
+
+def _rows(table: Table) -> list[list[str]]:
+    """The text of each cell; one that is merged with that above it repeats its text, one merged sideways stands once.
+
+    Not by ``row.cells`` of python-docx, which lists a cell for each grid column that it claims to cover (a file may
+    claim a billion) and climbs anew from every merged cell to the top of its column.
+    """
+    rows: list[list[str]] = []
+    above: dict[int, str] = {}
+    for tr in table._tbl.tr_lst:
+        texts: dict[int, str] = {}
+        column = tr.grid_before
+        for tc in tr.tc_lst:
+            texts[column] = above.get(column, "") if tc.vMerge == "continue" else _Cell(tc, table).text
+            column += tc.grid_span
+        rows.append(list(texts.values()))
+        above = texts
+    return rows
