@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from okralong.pipelines.indexing.chunker import MIN_GRANULARITY, Boundaries
+from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
+from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.settings import Settings
 
 
