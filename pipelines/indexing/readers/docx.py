@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterator
+from typing import Final
 
 import docx
 from docx.opc.exceptions import PackageNotFoundError
@@ -13,6 +14,9 @@ from docx.table import Table, _Cell
 from okralong.pipelines.errors import DocumentError
 from okralong.pipelines.indexing.readers.pipes import pipe_table
 from okralong.pipelines.indexing.readers.raw import RawDocument, Reading, Source, newlines
+
+_NO_WORD: Final = "unknown error"
+"""What the XML parser says of memory that it was refused; of a fault in the file it names the fault."""
 
 
 def read(source: Source) -> Iterator[Reading]:
@@ -28,6 +32,8 @@ def read(source: Source) -> Iterator[Reading]:
         blocks = [_text(block) for block in document.iter_inner_content()]
         title = str(document.core_properties.title or "")
     except (KeyError, ValueError, PackageNotFoundError, zipfile.BadZipFile, SyntaxError) as error:
+        if str(error).startswith(_NO_WORD):
+            raise MemoryError from error
         raise DocumentError(
             f"{source.uri} is a zip file, but not a whole Word document ({error}). "
             "Open it in a word processor and save it again as .docx."
