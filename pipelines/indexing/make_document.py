@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from okralong.pipelines.indexing.document_hash import document_hash, table_key
+import hashlib
+from collections.abc import Iterable
+
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.indexing.tables_in_text import find_tables
 from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Document
+from okralong.pipelines.values import Document, TableSpan
 
 
 def make_document(raw: RawDocument) -> Document:
     """``raw`` with its tables found and its tokens counted."""
-    digest = document_hash(raw.doc_id, raw.text)
+    return document_with_tables(raw, ((table.start_char, table.end_char) for table in find_tables(raw.text, "")))
+
+
+def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) -> Document:
+    """``raw`` with its tokens counted; ``tables`` are the ranges ``[start_char, end_char)`` of its tables, in order.
+
+    ``sha256`` covers the id and the text, so that two copies of one text still have chunks of different ids.
+    """
+    digest = hashlib.sha256(f"{raw.doc_id}\0{raw.text}".encode()).hexdigest()
     return Document(
         doc_id=raw.doc_id,
         text=raw.text,
@@ -19,6 +29,6 @@ def make_document(raw: RawDocument) -> Document:
         source_uri=raw.source_uri,
         sha256=digest,
         n_tokens=count_tokens(raw.text),
-        tables=find_tables(raw.text, table_key(digest)),
+        tables=tuple(TableSpan(f"{digest[:16]}:t{number}", start, end) for number, (start, end) in enumerate(tables)),
         metadata=raw.metadata,
     )

@@ -13,8 +13,9 @@ import pytest
 
 from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.indexing.reading.document_frames import from_frame, to_frame
 from okralong.pipelines.indexing.reading.frames import BrokenFrame, FrameReader, write_frame
+from okralong.pipelines.indexing.reading.parsed import parsed
+from okralong.pipelines.indexing.reading.taken_in import document_of_frame
 
 Pipe = tuple[int, int]
 
@@ -77,24 +78,24 @@ TABLE = "Division  2022  2023\nApples  12,400  13,150\nPears  4,310  4,020\n"
         {"title": None},
         {"metadata": ["a"]},
         {"metadata": {"a": 1}},
-        {"n_tokens": -1},
-        {"n_tokens": True},
+        {"text_bytes": -1},
         {"text_bytes": "many"},
         {"text_bytes": 3},
         {"text_bytes": 10**9},
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
-    document = make_document(RawDocument("a", "caf\u00e9\n\n" + TABLE, "a.txt", metadata={"k": "v"}))
+    raw = RawDocument("a", "caf\u00e9\n\n" + TABLE, "a.txt", metadata={"k": "v"})
+    head, body = parsed(raw).frame()
+    document = document_of_frame(json.loads(json.dumps(head)), body, "a.txt")
+    assert document == make_document(raw)
     assert len(document.tables) == 1
-    head, body = to_frame(document)
-    assert from_frame(json.loads(json.dumps(head)), body, "a.txt") == document
     with pytest.raises(BrokenFrame):
-        from_frame({**head, **change}, body, "a.txt")
+        document_of_frame({**head, **change}, body, "a.txt")
 
 
 @pytest.mark.parametrize("places", [(0, 99), (-1, 2), (2, 1), (0, 2, 1, 4), (0, 1, 2)])
 def test_tables_that_do_not_stand_in_the_text_are_refused(places: tuple[int, ...]) -> None:
-    head, body = to_frame(make_document(RawDocument("a", "text", "a.txt")))
+    head, body = parsed(RawDocument("a", "text", "a.txt")).frame()
     with pytest.raises(BrokenFrame):
-        from_frame(head, body + struct.pack(f"{len(places)}q", *places), "a.txt")
+        document_of_frame(head, body + struct.pack(f"{len(places)}q", *places), "a.txt")

@@ -19,10 +19,8 @@ from typing import BinaryIO, Final
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
 from okralong.pipelines.indexing.reading.confinement import OUT_OF_MEMORY, allow_seconds, confine, end_with
-from okralong.pipelines.indexing.reading.document_frames import to_frame
 from okralong.pipelines.indexing.reading.documents import Begun, Step, steps
 from okralong.pipelines.indexing.reading.frames import Head, write_frame
-from okralong.pipelines.tokens import count_tokens
 
 IDLE_S: Final = 30.0
 """Ours: longer than the pause between two parts; a fresh process takes one to two seconds."""
@@ -35,7 +33,6 @@ def main() -> None:
     """Take limits and the parent's process id from the command line and serve until there is nothing more to do."""
     limits = Limits(**json.loads(sys.argv[1]))
     end_with(int(sys.argv[2]))
-    count_tokens("The vocabulary is loaded before memory is bounded.")
     with os.fdopen(os.dup(1), "wb") as out:
         confine(limits.memory_bytes)
         _silence()
@@ -83,7 +80,7 @@ def _frame(step: Step) -> tuple[Head, bytes]:
     if isinstance(what, BadRow):
         message = what.message[:_MOST_MESSAGE_CHARS]
         return {"kind": "bad", "number": step.number, "doc_id": what.doc_id, "message": message}, b""
-    head, body = to_frame(what)
+    head, body = what.frame()
     return {"kind": "document", "number": step.number, **head}, body
 
 

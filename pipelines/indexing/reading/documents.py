@@ -1,4 +1,4 @@
-"""The documents of one file, made one after the other, each within the limits on its size.
+"""The documents of one file, parsed one after the other, each within the limits on its size.
 
 This runs in the process of its own that a file is read in; see ``child.py``.
 """
@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from okralong.pipelines.indexing.limits import MOST_BAD_ROWS, Limits
-from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source
 from okralong.pipelines.indexing.readers.registry import read_source
-from okralong.pipelines.values import Document
+from okralong.pipelines.indexing.reading.parsed import Parsed, parsed
 
 _MOST_TITLE_CHARS: Final = 1000
 _LEAST_ROW_BYTES: Final = 200
@@ -22,7 +21,7 @@ _LEAST_ROW_BYTES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The document that is being made ready now. ``where`` names its place in the file, empty when it is the file."""
+    """The document whose tables are being looked for now. ``where`` names its place in the file, empty when it is the file."""
 
     doc_id: str
     where: str
@@ -33,11 +32,11 @@ class Step:
     """What became of reading number ``number`` (from 0) of a file, or that it has begun."""
 
     number: int
-    what: Begun | Document | BadRow
+    what: Begun | Parsed | BadRow
 
 
 def steps(source: Source, limits: Limits, skip: int = 0) -> Iterator[Step]:
-    """Read ``source`` and make its documents, but for the first ``skip`` readings.
+    """Read ``source`` and parse its documents, but for the first ``skip`` readings.
 
     A document has two steps, Begun and its outcome; what cannot be read has one. MemoryError is passed on: whoever
     meets it must not go on in this process.
@@ -61,7 +60,7 @@ def steps(source: Source, limits: Limits, skip: int = 0) -> Iterator[Step]:
         yield Step(number, _more_bad_rows(source, bad))
 
 
-def _made(raw: RawDocument, size: int, limits: Limits) -> Document | BadRow:
+def _made(raw: RawDocument, size: int, limits: Limits) -> Parsed | BadRow:
     place = f"{raw.source_uri}, {raw.where}," if raw.where else raw.source_uri
     if size > limits.document_bytes:
         return BadRow(
@@ -70,7 +69,7 @@ def _made(raw: RawDocument, size: int, limits: Limits) -> Document | BadRow:
             f"{limits.document_bytes / 1e6:g}. Split the document, or raise the limit in the index config.",
         )
     try:
-        return make_document(replace(raw, title=raw.title[:_MOST_TITLE_CHARS]))
+        return parsed(replace(raw, title=raw.title[:_MOST_TITLE_CHARS]))
     except MemoryError:
         raise
     except Exception as error:  # no single document may stop the others

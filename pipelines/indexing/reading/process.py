@@ -13,9 +13,9 @@ from typing import IO, Final
 from okralong.pipelines.errors import BrokenError
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.readers.raw import Source
-from okralong.pipelines.indexing.reading.document_frames import BODY_BYTES_A_TEXT_BYTE
 from okralong.pipelines.indexing.reading.frames import BrokenFrame, FrameReader, Head
 from okralong.pipelines.indexing.reading.losses import CLOCK_SECONDS_A_SECOND, Loss, loss_of
+from okralong.pipelines.indexing.reading.parsed import BODY_BYTES_A_TEXT_BYTE
 from okralong.pipelines.models.child import module_command, module_environment, tail
 
 _CHILD: Final = "okralong.pipelines.indexing.reading.child"

@@ -14,10 +14,10 @@ from typing import Final, Self
 
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
-from okralong.pipelines.indexing.reading.document_frames import from_frame
 from okralong.pipelines.indexing.reading.frames import BrokenFrame, Head
 from okralong.pipelines.indexing.reading.losses import Loss, paragraph
 from okralong.pipelines.indexing.reading.process import Lost, ReaderProcess
+from okralong.pipelines.indexing.reading.taken_in import document_of_frame
 from okralong.pipelines.values import Document
 
 _MOST_READINGS: Final = 2000
@@ -143,7 +143,7 @@ class _Attempt:
             raise BrokenFrame("a document that had not begun")
         where = str(self._begun["where"])
         origin = f"{self._source.uri}, {where}" if where else self._source.uri
-        return Found(from_frame(head, body, self._source.uri), origin)
+        return Found(document_of_frame(head, body, self._source.uri), origin)
 
     def _place(self, begun: Head) -> str:
         return f"{self._source.uri}, {begun['where']}," if begun["where"] else self._source.uri
