@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -28,21 +28,14 @@ def _o200k() -> bpe_openai.Encoding:
 
 
 def count_tokens(text: str) -> int:
-    """Number of o200k_base tokens in a text of any length; special-token look-alikes count as ordinary text."""
-    # Not by way of the batch call, which starts a thread for each text: 2.2 ms instead of 0.3 for a chunk.
-    return sum(len(_o200k().encode_ordinary(part)) for part in _stretches(text))
-
-
-def count_tokens_batch(texts: Sequence[str]) -> list[int]:
-    """``count_tokens`` of each text, in one call into the tokenizer.
+    """Number of o200k_base tokens in a text of any length; special-token look-alikes count as ordinary text.
 
     The tokenizer refuses a text of a million characters or of 200,000 tokens, so a longer one is counted in stretches,
     cut where o200k_base never joins what stands on both sides. Exact, but for a text that has 5,000 characters without
     such a place: there each cut may add a token or two.
     """
-    stretches = [list(_stretches(text)) for text in texts]
-    counted = (len(ids) for ids in _o200k().encode_ordinary_batch([part for parts in stretches for part in parts]))
-    return [sum(next(counted) for _ in parts) for parts in stretches]
+    # The package's batch call hands each text to a pool of threads, which takes 3 to 8 times as long as one by one.
+    return sum(len(_o200k().encode_ordinary(part)) for part in _stretches(text))
 
 
 def token_counter(name: str) -> CountTokens:

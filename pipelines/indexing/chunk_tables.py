@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from okralong.pipelines.indexing.chunker import Boundaries, chunk_document
+from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.ingest import part_name, read_documents
+from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import CHUNKS, embeddings
 

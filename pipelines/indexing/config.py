@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from okralong.pipelines.indexing.chunker import MIN_GRANULARITY, Boundaries
+from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
+from okralong.pipelines.indexing.limits import Limits
+from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.settings import Settings
 
 
@@ -37,6 +39,20 @@ class EmbeddingConfig(Settings):
         return value
 
 
+class LimitsConfig(Settings):
+    """What one document may cost while it is read, in a process of its own, before it lands in ``failures``.
+
+    ``document_s`` are seconds of processor time, and five times as many by the clock; ``document_gib`` GiB (2^30 bytes)
+    of memory beside the parsers themselves; ``document_megabytes`` 10^6 bytes of its text, and ``file_text_megabytes``
+    of the texts of all documents of one file.
+    """
+
+    document_s: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+    document_gib: float = Field(default=2.0, ge=0.125, allow_inf_nan=False)
+    document_megabytes: float = Field(default=50.0, gt=0, allow_inf_nan=False)
+    file_text_megabytes: float = Field(default=1000.0, gt=0, allow_inf_nan=False)
+
+
 class IndexConfig(Settings):
     """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes.
 
@@ -48,7 +64,8 @@ class IndexConfig(Settings):
     boundaries: Boundaries = "sentences"
     embedding: EmbeddingConfig = EmbeddingConfig()
     shards: int = Field(default=1, ge=1)
-    max_file_megabytes: float = Field(default=200.0, gt=0)
+    max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
+    limits: LimitsConfig = LimitsConfig()
 
     @field_validator("granularities")
     @classmethod
@@ -56,3 +73,13 @@ class IndexConfig(Settings):
         if min(value) < MIN_GRANULARITY or len(set(value)) < len(value):
             raise ValueError(f"each size must stand once and be {MIN_GRANULARITY} tokens or more")
         return value
+
+    def reading_limits(self) -> Limits:
+        """What reading a document may cost, in seconds and bytes."""
+        return Limits(
+            seconds=self.limits.document_s,
+            memory_bytes=int(self.limits.document_gib * 2**30),
+            document_bytes=int(self.limits.document_megabytes * 1e6),
+            text_bytes=int(self.limits.file_text_megabytes * 1e6),
+            file_bytes=int(self.max_file_megabytes * 1e6),
+        )

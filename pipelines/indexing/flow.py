@@ -22,19 +22,24 @@ from okralong.pipelines.errors import OkraError
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.ingest import Read, ingest_part
+from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.readers.raw import Source
+from okralong.pipelines.indexing.reading.reader import held_reader
 from okralong.pipelines.models.embedded import ResolvedModel
 
 _MOST_BLOCKS: Final = 2000
 """Ours: each block is a Ray task; beyond this several parts share one."""
 
 
-def read_stream(archive: str, parts: Sequence[Sequence[Source]], max_bytes: int) -> Iterator[Read]:
+def read_stream(archive: str, parts: Sequence[Sequence[Source]], limits: Limits) -> Iterator[Read]:
     """Read and write every part of ``documents``; what became of each document, in any order."""
+
+    stride = len(parts)  # the sources themselves must not travel to every task
 
     def ingest(row: dict[str, Any]) -> list[dict[str, Any]]:
         sources = [Source(**source) for source in row["sources"]]
-        return [asdict(outcome) for outcome in ingest_part(archive, row["part"], sources, max_bytes)]
+        outcomes = ingest_part(archive, row["part"], sources, held_reader(limits), stride)
+        return [asdict(outcome) for outcome in outcomes]
 
     items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in enumerate(parts)]
     for row in _rows(_dataset(items).flat_map(ingest)):

@@ -6,7 +6,6 @@ archive shows its progress and a large one has no swarm of small files.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,13 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.indexing.limits import MOST_BAD_ROWS
 from okralong.pipelines.indexing.readers.listing import duplicate
-from okralong.pipelines.indexing.readers.raw import RawDocument, Source
-from okralong.pipelines.indexing.readers.registry import read_source
-from okralong.pipelines.indexing.tables_in_text import find_tables
+from okralong.pipelines.indexing.readers.raw import BadRow, Source
+from okralong.pipelines.indexing.reading.reader import Reader
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import DOCUMENTS
-from okralong.pipelines.tokens import count_tokens
 from okralong.pipelines.values import Document, TableSpan
 
 # Ours: about one long report in the smallest part, forty in the largest.
@@ -28,6 +26,8 @@ _PARTS_WANTED: Final = 64
 _LEAST_PART_BYTES: Final = 250_000
 _MOST_PART_BYTES: Final = 8_000_000
 _MOST_PART_FILES: Final = 64
+_MOST_PART_CHARS: Final = 50_000_000
+"""What a part may hold when its files have been unpacked; ours. The stage that chunks it holds some copies of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,57 +61,52 @@ def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
     return parts
 
 
-def make_document(raw: RawDocument) -> Document:
-    """``raw`` with its tables found and its tokens counted.
-
-    ``sha256`` covers the id and the text, so that two copies of one text still have chunks of different ids.
-    """
-    digest = hashlib.sha256(f"{raw.doc_id}\0{raw.text}".encode()).hexdigest()
-    return Document(
-        doc_id=raw.doc_id,
-        text=raw.text,
-        title=raw.title,
-        source_uri=raw.source_uri,
-        sha256=digest,
-        n_tokens=count_tokens(raw.text),
-        tables=find_tables(raw.text, digest[:16]),
-        metadata=raw.metadata,
-    )
-
-
-def ingest_part(archive: str, part: int, sources: Iterable[Source], max_bytes: int) -> list[Read]:
+def ingest_part(archive: str, part: int, sources: Iterable[Source], reader: Reader, stride: int = 1) -> list[Read]:
     """Read ``sources``, write their documents as one part in order of doc_id, and say what became of each.
 
-    The first document of an id is kept. A part without any document is not written.
+    The first document of an id is kept. A part without any document is not written. Documents that are together larger
+    than memory should hold become several parts, numbered ``part``, ``part + stride`` and so on.
     """
     outcomes: list[Read] = []
-    kept: dict[str, Document] = {}
+    kept: list[Document] = []
     origins: dict[str, str] = {}
+    chars = 0
     for source in sources:
-        for reading in read_source(source, max_bytes):
-            if isinstance(reading, RawDocument):
-                origin = f"{reading.source_uri}, {reading.where}" if reading.where else reading.source_uri
-                if reading.doc_id not in kept:
-                    try:
-                        document = make_document(reading)
-                    except Exception as error:  # no single document may stop the others
-                        outcomes.append(Read(part, reading.doc_id, origin, message=_odd(origin, error)))
-                        continue
-                    kept[reading.doc_id], origins[reading.doc_id] = document, origin
-                    outcomes.append(Read(part, reading.doc_id, origin, document.n_tokens))
-                    continue
-                reading = duplicate(reading.doc_id, origins[reading.doc_id], origin)
-            outcomes.append(Read(part, reading.doc_id, source.uri, message=reading.message))
+        repeated = 0
+        for reading in reader.read(source):
+            if isinstance(reading, BadRow):
+                outcomes.append(Read(part, reading.doc_id, source.uri, message=reading.message))
+                continue
+            document = reading.document
+            if document.doc_id in origins:
+                repeated += 1
+                if repeated <= MOST_BAD_ROWS:
+                    failure = duplicate(document.doc_id, origins[document.doc_id], reading.origin)
+                    outcomes.append(Read(part, document.doc_id, source.uri, message=failure.message))
+                continue
+            if chars and chars + len(document.text) > _MOST_PART_CHARS:
+                _write(archive, part, kept)
+                kept, chars, part = [], 0, part + stride
+            kept.append(document)
+            chars += len(document.text)
+            origins[document.doc_id] = reading.origin
+            outcomes.append(Read(part, document.doc_id, reading.origin, document.n_tokens))
+        if repeated > MOST_BAD_ROWS:
+            outcomes.append(Read(part, source.doc_id, source.uri, message=_repeats(source, repeated)))
     if kept:
-        table = documents_table([kept[doc_id] for doc_id in sorted(kept)])
-        Folder.of(archive).at("documents").write_table(part_name(part), table)
+        _write(archive, part, kept)
     return outcomes
 
 
-def _odd(origin: str, error: Exception) -> str:
+def _write(archive: str, part: int, documents: Sequence[Document]) -> None:
+    table = documents_table(sorted(documents, key=lambda document: document.doc_id))
+    Folder.of(archive).at("documents").write_table(part_name(part), table)
+
+
+def _repeats(source: Source, repeated: int) -> str:
     return (
-        f"{origin} was read, but its text could not be taken in ({type(error).__name__}: {error}). "
-        "Save it again as UTF-8 text, or leave it out of the folder."
+        f"{source.uri} has {repeated} rows with a doc_id that another document already has; the first {MOST_BAD_ROWS} "
+        "of them are reported one by one. Give each row an id of its own, then index again."
     )
 
 

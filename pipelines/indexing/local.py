@@ -18,7 +18,8 @@ import numpy.typing as npt
 from okralong.pipelines.indexing.chunk_tables import chunk_part, embeddings_folder, write_vectors
 from okralong.pipelines.indexing.clearing import clear_archive
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.ingest import Read, documents_table, make_document, part_name
+from okralong.pipelines.indexing.ingest import Read, documents_table, part_name
+from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.manifest import archive_manifest
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.embedded import ResolvedModel
@@ -94,7 +95,7 @@ def _embed(folder: Folder, granularity: int, config: IndexConfig, encoder: Encod
 def _fingerprint(documents: Sequence[Document], config: IndexConfig, model: ResolvedModel) -> str:
     content = [
         SCHEMA_VERSION,
-        config.model_dump(),
+        config.model_dump(exclude={"limits"}),  # they bound the reading of files, and none is read here
         model.name,
         model.sha256,
         [(document.doc_id, document.sha256) for document in documents],

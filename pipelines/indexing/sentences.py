@@ -7,7 +7,8 @@ character. It errs on the side of too few boundaries in running prose and too ma
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import pairwise
 from typing import Final
 
@@ -29,42 +30,56 @@ _NEWLINE: Final = re.compile("\n")
 _WORD_BEFORE: Final = re.compile(r"[\w.]{1,24}\Z")
 
 
-def boundaries(text: str, tables: Sequence[TableSpan]) -> list[int]:
-    """Offsets at which units end, rising, the last one ``len(text)``; empty for an empty text."""
-    cuts = {len(text)} if text else set()
-    cuts.update(_line_cuts(text))
-    cuts.update(_sentence_cuts(text))
-    cuts = _outside_tables(cuts, tables)
-    for table in tables:
-        last_break = table.end_char < len(text) and text[table.end_char] == "\n"
-        cuts.update((table.start_char, table.end_char + last_break))
-        cuts.update(match.end() for match in _NEWLINE.finditer(text, table.start_char, table.end_char))
-    return sorted(cut for cut in cuts if 0 < cut <= len(text))
+def boundaries(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
+    """Offsets at which units end, rising, the last one ``len(text)``; none for an empty text. ``tables`` are disjoint.
+
+    They come one by one, since a text may have millions of them.
+    """
+    tables = sorted(tables, key=lambda table: table.start_char)
+    running = _outside_tables(merge(_line_cuts(text), _sentence_cuts(text)), tables)
+    last = 0
+    for cut in merge(running, _table_cuts(text, tables), (len(text),)):
+        if last < cut <= len(text):
+            yield cut
+            last = cut
 
 
-def _line_cuts(text: str) -> list[int]:
-    cuts = []
-    lines = text.split("\n")
+def _line_cuts(text: str) -> Iterator[int]:
     end = 0
-    for line, following in pairwise(lines):
+    for line, following in pairwise(_lines(text)):
         end += len(line) + 1
         if not following.strip():
             continue  # the last line of a paragraph break makes the cut
         if not line.strip() or (len(line) < SHORT_LINE_CHARS and not following.lstrip()[0].islower()):
-            cuts.append(end)
-    return cuts
+            yield end
 
 
-def _sentence_cuts(text: str) -> list[int]:
-    cuts = []
+def _lines(text: str) -> Iterator[str]:
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
+
+
+def _sentence_cuts(text: str) -> Iterator[int]:
     for match in _SENTENCE_END.finditer(text):
         end = match.end()
         if end < len(text) and text[end].islower():
             continue
         if text[match.start()] == "." and _is_abbreviation(text, match.start()):
             continue
-        cuts.append(end)
-    return cuts
+        yield end
+
+
+def _table_cuts(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
+    """The edges of tables and the ends of their rows."""
+    for table in tables:
+        yield table.start_char
+        for match in _NEWLINE.finditer(text, table.start_char, table.end_char):
+            yield match.end()
+        last_break = table.end_char < len(text) and text[table.end_char] == "\n"
+        yield table.end_char + last_break
 
 
 def _is_abbreviation(text: str, dot: int) -> bool:
@@ -75,13 +90,10 @@ def _is_abbreviation(text: str, dot: int) -> bool:
     return token in _ABBREVIATIONS or (len(token) == 1 and token.isalpha())
 
 
-def _outside_tables(cuts: set[int], tables: Sequence[TableSpan]) -> set[int]:
-    kept = []
-    ordered = sorted(tables, key=lambda table: table.start_char)
+def _outside_tables(cuts: Iterable[int], tables: Sequence[TableSpan]) -> Iterator[int]:
     number = 0
-    for cut in sorted(cuts):
-        while number < len(ordered) and ordered[number].end_char <= cut:
+    for cut in cuts:
+        while number < len(tables) and tables[number].end_char <= cut:
             number += 1
-        if number == len(ordered) or cut <= ordered[number].start_char:
-            kept.append(cut)
-    return set(kept)
+        if number == len(tables) or cut <= tables[number].start_char:
+            yield cut

@@ -52,7 +52,7 @@ def _enough(passage: Passage, start: int, end: int) -> str:
     piece = passage.text[first:last]
     if len(piece.split()) >= LEAST_WORDS:
         return piece
-    ends = boundaries(passage.text, ())
+    ends = list(boundaries(passage.text, ()))
     return passage.text[
         max((each for each in ends if each <= first), default=0) : min(each for each in ends if each >= last)
     ]

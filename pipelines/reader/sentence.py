@@ -28,6 +28,6 @@ def best_sentence(row: ReadingRow, embed: Embed) -> Marks:
 
 
 def _sentences(passage: Passage) -> list[tuple[int, int]]:
-    ends = boundaries(passage.text, ())
+    ends = list(boundaries(passage.text, ()))
     spans = zip([0, *ends], ends, strict=False)
     return [(start, end) for start, end in spans if passage.text[start:end].strip()]

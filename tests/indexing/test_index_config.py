@@ -23,6 +23,11 @@ def test_the_shipped_file_says_the_defaults() -> None:
         ("embedding: {gpus_per_actor: -1.0}", "embedding.gpus_per_actor"),
         ("embedding: {gpus: 1}", "embedding.gpus is not a known key"),
         ("shards: 0", "shards"),
+        ("limits: {document_s: 0.0}", "limits.document_s"),
+        ("limits: {document_s: .inf}", "limits.document_s"),
+        ("limits: {document_gib: 0.01}", "limits.document_gib"),
+        ("limits: {document_mb: 5.0}", "limits.document_mb is not a known key"),
+        ("max_file_megabytes: .inf", "max_file_megabytes"),
     ],
 )
 def test_impossible_values_are_refused(text: str, key: str) -> None:

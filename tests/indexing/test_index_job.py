@@ -10,15 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.errors import InputError, LockedError
-from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig, LimitsConfig
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, index_archive
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import CHUNKS, DOCUMENTS, FAILURES, embeddings
 from okralong.pipelines.tokens import count_tokens
 from tests.conftest import FERRY, LANTERN, ORCHARD
+from tests.indexing.hostile import word_bomb
 from tests.indexing.tiny_pdf import tiny_pdf
 
-CONFIG = IndexConfig(granularities=[32, 150], embedding=EmbeddingConfig(dtype="float16"))
+CONFIG = IndexConfig(
+    granularities=[32, 150], embedding=EmbeddingConfig(dtype="float16"), limits=LimitsConfig(document_gib=0.25)
+)
 Indexed = tuple[Path, Path, IndexResult, list[IndexProgress]]
 
 
@@ -35,6 +38,7 @@ def indexed(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Inde
     (sources / "empty.txt").write_bytes(b"")
     (sources / "torn.pdf").write_bytes(b"%PDF-1.7")
     (sources / "old.docx").write_bytes(b"no zip")
+    word_bomb(sources / "bomb.docx", b" ", 2**29)
     (sources / "notes.xyz").write_bytes(b"unknown")
     seen: list[IndexProgress] = []
     archive = sources / "archive"
@@ -43,15 +47,16 @@ def indexed(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Inde
 
 def test_counts_failures_and_progress(indexed: Indexed) -> None:
     _, archive, result, seen = indexed
-    assert (result.documents, result.failures, result.up_to_date) == (5, 4, False)
+    assert (result.documents, result.failures, result.up_to_date) == (5, 5, False)
     assert [Path(name).name for name in result.skipped] == ["notes.xyz"]
     assert result.over_limit == {32: 0, 150: 0}
     assert list(dict.fromkeys(p.stage for p in seen)) == ["read", "embed", "build", "done"]
-    assert (seen[-1].documents, seen[-1].failures) == (5, 4)
+    assert (seen[-1].documents, seen[-1].failures) == (5, 5)
     assert seen[-1].embedded == seen[-1].chunks == sum(result.chunks.values())
     failures = Folder.of(archive).at("failures").read_tables(FAILURES).to_pylist()
-    assert [row["id"] for row in failures] == ["alder", "empty", "old", "torn"]
+    assert [row["id"] for row in failures] == ["alder", "bomb", "empty", "old", "torn"]
     assert "rows.jsonl, row 2 is left out" in failures[0]["message"]
+    assert "limits.document_gib = 0.25" in failures[1]["message"]
     assert all(str(archive.parent) in row["message"] for row in failures)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.ingest import make_document
 from okralong.pipelines.indexing.local import Encoder, index_here
+from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.search.archive import Archive

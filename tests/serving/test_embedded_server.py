@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from okralong.pipelines.models.embedded import converted_model, repacked_gguf
 from okralong.pipelines.serving import embedded as serving
 from okralong.pipelines.serving.embedded import EmbeddedServer
 from okralong.pipelines.tokens import token_counter
+from tests.processes import alive, wait_until_gone
 
 DRIVER = """
 import time
@@ -42,21 +42,6 @@ def chat(server: EmbeddedServer, text: str, **more: Any) -> dict[str, Any]:
     with urllib.request.urlopen(request, timeout=120) as response:
         reply: dict[str, Any] = json.load(response)
         return reply
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-def wait_until_gone(pid: int, seconds: float = 15) -> bool:
-    end = time.monotonic() + seconds
-    while alive(pid) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not alive(pid)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from typing import Final
 
 from okralong.pipelines.errors import InputError
 from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
-from okralong.pipelines.tokens import count_tokens, count_tokens_batch
+from okralong.pipelines.tokens import count_tokens
 
 JOINT: Final = "\n\n"
 """What stands between two texts of a document. Ours."""
@@ -105,7 +105,7 @@ def pool(
     for text in spare:
         known.setdefault(text.text_id, text.text)
     spare_ids = sorted(known.keys() - set(own_ids))
-    sizes = dict(zip(known, count_tokens_batch(list(known.values())), strict=True))
+    sizes = {text_id: count_tokens(text) for text_id, text in known.items()}
     order = list(groups)
     for shuffled in (order, own_ids, spare_ids):
         random.Random(f"{seed}:{name}").shuffle(shuffled)

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
-from okralong.pipelines.indexing.chunker import Boundaries
+from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.settings import Settings
 

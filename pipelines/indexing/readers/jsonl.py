@@ -17,14 +17,20 @@ def read(source: Source) -> Iterator[Reading]:
         for number, line in enumerate(io.BufferedReader(stream), start=1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(decode(line, source.uri))
-            except (ValueError, RecursionError) as error:
-                place = f"{source.uri} row {number}"
-                yield BadRow(
-                    place, f"{source.uri}, row {number}, is not JSON ({error}). Mend the line and index again."
-                )
-            except DocumentError as error:
-                yield BadRow(f"{source.uri} row {number}", f"Row {number} of {error}")
-            else:
-                yield document_of_row(row, source.uri, number)
+            yield _reading(line, source.uri, number)
+
+
+def _reading(line: bytes, uri: str, number: int) -> Reading:
+    place = f"{uri} row {number}"
+    try:
+        return document_of_row(json.loads(decode(line, uri)), uri, number)
+    except (ValueError, RecursionError) as error:
+        return BadRow(place, f"{uri}, row {number}, is not JSON ({error}). Mend the line and index again.")
+    except DocumentError as error:
+        return BadRow(place, f"Row {number} of {error}")
+    except MemoryError:  # of this line alone, and given back by now: the rows after it can be read
+        return BadRow(
+            place,
+            f"{uri}, row {number}, has {len(line) / 1e6:.1f} MB, which needed more memory than limits.document_gib. "
+            "Split the row, or raise the limit in the index config.",
+        )

@@ -23,6 +23,8 @@ def read(source: Source) -> Iterator[Reading]:
         try:
             file = pq.ParquetFile(stream)
             names = file.schema_arrow.names
+        except MemoryError:  # Arrow's is one of its own exceptions as well
+            raise
         except (pa.ArrowException, OSError) as error:
             raise DocumentError(
                 f"{source.uri} is not a readable Parquet file ({error}). Write it again, then index again."
@@ -40,6 +42,8 @@ def read(source: Source) -> Iterator[Reading]:
                 for row in batch.to_pylist():
                     number += 1
                     yield document_of_row(row, source.uri, number)
+        except MemoryError:
+            raise
         except (pa.ArrowException, OSError) as error:
             raise DocumentError(
                 f"{source.uri} breaks off after row {number} ({error}). Write the file again, then index again."

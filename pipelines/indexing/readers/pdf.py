@@ -22,7 +22,6 @@ _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
 """What PDFium writes in place of a hyphen at the end of a line."""
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_TRAILING: Final = re.compile(r"[ \t]+$", re.MULTILINE)
 
 
 def read(source: Source) -> Iterator[Reading]:
@@ -66,5 +65,11 @@ def _page_text(pdf: pypdfium2.PdfDocument, number: int, uri: str) -> str:
         raise DocumentError(
             f"{uri}, page {number + 1}, cannot be read ({error}). Open and save the file again with a PDF program."
         ) from error
-    text = _CONTROL.sub("", _HYPHEN.sub("-", newlines(raw)))
-    return _TRAILING.sub("", text.encode("utf-8", "replace").decode()).strip()
+    return tidy(raw)
+
+
+def tidy(raw: str) -> str:
+    """The text of a page without PDFium's marks for line ends and hyphens, control characters and trailing blanks."""
+    text = _CONTROL.sub("", _HYPHEN.sub("-", newlines(raw))).encode("utf-8", "replace").decode()
+    # Line by line: an expression for the blanks at a line's end takes quadratic time where they are in its middle.
+    return "\n".join(line.rstrip(" \t") for line in text.split("\n")).strip()

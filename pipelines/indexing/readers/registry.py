@@ -31,7 +31,7 @@ def reader_for(name: str) -> Read | None:
 
 
 def read_source(source: Source, max_bytes: int) -> Iterator[Reading]:
-    """Every document of ``source``, and a BadRow for each one that cannot be had. Never raises for the file's sake."""
+    """Every document of ``source``, and a BadRow for each one that cannot be had. Raises MemoryError only."""
     try:
         reader = reader_for(source.uri)
         if reader is None:
@@ -47,6 +47,8 @@ def read_source(source: Source, max_bytes: int) -> Iterator[Reading]:
             yield _checked(reading)
         if not found:
             raise DocumentError(f"{source.uri} holds no rows. Put documents into it, or leave it out of the folder.")
+    except MemoryError:
+        raise  # the process is full, whatever the file is
     except DocumentError as error:
         yield BadRow(source.doc_id, str(error))
     except Exception as error:  # a parser may fail in any way on a damaged file, and must not take the others along

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from okralong.pipelines.errors import DocumentError
 from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Reading, newlines
+
+_MOST_ID_CHARS: Final = 1000
+"""Ours: the id stands again in every chunk of the document."""
+
+_MOST_METADATA_CHARS: Final = 1_000_000
+"""Ours: metadata says of a document what a library card does."""
 
 
 def document_of_row(row: Any, uri: str, number: int) -> Reading:
@@ -34,6 +40,11 @@ def _parse(row: Any, uri: str, where: str) -> RawDocument:
                 f"{uri}, {where}: {name} holds half a surrogate pair or a NUL character, which is not text. "
                 "Export the row again as UTF-8."
             )
+    if len(str(values["doc_id"])) > _MOST_ID_CHARS:
+        raise DocumentError(
+            f"{uri}, {where}: doc_id has {len(str(values['doc_id']))} characters, more than {_MOST_ID_CHARS}. "
+            "Give the row a name that questions can point to."
+        )
     if not str(values["doc_id"]).strip():
         raise DocumentError(f"{uri}, {where}: doc_id is empty. Give the row a name that questions can point to.")
     metadata = _metadata(row.get("metadata"), uri, where)
@@ -51,6 +62,10 @@ def _metadata(value: Any, uri: str, where: str) -> dict[str, str]:
     if not all(_is_text(part) for pair in plain.items() for part in pair):
         raise DocumentError(
             f"{uri}, {where}: metadata holds characters that are not text. Export the row again as UTF-8."
+        )
+    if sum(len(part) for pair in plain.items() for part in pair) > _MOST_METADATA_CHARS:
+        raise DocumentError(
+            f"{uri}, {where}: metadata has more than {_MOST_METADATA_CHARS} characters. Put long texts into text."
         )
     return plain
 

@@ -1,0 +1,164 @@
+"""The process that reads documents: what comes back, what it may use, and that it never outlives its use."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from okralong.pipelines.errors import BrokenError
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.make_document import make_document
+from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source
+from okralong.pipelines.indexing.readers.registry import read_source
+from okralong.pipelines.indexing.reading import reader as reader_module
+from okralong.pipelines.indexing.reading.reader import Found, Reader
+from okralong.pipelines.models.child import module_environment
+from tests.conftest import FERRY, LANTERN, ORCHARD
+from tests.indexing.hostile import deep_html
+from tests.indexing.tiny_pdf import tiny_pdf
+from tests.processes import alive, wait_until_gone
+
+LIMITS = IndexConfig().reading_limits()
+
+DRIVER = """
+import sys
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.readers.raw import Source
+from okralong.pipelines.indexing.reading.reader import Reader
+with Reader(IndexConfig().reading_limits()) as reader:
+    for path in sys.argv[1:]:
+        for _ in reader.read(Source(path, "a")):
+            print(reader.pid, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Reader]:
+    with Reader(LIMITS) as reader:
+        yield reader
+        pid = reader.pid
+    assert pid is not None
+    assert not alive(pid)
+
+
+def source(file: Path) -> Source:
+    return Source(str(file), file.stem, file.stat().st_size)
+
+
+def rows_file(folder: Path, *texts: str) -> Path:
+    file = folder / "rows.jsonl"
+    file.write_text("\n".join(json.dumps({"doc_id": f"row-{n}", "text": t}) for n, t in enumerate(texts)) + "\n")
+    return file
+
+
+def test_what_comes_back_is_what_would_be_made_here(tmp_path: Path, running: Reader) -> None:
+    good = {"doc_id": "a/1", "text": "Caf\u00e9 \U0001f468\u200d\U0001f469", "title": "T", "metadata": {"year": 2023}}
+    for name, data in {
+        "alder.txt": ORCHARD.encode(),
+        "lantern.md": LANTERN.encode(),
+        "ferry.html": FERRY.encode(),
+        "page.pdf": tiny_pdf(["The Petrel crossed 1,204 times."]),
+        "rows.jsonl": b"\n".join([json.dumps(good).encode(), b"{no", b"", b'{"doc_id": "c", "text": "d"}']),
+        "empty.txt": b"",
+        "torn.pdf": b"%PDF-1.7",
+    }.items():
+        file = tmp_path / name
+        file.write_bytes(data)
+        found = list(running.read(source(file)))
+        here = list(read_source(source(file), LIMITS.file_bytes))
+        assert [each.document if isinstance(each, Found) else each for each in found] == [
+            make_document(each) if isinstance(each, RawDocument) else each for each in here
+        ]
+    row = rows_file(tmp_path, "text")
+    assert [each.origin for each in running.read(source(row)) if isinstance(each, Found)] == [f"{row}, row 1"]
+
+
+def test_one_process_reads_file_after_file(tmp_path: Path, running: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = rows_file(tmp_path, "one", "two")
+    list(running.read(source(file)))
+    first = running.pid
+    list(running.read(source(file)))
+    assert running.pid == first
+    monkeypatch.setattr(reader_module, "_MOST_READINGS", 2)
+    list(running.read(source(file)))
+    assert running.pid != first
+
+
+def test_it_may_not_write_files_dump_its_memory_or_grow_without_end(tmp_path: Path, running: Reader) -> None:
+    list(running.read(source(rows_file(tmp_path, "text"))))
+    lines = Path(f"/proc/{running.pid}/limits").read_text().splitlines()
+    soft = {line[:26].strip(): line[26:].split()[0] for line in lines[1:]}
+    assert (soft["Max file size"], soft["Max core file size"]) == ("0", "0")
+    assert LIMITS.memory_bytes < int(soft["Max address space"]) < LIMITS.memory_bytes + 2**30
+    assert LIMITS.seconds < int(soft["Max cpu time"]) < LIMITS.seconds + 3600
+
+
+def test_a_process_that_is_gone_is_replaced_and_no_row_is_lost_or_read_twice(tmp_path: Path, running: Reader) -> None:
+    file = rows_file(tmp_path, *(str(number) * 300_000 for number in range(4)))
+    found = []
+    for each in running.read(source(file)):
+        assert isinstance(each, Found)
+        found.append(each.document.doc_id)
+        if len(found) == 2:  # the third is larger than a pipe, so that the process is still at it
+            assert running.pid is not None
+            os.kill(running.pid, signal.SIGKILL)
+    assert found == ["row-0", "row-1", "row-2", "row-3"]
+
+
+def test_a_reader_that_is_not_read_to_its_end_is_not_asked_again(tmp_path: Path, running: Reader) -> None:
+    file = rows_file(tmp_path, "one", "two")
+    reading = running.read(source(file))
+    next(reading)
+    reading.close()  # type: ignore[attr-defined]
+    assert running.pid is None
+    assert len(list(running.read(source(file)))) == 2
+
+
+def test_storage_that_does_not_answer_is_given_up_by_the_clock(tmp_path: Path) -> None:
+    fifo = tmp_path / "never.txt"
+    os.mkfifo(fifo)
+    with Reader(replace(LIMITS, seconds=0.2)) as reader:
+        (bad,) = reader.read(Source(str(fifo), "never"))
+        assert reader.pid is None
+    assert isinstance(bad, BadRow)
+    assert "never.txt was not read within 1 s by the clock" in bad.message
+    assert "limits.document_s = 0.2" in bad.message
+
+
+def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
+    good, trap = tmp_path / "good.txt", tmp_path / "trap.html"
+    good.write_text(ORCHARD, encoding="utf-8")
+    deep_html(trap, 1_000_000)
+    command = [sys.executable, "-c", DRIVER, str(good), str(trap)]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=module_environment())
+    assert driver.stdout is not None
+    pid = int(driver.stdout.readline())
+    assert alive(pid)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    driver.stdout.close()
+    assert wait_until_gone(pid)
+
+
+def test_a_process_that_does_not_start_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("okralong.pipelines.indexing.reading.process._CHILD", "okralong.no_such_module")
+    with Reader(LIMITS) as reader, pytest.raises(BrokenError, match="No module named"):
+        list(reader.read(source(rows_file(tmp_path, "text"))))
+
+
+@pytest.mark.soak
+def test_a_process_of_which_nothing_is_asked_ends(tmp_path: Path) -> None:
+    file = rows_file(tmp_path, "text")
+    with Reader(LIMITS) as reader:
+        list(reader.read(source(file)))
+        assert reader.pid is not None
+        assert wait_until_gone(reader.pid, 60)
+        assert len(list(reader.read(source(file)))) == 1
