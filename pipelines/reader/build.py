@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from okralong.pipelines.answering.policy import Policy
@@ -23,6 +23,7 @@ from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.build import LEARNED
 from okralong.pipelines.training.sample_set import sample_set
+from okralong.pipelines.values import Passage
 
 
 def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[ReadingRow]]:
@@ -52,12 +53,14 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
 
 
 def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> list[ReadingRow]:
-    """The rows in a drawn order, the first so many of which are a fair sample; ``capped`` by type and role.
+    """The rows in a drawn order, the first so many of which are a fair sample; ``capped`` by source, type and role.
 
     No side has more unanswerable rows than the config's share of its answer rows.
     """
     shuffled = sorted(rows, key=lambda row: (row.query_id, row.role, row.user))
     random.Random(config.seed).shuffle(shuffled)
+    if capped and config.per_source is not None:
+        shuffled = _per_source(shuffled, config.per_source, {f"{each.name} {each.part}" for each in config.sets})
     held = [row for row in shuffled if row.role == "generate" and not row.answerable]
     rest = [row for row in shuffled if row.role != "generate" or row.answerable]
     if capped:
@@ -75,6 +78,23 @@ def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> l
     mixed = [*rest, *held[:most]]
     random.Random(config.seed + 1).shuffle(mixed)
     return mixed
+
+
+def _per_source(rows: Sequence[ReadingRow], most: int, capped: Container[str]) -> list[ReadingRow]:
+    """The rows with at most ``most`` of each ``capped`` source, or as many more as one context was asked.
+
+    What is asked of a context stays together: it is read once for all of that.
+    """
+    contexts: dict[tuple[str, tuple[Passage, ...]], list[ReadingRow]] = defaultdict(list)
+    for row in rows:
+        contexts[row.source, row.passages].append(row)
+    taken: dict[str, int] = defaultdict(int)
+    kept: set[int] = set()
+    for (source, _), asked in contexts.items():
+        if source not in capped or taken[source] < most:
+            taken[source] += len(asked)
+            kept.update(map(id, asked))
+    return [row for row in rows if id(row) in kept]
 
 
 def _collected(

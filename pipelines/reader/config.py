@@ -25,7 +25,8 @@ class ReadingConfig(Settings):
     and those whose evidence was not found, are at most ``unanswerable`` of a side's answer rows. ``expressions`` is the
     share of contexts whose prompts ask for a calculation's expression (the others ask for the result). A longer answer
     than ``most_answer_words`` is cut at a sentence, or its question left out. ``per_type`` caps the answer rows of a
-    type on the train side, ``per_role`` the rows of splits and of steps. ``limit`` of a set counts for each side.
+    type on the train side, ``per_role`` the rows of splits and of steps, ``per_source`` (None: no cap) those of one of
+    the ``sets``, in whole contexts. ``limit`` of a set counts for each side.
     """
 
     seed: int = 7
@@ -41,5 +42,6 @@ class ReadingConfig(Settings):
     most_answer_words: Annotated[int, Field(ge=5)]
     per_type: Annotated[int, Field(ge=1)]
     per_role: Annotated[int, Field(ge=0)]
+    per_source: Annotated[int, Field(ge=1)] | None = None
     catalog: str = "datasets.yaml"
     split: str = MANIFEST
