@@ -13,7 +13,7 @@ import openai
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
-from okralong.pipelines.answering.prompts.grammars import GRAMMARS
+from okralong.pipelines.answering.prompts.grammars import grammar
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.values import Message
 
@@ -90,7 +90,7 @@ class Asker:
             max_tokens=self.llm.completion_limit(role),
             temperature=0.0,
             seed=self.llm.seed,
-            grammar=GRAMMARS.get(role) if self.llm.constrained else None,
+            grammar=grammar(role, messages) if self.llm.constrained else None,
         )
 
 

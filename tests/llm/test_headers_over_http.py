@@ -15,7 +15,7 @@ from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.ports import Grant
-from okralong.pipelines.answering.prompts.grammars import GRAMMARS
+from okralong.pipelines.answering.prompts.grammars import ROLES as WITH_GRAMMAR
 from okralong.pipelines.errors import QuestionError
 from okralong.pipelines.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
@@ -87,7 +87,7 @@ ROLES = tuple(CompletionLimits.model_fields)
 
 
 def test_every_role_that_has_a_contract_has_a_limit() -> None:
-    assert set(GRAMMARS) | {ANALYZE} <= set(ROLES)
+    assert WITH_GRAMMAR | {ANALYZE} <= set(ROLES)
 
 
 async def test_the_limiter_counts_the_longest_reply_of_each_role_as_the_server_does(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from okralong.pipelines.answering.prompts.answer import answer_prompt
-from okralong.pipelines.answering.prompts.grammars import GRAMMARS
+from okralong.pipelines.answering.prompts.answer import answer_prompt, parse_answer
+from okralong.pipelines.answering.prompts.grammars import grammar
 from okralong.pipelines.answering.prompts.split import split_prompt
 from okralong.pipelines.answering.prompts.step import step_prompt
 from okralong.pipelines.serving.embedded import EmbeddedServer
@@ -38,15 +38,25 @@ def server() -> Iterator[EmbeddedServer]:
 def test_the_form_of_a_reply_holds_under_the_grammar_and_not_without(server: EmbeddedServer, role: str) -> None:
     prompt, contract = ASKED[role]
     assert not re.fullmatch(contract, said(server, prompt, max_tokens=60))
-    assert re.fullmatch(contract, said(server, prompt, max_tokens=500, grammar=GRAMMARS[role]))
+    assert re.fullmatch(contract, said(server, prompt, max_tokens=500, grammar=grammar(role, prompt)))
 
 
 def test_a_line_that_would_never_end_ends_at_its_bound_with_its_mark(server: EmbeddedServer) -> None:
     prompt = split_prompt("Who sold more boats in 2021, Fernhill or Marrow Bay?", 4)
     assert "?" not in said(server, prompt, max_tokens=250)  # "2021: 2021: 2021: ..."
-    first, _, more = said(server, prompt, max_tokens=250, grammar=GRAMMARS["split"]).partition("\n")
+    first, _, more = said(server, prompt, max_tokens=250, grammar=grammar("split", prompt)).partition("\n")
     assert more
     assert re.fullmatch(r"[^?]{199}\?", first)
+
+
+def test_what_stands_between_the_marks_is_a_copy(server: EmbeddedServer) -> None:
+    rows = " | ".join(f"{1900 + year} | {year * 7919 % 10_000:,}" for year in range(60))
+    prompt = answer_prompt("How much was it in 1934?", [YARD, Passage("d", 100, 900, rows, 1, 0.0)])
+    must_quote = (grammar("generate", prompt) or "").replace("){0,3} answer", "){3} answer")
+    reply = parse_answer(said(server, prompt, max_tokens=700, grammar=must_quote))
+    shown = {0: "", 1: YARD.text, 2: rows}
+    assert len(reply.evidence) > 0
+    assert all(claim.quote in shown[claim.passage] for claim in reply.evidence)
 
 
 def said(server: EmbeddedServer, messages: list[Message], **more: object) -> str:

@@ -26,7 +26,7 @@ from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.llm.route import Route, open_routes
 from okralong.pipelines.answering.llm.router import Router
 from okralong.pipelines.answering.llm.shared import SharedReplies
-from okralong.pipelines.answering.prompts.grammars import GRAMMARS
+from okralong.pipelines.answering.prompts.grammars import grammar
 from okralong.pipelines.errors import EndpointError
 from okralong.pipelines.tokens import token_counter
 from okralong.pipelines.values import Message, Reply
@@ -122,7 +122,7 @@ class LlmClient:
             sample=sample,
             api_version=config.api_version,
             response_format="json_object" if role == ANALYZE else None,
-            grammar=GRAMMARS.get(role) if config.constrained else None,
+            grammar=grammar(role, messages) if config.constrained else None,
             others=tuple(endpoint.identity for endpoint in config.endpoints),
         )
         seen = await self._ledger.reply(query_id, path, sample)

@@ -1,13 +1,17 @@
 """The contracts of the replies as GBNF grammars, which llama.cpp's server keeps a reply to while it is written.
 
 A grammar allows what the contract in the role's own file describes and nothing else, so the labels, the brackets and
-the quote marks are there whatever the model would have written. The words between them stay the model's own, within
-bounds, since a line that may grow for ever ends at the token limit with its quote mark open.
+the quote marks are there whatever the model would have written. Quotations are copies of the passages in the prompt
+(``copying.py``); other words stay the model's own, within bounds, since a line may else grow for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+from okralong.pipelines.answering.prompts.copying import evidence_rules
+from okralong.pipelines.values import Message
 
 EVIDENCE_LINES: Final = 3
 """Most evidence lines of a reply; ours."""
@@ -16,22 +20,18 @@ SUB_QUESTIONS: Final = 4
 """Most lines of a split; the default policy's limit."""
 
 ANSWER_LENGTH: Final = 400
-QUOTE_LENGTH: Final = 300
 QUERY_LENGTH: Final = 200
-"""Characters; ours: an answer, a quotation and a question of a length that a default limit has room for."""
+"""Characters; ours: an answer and a question of a length that a default limit has room for."""
 
-_EVIDENCE = rf"""
-evidence ::= "Evidence: [" [1-9] [0-9]? "] \"" [^"\n]{{1,{QUOTE_LENGTH}}} "\""
-"""
 _ANSWER = rf"""
 answer ::= "Answer: " [^ \n] [^\n]{{0,{ANSWER_LENGTH - 1}}}
 """
 
 _READ = rf"""
 root ::= (evidence "\n"){{0,{EVIDENCE_LINES}}} answer
-{_ANSWER}{_EVIDENCE}"""
+{_ANSWER}"""
 
-GRAMMARS: Final[dict[str, str]] = {
+_GRAMMARS: Final[dict[str, str]] = {
     "generate": _READ,
     "full_text": _READ,
     "split": rf"""
@@ -41,6 +41,19 @@ question ::= [^ ?\n] [^?\n]{{0,{QUERY_LENGTH - 2}}} "?"
     "step": rf"""
 root ::= ("Evidence: none" | evidence ("\n" evidence){{0,{EVIDENCE_LINES - 1}}}) "\n" query "\n" answer
 query ::= "Query: " [^ \n] [^\n]{{0,{QUERY_LENGTH - 1}}}
-{_ANSWER}{_EVIDENCE}""",
+{_ANSWER}""",
 }
-"""By role. ``Answer: unanswerable`` and ``none`` are lines like any other. The analyzer's JSON has none here."""
+"""By role, but for the rule ``evidence``. ``Answer: unanswerable`` and ``none`` are lines like any other."""
+
+ROLES: Final = frozenset(_GRAMMARS)
+"""The roles whose replies have a grammar."""
+
+_NOTHING_TO_QUOTE: Final = 'evidence ::= "Evidence: none"\n'
+
+
+def grammar(role: str, messages: Sequence[Message]) -> str | None:
+    """The grammar of the reply to a prompt of ``role``; None for one that has none, such as the analyzer's."""
+    found = _GRAMMARS.get(role)
+    if found is None or "evidence" not in found:
+        return found
+    return found + (evidence_rules(messages) or _NOTHING_TO_QUOTE)

@@ -18,7 +18,7 @@ from okralong.pipelines.answering.llm.endpoint import NO_KEY, open_client
 from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS
-from okralong.pipelines.answering.prompts.grammars import GRAMMARS
+from okralong.pipelines.answering.prompts.grammars import grammar
 from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep
 from okralong.pipelines.evaluation.evidence.writers import ModelWriter
 from okralong.pipelines.models.embedded import EMBEDDED
@@ -117,10 +117,10 @@ def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTo
 
     async def ask(messages: Sequence[Message], role: str) -> str:
         limit = COMPLETION_TOKENS[role]
-        grammar = GRAMMARS[role] if served.constrained else None
-        request = LlmRequest(served.model, EMBEDDED, tuple(messages), max_tokens=limit, seed=SEED, grammar=grammar)
+        rules = grammar(role, messages) if served.constrained else None
+        request = LlmRequest(served.model, EMBEDDED, tuple(messages), max_tokens=limit, seed=SEED, grammar=rules)
         prompt = [{"role": message.role, "content": message.content} for message in messages]
-        asked = [served.identity, limit, prompt, *([grammar] if grammar else [])]
+        asked = [served.identity, limit, prompt, *([rules] if rules else [])]
         key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
         reply = kept.get(key)
         if reply is None:
