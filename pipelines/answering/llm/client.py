@@ -22,7 +22,7 @@ from okralong.pipelines.answering.llm.faults import Fault
 from okralong.pipelines.answering.llm.ports import LedgerClient, LimiterClient
 from okralong.pipelines.answering.llm.prices import Price, PriceTable
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, usable
-from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.answering.llm.request import LlmRequest, hash_of
 from okralong.pipelines.answering.llm.route import Route, open_routes
 from okralong.pipelines.answering.llm.router import Router
 from okralong.pipelines.answering.llm.shared import SharedReplies
@@ -125,8 +125,10 @@ class LlmClient:
             grammar=GRAMMARS.get(role) if config.constrained else None,
             others=tuple(endpoint.identity for endpoint in config.endpoints),
         )
+        canonical = request.canonical()
+        request_hash = hash_of(canonical)
         seen = await self._ledger.reply(query_id, path, sample)
-        if seen is not None and seen.request_hash == request.request_hash:
+        if seen is not None and seen.request_hash == request_hash:
             return usable(from_journal(seen.body))
         price = self.price
         call = Call(
@@ -137,7 +139,7 @@ class LlmClient:
             sample=sample,
             role=role,
             model=config.model,
-            request_hash=request.request_hash,
+            request_hash=request_hash,
             input_usd_per_million=price.input,
             cached_usd_per_million=price.cached_input,
             output_usd_per_million=price.output,
@@ -145,7 +147,7 @@ class LlmClient:
             queue_s=0.0,
             started_at=datetime.now(UTC),
             tags=self._tags,
-            body=self._router.without_keys(request.canonical()),
+            body=self._router.without_keys(canonical),
         )
         taken = self._shared.take(call)
         if taken is not None:
