@@ -19,9 +19,10 @@ class Figures:
     """One run of ``questions`` at ``in_flight``.
 
     ``clock_s`` is from the first question's beginning to the last one's end, ``whole_s`` the command's. ``processor``
-    is seconds by role within ``clock_s``; ``resident`` are GiB at the early and at the last question. ``used`` are the
-    shares of the limits' throughput between the first and the last admission, ``refused`` the share of requests with
-    429.
+    is seconds by role and ``processor_calls`` the calls from the end of the early question to that of the last, when
+    everything has been loaded; ``loaded_s`` are all processor seconds before. ``resident`` are GiB at these two ends.
+    ``used`` are the shares of the limits' throughput between the first and the last admission, ``refused`` the share of
+    requests with 429.
     """
 
     questions: int
@@ -32,6 +33,9 @@ class Figures:
     whole_s: float
     bounds: Bounds
     processor: dict[str, float]
+    processor_calls: int
+    processor_clock_s: float
+    loaded_s: float
     endpoint_s: float
     resident: tuple[float, float]
     grown: dict[str, float]
@@ -43,7 +47,7 @@ class Figures:
     @property
     def processor_a_call(self) -> float:
         """Processor seconds of all our processes a call."""
-        return sum(self.processor.values()) / self.calls
+        return sum(self.processor.values()) / self.processor_calls
 
 
 def figures(
@@ -64,7 +68,9 @@ def figures(
     first, last = min(map(began, answers)), max(answer["finished_at"].timestamp() for answer in answers)
     ends = sorted(answer["finished_at"].timestamp() for answer in answers)
     paths = critical_paths(answers, ledger, received, Latency(**scenario["latency"]), scenario["seed"])
-    before, after = watch.at(ends[min(early, len(ends)) - 1]).resident, watch.at(last).resident
+    start, end = watch.at(ends[min(early, len(ends)) - 1]), watch.at(last)
+    before, after = start.resident, end.resident
+    settled = [row["started_at"].timestamp() + row["latency_s"] for row in ledger if row["status"] == "ok"]
     span = max(entry["admitted_s"] for entry in admitted) - min(entry["admitted_s"] for entry in admitted)
     tokens = sum(entry["reserved_tokens"] for entry in admitted)
     per_minute = {"requests": (len(admitted) - 1) / span * 60, "tokens": tokens / span * 60}
@@ -78,7 +84,10 @@ def figures(
         clock_s=last - first,
         whole_s=whole_s,
         bounds=bounds(paths, in_flight),
-        processor=watch.between(first, last),
+        processor=watch.between(start, end),
+        processor_calls=max(1, sum(start.at < moment <= end.at for moment in settled)),
+        processor_clock_s=end.at - start.at,
+        loaded_s=sum(start.processor_s.values()),
         endpoint_s=endpoint_s,
         resident=(sum(before.values()) / 2**30, sum(after.values()) / 2**30),
         grown=dict(sorted(grown.items(), key=lambda pair: -abs(pair[1]))),

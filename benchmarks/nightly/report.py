@@ -65,7 +65,8 @@ def report(command: str, latency: float, runs: Sequence[Figures], peers: Mapping
     ]
     for run in runs:
         lines += [
-            f"Processor seconds at {run.in_flight} in flight{', limited' if run.used else ''}: {_spent(run)}.",
+            f"Processor seconds at {run.in_flight} in flight{', limited' if run.used else ''}, of "
+            f"{run.processor_calls} calls in {run.processor_clock_s:.0f} s: {_spent(run)}.",
             "",
         ]
         lines += [f"Statuses: {run.statuses}; memory that grew most: {_grown(run)}.", ""]
@@ -90,7 +91,9 @@ def _row(run: Figures, peers: Mapping[int, Mapping[str, float]]) -> str:
 
 def _spent(run: Figures) -> str:
     roles = list(run.processor.items())[:ROLES_SHOWN]
-    return ", ".join(f"{role} {seconds:.1f} ({seconds / run.clock_s:.0%} of a core)" for role, seconds in roles)
+    clock = max(run.processor_clock_s, 1e-9)
+    shares = ", ".join(f"{role} {seconds:.1f} ({seconds / clock:.0%} of a core)" for role, seconds in roles)
+    return f"{shares}; before that, all processes together, {run.loaded_s:.0f}"
 
 
 def _grown(run: Figures) -> str:

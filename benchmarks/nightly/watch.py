@@ -24,7 +24,7 @@ class Sample:
 
 
 class Watch:
-    """Runs a command and watches it to its end. ``spent_by`` a process that has ended is remembered."""
+    """Runs a command and watches it to its end. What a process had spent when it ended is remembered."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
@@ -48,10 +48,10 @@ class Watch:
         """The last sample before ``moment``."""
         return max((each for each in self.samples if each.at <= moment), key=lambda each: each.at)
 
-    def between(self, first: float, last: float) -> dict[str, float]:
-        """Processor seconds by role between two moments, the most first."""
-        before, after = self.at(first).processor_s, self.at(last).processor_s
-        spent = {role: seconds - before.get(role, 0.0) for role, seconds in after.items()}
+    @staticmethod
+    def between(first: Sample, last: Sample) -> dict[str, float]:
+        """Processor seconds by role between two samples, the most first."""
+        spent = {role: seconds - first.processor_s.get(role, 0.0) for role, seconds in last.processor_s.items()}
         return dict(sorted(spent.items(), key=lambda pair: -pair[1]))
 
     def _go_on(self, pid: int, ended: threading.Event) -> None:

@@ -26,22 +26,27 @@ MODEL = "gpt-4o"
 WORDS, SEED = 2_000, 5
 QUESTIONS_A_REPORT = 100
 """A made-up report of so many words bears about 150."""
+BUDGET_USD = 1_000.0
+"""A cap that is never reached, so that each call reserves its worst case first."""
 SENT = ("request", "reply")
 """Rows of the journal that a run writes anew; the others are what is replayed."""
 
 
 class Work:
-    """A folder with everything; ``base_url`` is the endpoint's."""
+    """A folder with everything; ``base_url`` is the endpoint's. What an earlier one left there is taken as it is."""
 
     def __init__(self, folder: Path, base_url: str, questions: int) -> None:
         self.folder, self.base_url = folder, base_url
+        if (folder / "archive" / "manifest.json").exists():
+            return
         reports = max(4, -(-questions // QUESTIONS_A_REPORT))
         write_sample(generate(reports=reports, questions=questions, seed=SEED, words=WORDS), folder)
         _run("index", folder / "archive", "--from", folder / "reports")
 
     def learn(self, in_flight: int) -> None:
         """Answer everything once, so that its analyses, plans and retrieved chunks are in a journal."""
-        self.answer("first", in_flight)
+        if not (self.folder / "first" / "manifest.json").exists():
+            self.answer("first", in_flight)
 
     def answer(self, run: str, in_flight: int, limits: dict[str, int] | None = None) -> tuple[Watch, float]:
         """One run; what was seen of it, and its seconds from start to end, those of Ray included."""
@@ -49,6 +54,7 @@ class Work:
         settings = yaml.safe_load(shipped_config("answer.yaml"))
         settings["analyzer"] = {"kind": "rules"}
         settings["concurrency"] = in_flight
+        settings["budget_usd"] = BUDGET_USD
         named = {"base_url": self.base_url, "model": MODEL, "window": 128_000, "max_in_flight": in_flight}
         settings["llm"].update(named | {"demonstrations": False, "calculator": False} | (limits or {}))
         config.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -77,8 +83,8 @@ class Work:
     def _replay(self, run: str) -> None:
         """A run folder that knows what the first run found out before it asked anybody."""
         folder = self.folder / run
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        shutil.copy(self.folder / "first" / "run.json", folder / "run.json")
         journal = read_run_table(Folder.of(self.folder / "first"), "journal")
         known = journal.filter(pc.invert(pc.is_in(journal["kind"], value_set=_strings(SENT))))
         PartedTable(Folder.of(folder).at("journal"), JOURNAL, ROW_KEYS["journal"]).write(known.to_pylist())
