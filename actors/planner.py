@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -171,7 +172,9 @@ class Planner:
             return done
 
         steps = await _LedgerSteps.load(self._ledger, question.query_id)
-        return QuestionTools(self._ports, question, doc_ids, steps, fan_out, prefix)
+        # What the question's journal holds is here already: a call need not ask the ledger for its reply again.
+        ports = replace(self._ports, complete=partial(self._client.complete, recorded=steps.reply))
+        return QuestionTools(ports, question, doc_ids, steps, fan_out, prefix)
 
     def _peer(self) -> Any:
         if not self._peers:
@@ -200,11 +203,16 @@ class _LedgerSteps:
     ledger: LedgerClient
     query_id: str
     known: dict[tuple[str, str], str]
+    replies: dict[tuple[str, int], JournalRow]
 
     @classmethod
     async def load(cls, ledger: LedgerClient, query_id: str) -> _LedgerSteps:
         rows = await ledger.lookup(query_id)
-        return cls(ledger, query_id, {(row.path, row.kind): row.body for row in rows})
+        replies = {(row.path, row.sample): row for row in rows if row.kind == "reply"}
+        return cls(ledger, query_id, {(row.path, row.kind): row.body for row in rows}, replies)
+
+    def reply(self, path: str, sample: int) -> JournalRow | None:
+        return self.replies.get((path, sample))
 
     def recorded(self, path: str, kind: str) -> str | None:
         return self.known.get((path, kind))

@@ -20,6 +20,8 @@ CountTokens = Callable[[str], int]
 STRETCH_CHARS: Final = 50_000
 """A character has at most four tokens, so that a stretch stays below the tokenizer's limit."""
 _LOOK_BACK: Final = 5_000
+_REMEMBERED_CHARS: Final = 32_768
+"""Longest text whose count is remembered, so that all that are remembered take a few megabytes; ours."""
 
 
 @lru_cache(maxsize=1)
@@ -38,13 +40,23 @@ def count_tokens(text: str) -> int:
     return sum(len(_o200k().encode_ordinary(part)) for part in _stretches(text))
 
 
+def count_again(text: str) -> int:
+    """The same, of a text that may have been counted a moment ago: a prompt is, to fit it and again to reserve it."""
+    return _remembered(text) if len(text) <= _REMEMBERED_CHARS else count_tokens(text)
+
+
+@lru_cache(maxsize=256)
+def _remembered(text: str) -> int:
+    return count_tokens(text)
+
+
 def token_counter(name: str) -> CountTokens:
     """A counter by name: ``o200k_base``, or a folder or file that holds a ``tokenizer.json``.
 
     Raises ConfigError when the name is neither.
     """
     if name == "o200k_base":
-        return count_tokens
+        return count_again
     path = Path(name)
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():

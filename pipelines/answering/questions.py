@@ -91,6 +91,8 @@ def _jsonl(file: Path) -> Iterator[Any]:
                 yield json.loads(line)
             except json.JSONDecodeError as error:
                 yield error
+            except (ValueError, RecursionError) as error:  # a number of a million digits, lists within lists
+                yield json.JSONDecodeError(str(error), "", 0)
 
 
 def _question(row: Any, number: int, file: Path) -> Question:

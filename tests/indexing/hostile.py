@@ -18,6 +18,25 @@ _BLOCK = 1 << 24
 
 def word_bomb(file: Path, unit: bytes, unpacked: int) -> None:
     """A .docx of some megabytes whose one part holds ``unit`` again and again, ``unpacked`` bytes of it."""
+    block = unit * (_BLOCK // len(unit))
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
+        _word_frame(packed)
+        with packed.open("d.xml", "w", force_zip64=True) as part:
+            part.write(f'<w:document xmlns:w="{_WORD}"><w:body>'.encode())
+            for _ in range(unpacked // len(block)):
+                part.write(block)
+            part.write(b"</w:body></w:document>")
+
+
+def word_with(file: Path, heading: str, text: str) -> None:
+    """A .docx whose part begins with ``heading``, XML before its root, and that says "plain" and ``text``, also XML."""
+    body = f'<w:document xmlns:w="{_WORD}"><w:body><w:p><w:r><w:t>plain {text}</w:t></w:r></w:p></w:body></w:document>'
+    with zipfile.ZipFile(file, "w") as packed:
+        _word_frame(packed)
+        packed.writestr("d.xml", heading + body)
+
+
+def _word_frame(packed: zipfile.ZipFile) -> None:
     types = (
         f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="rels" '
         'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/d.xml" '
@@ -27,15 +46,8 @@ def word_bomb(file: Path, unit: bytes, unpacked: int) -> None:
         f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="r1" Type="{_OFFICE}" Target="d.xml"/>'
         "</Relationships>"
     )
-    block = unit * (_BLOCK // len(unit))
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
-        packed.writestr("[Content_Types].xml", types)
-        packed.writestr("_rels/.rels", links)
-        with packed.open("d.xml", "w", force_zip64=True) as part:
-            part.write(f'<w:document xmlns:w="{_WORD}"><w:body>'.encode())
-            for _ in range(unpacked // len(block)):
-                part.write(block)
-            part.write(b"</w:body></w:document>")
+    packed.writestr("[Content_Types].xml", types)
+    packed.writestr("_rels/.rels", links)
 
 
 def pdf_of_objects(file: Path, pages: int) -> None:

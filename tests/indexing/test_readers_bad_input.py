@@ -15,6 +15,7 @@ from okralong.pipelines.errors import InputError
 from okralong.pipelines.indexing.readers.listing import list_sources, with_hashes
 from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source
 from okralong.pipelines.indexing.readers.registry import read_source
+from tests.indexing import hostile
 from tests.indexing.tiny_pdf import tiny_pdf
 
 
@@ -114,3 +115,22 @@ def test_a_stray_nul_byte_is_a_space(tmp_path: Path) -> None:
     (document,) = read_source(Source(str(file), "paper", file.stat().st_size), 1_000_000)
     assert isinstance(document, RawDocument)
     assert document.text.startswith("A formula  stood here.")
+
+
+def test_a_word_file_reads_no_other_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2", encoding="utf-8")
+    file = tmp_path / "a.docx"
+    hostile.word_with(file, f'<!DOCTYPE x [<!ENTITY e SYSTEM "{secret.as_uri()}">]>', "text &e;")
+    (document,) = read_source(Source(str(file), "a", file.stat().st_size), 10**6)
+    assert isinstance(document, RawDocument)
+    assert document.text == "plain text"
+
+
+def test_a_word_file_of_entities_within_entities_is_a_failure(tmp_path: Path) -> None:
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+    file = tmp_path / "a.docx"
+    hostile.word_with(file, f'<!DOCTYPE x [<!ENTITY e0 "a billion times ">{entities}]>', "&e9;")
+    (bad,) = read_source(Source(str(file), "a", file.stat().st_size), 10**6)
+    assert isinstance(bad, BadRow)
+    assert "not a whole Word document" in bad.message

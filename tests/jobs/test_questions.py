@@ -63,3 +63,13 @@ def test_a_file_that_cannot_be_asked_is_refused(tmp_path: Path, name: str, conte
         file.write_text(content)
     with pytest.raises(InputError, match=says):
         read_questions(file)
+
+
+def test_rows_that_a_parser_gives_up_on_are_bad_rows(tmp_path: Path) -> None:
+    file = tmp_path / "q.jsonl"
+    lines = ["[" * 100_000, '{"question": ' + "9" * 100_000 + "}", '{"question": "Why?"}']
+    file.write_text("\n".join(lines), encoding="utf-8")
+    questions, bad = read_questions(file)
+    assert [question.question for question in questions] == ["Why?"]
+    assert [row.query_id for row in bad] == ["row-1", "row-2"]
+    assert all("is not JSON" in row.message and "Mend that line" in row.message for row in bad)

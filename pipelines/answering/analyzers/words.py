@@ -8,7 +8,7 @@ from functools import lru_cache
 import Stemmer
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z'\u2019&-]*|\d[\d.,]*\d|\d")
-_QUOTED = re.compile(r"[\"\u201c]([^\"\u201d]{2,})[\"\u201d]")
+_QUOTED = re.compile(r"[\"\u201c]([^\"\u201c\u201d]{2,})[\"\u201d]")
 _NAME = re.compile(r"\b[A-Z][\w&'\u2019.-]*(?:\s+(?:of|the|and|&|de|van)\s+(?=[A-Z])|\s+(?=[A-Z]))?")
 
 _UNTOLD = """a about according after all also am an and any are as at be been being between both but by can could did do

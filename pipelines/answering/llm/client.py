@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from okralong.pipelines.answering.analysis import ANALYZE
+from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.attempt import AttemptFailedError, Attempts
 from okralong.pipelines.answering.llm.calls import Call
 from okralong.pipelines.answering.llm.config import LlmConfig
@@ -22,7 +23,7 @@ from okralong.pipelines.answering.llm.faults import Fault
 from okralong.pipelines.answering.llm.ports import LedgerClient, LimiterClient
 from okralong.pipelines.answering.llm.prices import Price, PriceTable
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, usable
-from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.answering.llm.request import LlmRequest, hash_of
 from okralong.pipelines.answering.llm.route import Route, open_routes
 from okralong.pipelines.answering.llm.router import Router
 from okralong.pipelines.answering.llm.shared import SharedReplies
@@ -30,6 +31,9 @@ from okralong.pipelines.answering.prompts.grammars import grammar
 from okralong.pipelines.errors import EndpointError
 from okralong.pipelines.tokens import token_counter
 from okralong.pipelines.values import Message, Reply
+
+Recorded = Callable[[str, int], JournalRow | None]
+"""The last reply recorded at a path and sample of one question, or None."""
 
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
@@ -102,8 +106,10 @@ class LlmClient:
         *,
         logprobs: bool = False,
         sample: int = 0,
+        recorded: Recorded | None = None,
     ) -> Reply:
-        """The reply at a step of a question.
+        """The reply at a step of a question. ``recorded`` knows the question's replies from before; without it the
+        ledger is asked, which costs a message to it.
 
         Raises OverBudget, EndpointError (stop the run), CallFailed (no reply came), ReplyError (one came that is of no
         use; it is in the journal) or QuestionError (no minute of the account can hold the prompt).
@@ -125,8 +131,10 @@ class LlmClient:
             grammar=grammar(role, messages) if config.constrained else None,
             others=tuple(endpoint.identity for endpoint in config.endpoints),
         )
-        seen = await self._ledger.reply(query_id, path, sample)
-        if seen is not None and seen.request_hash == request.request_hash:
+        canonical = request.canonical()
+        request_hash = hash_of(canonical)
+        seen = await self._ledger.reply(query_id, path, sample) if recorded is None else recorded(path, sample)
+        if seen is not None and seen.request_hash == request_hash:
             return usable(from_journal(seen.body))
         price = self.price
         call = Call(
@@ -137,7 +145,7 @@ class LlmClient:
             sample=sample,
             role=role,
             model=config.model,
-            request_hash=request.request_hash,
+            request_hash=request_hash,
             input_usd_per_million=price.input,
             cached_usd_per_million=price.cached_input,
             output_usd_per_million=price.output,
@@ -145,7 +153,7 @@ class LlmClient:
             queue_s=0.0,
             started_at=datetime.now(UTC),
             tags=self._tags,
-            body=self._router.without_keys(request.canonical()),
+            body=self._router.without_keys(canonical),
         )
         taken = self._shared.take(call)
         if taken is not None:

@@ -20,8 +20,9 @@ from okralong.pipelines.answering.llm.replay import FINAL, origin, replay
 from okralong.pipelines.errors import ArchiveError, OverBudget
 from okralong.pipelines.storage import Folder
 
-GATHER_S = 0.003
-"""How long a commit waits for company, in seconds. Ours."""
+GATHER_S = 0.01
+"""How long a commit waits for company, in seconds. Ours: a call waits for two commits, beside replies that take a
+second; a commit takes some milliseconds of a processor, whether it holds one row or ten."""
 
 
 @dataclass(eq=False, slots=True)

@@ -51,12 +51,15 @@ class PartedTable:
         self.key = list(key)
         folder.read_tables(schema, columns=[schema.names[0]])  # raises ArchiveError on another schema version
         self.parts = self._settle_parts(writer)
+        self._written: dict[Part, pa.Table] = {}  # single commits of this process, so that a merge need not read them
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """One durable file with these rows."""
         number = self.parts[-1].last + 1 if self.parts else 1
         part = Part(number, number)
-        self.folder.write_table(part.name, pa.Table.from_pylist(list(rows), schema=self.schema))
+        table = pa.Table.from_pylist(list(rows), schema=self.schema)
+        self.folder.write_table(part.name, table)
+        self._written[part] = table
         self.parts.append(part)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -98,11 +101,13 @@ class PartedTable:
         if len(parts) < 2:
             return
         merged = Part(parts[0].first, parts[-1].last)
-        table = last_rows(pa.concat_tables([self._read(part, None) for part in parts]), self.key)
+        pieces = [self._written[part] if part in self._written else self._read(part, None) for part in parts]
+        table = last_rows(pa.concat_tables(pieces), self.key)
         self.folder.write_table(merged.name, table)
         self.parts = sorted([part for part in self.parts if part not in parts] + [merged])
         for part in parts:
             self.folder.remove(part.name)
+            self._written.pop(part, None)
 
     def _read(self, part: Part, columns: Sequence[str] | None) -> pa.Table:
         wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])

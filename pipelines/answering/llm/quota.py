@@ -20,6 +20,11 @@ SLOT_S = 0.1
 """Admissions of this many seconds are counted together, and leave the window with the first of them. Ours."""
 LAG_S = 1.0
 """A request reaches the server about so long after it was admitted, at most: its intent is written in between. Ours."""
+SLICE_S = 1.0
+"""Servers enforce a minute's limit in slices: OpenAI's guide names 60,000 a minute as 1,000 a second."""
+LONG_SLACK = 0.02
+"""What takes a whole slice or more waits this part of its time beyond the moment at which the slice is full again,
+since requests do not all take the same time from their leave to the server. Ours."""
 OTHERS_GO_ON = 0.03
 """Part of the limit that is left free for others beside what they used until now, once there are any. Ours."""
 RESET_SLACK_S = 1.0
@@ -41,7 +46,9 @@ class Quota:
 
     Three rules hold together. *Window*: what was admitted in any minute never passes the limit, which is the smaller of
     the config's and the server's. *Others*: what was admitted here and what others used of the account never pass the
-    server's limit together. *Pace*: admissions are spread evenly over the minute.
+    server's limit together. *Pace*: admissions are spread evenly over the minute, as a server that enforces it in
+    slices of a second has to see them: after a pause at most half a slice goes out at once, and what takes a slice by
+    itself waits until all that went before it is paid off.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -50,7 +57,7 @@ class Quota:
         self._window: deque[_Slot] = deque()
         self._past: deque[_Slot] = deque()  # has left the window; a slow reply may still be held against it
         self._total = 0
-        self._next_at = -math.inf
+        self._paid_at = -math.inf  # when the server's slice is full again, if nothing more is admitted
         self._others = 0
         self._others_until = -math.inf
         self._ceiling = math.inf  # what those others and we have together
@@ -74,7 +81,7 @@ class Quota:
     def wait(self, now: float, amount: int) -> float:
         """Seconds until ``amount`` may be admitted, 0 for now; it must be no larger than ``limit``."""
         self._age(now)
-        wait = max(0.0, self._next_at - now, self._freed(now, self._total + amount - self.limit))
+        wait = max(0.0, self._paid_at - self._lead(amount) - now, self._freed(now, self._total + amount - self.limit))
         if self._others and now < self._others_until:
             over = self._total + self._others + amount - self._ceiling
             without_others = max(self._others_until - now, self._freed(now, over - self._others))
@@ -88,8 +95,7 @@ class Quota:
             self._window.append(_Slot(number, 0))
         self._window[-1].amount += amount
         self._total += amount
-        # The pace may lag by a second, so that a late wake-up costs no throughput; the window rule still holds.
-        self._next_at = max(self._next_at, now - 1.0) + amount * WINDOW_S / self.limit
+        self._paid_at = max(self._paid_at, now) + self._takes(amount)
 
     def refund(self, at: float, amount: int) -> None:
         """What was admitted at ``at`` was never sent, so the server has not counted it either."""
@@ -97,7 +103,7 @@ class Quota:
             if slot.number == int(at // SLOT_S):
                 slot.amount -= amount
                 self._total -= amount
-                self._next_at -= amount * WINDOW_S / self.limit
+                self._paid_at = self._paid_at - self._takes(amount) if self._total else -math.inf
                 return
 
     def hear(self, now: float, at: float, amount: int, said: Allowance, *, taken: bool) -> None:
@@ -130,8 +136,17 @@ class Quota:
     def _change(self, now: float, own: float, server: float) -> None:
         before = self.limit
         self._own, self._server = own, server
-        if self._next_at > now and before < math.inf:  # what is owed to the pace is an amount, at most a minute's
-            self._next_at = now + min(WINDOW_S, (self._next_at - now) * before / self.limit)
+        if self._paid_at > now and before < math.inf:  # what is owed to the pace is an amount, at most a minute's
+            self._paid_at = now + min(WINDOW_S, (self._paid_at - now) * before / self.limit)
+
+    def _takes(self, amount: int) -> float:
+        """Seconds of the limit's rate that ``amount`` uses up."""
+        return amount * WINDOW_S / self.limit
+
+    def _lead(self, amount: int) -> float:
+        """How long before all is paid off ``amount`` may go out, in seconds: the half of what its slice has left."""
+        takes = self._takes(amount)
+        return (SLICE_S - takes) / 2 if takes < SLICE_S else -LONG_SLACK * takes
 
     def _age(self, now: float) -> None:
         while self._window and self._window[0].start + WINDOW_S <= now:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from okralong.pipelines.values import Message
@@ -42,7 +43,7 @@ class LlmRequest:
     @property
     def request_hash(self) -> str:
         """Sha256, in hex, of the canonical JSON of all fields."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()
+        return hash_of(self.canonical())
 
     def canonical(self) -> str:
         """JSON with sorted keys and no spaces; ASCII only, so that every string has one form.
@@ -50,7 +51,9 @@ class LlmRequest:
         A grammar that is not sent is left out, and so are other endpoints where there are none, so that replies from
         before there were any are known again.
         """
-        fields = asdict(self)
+        # Not by asdict, which copies whatever it finds, word for word.
+        fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclass_fields(self)}
+        fields["messages"] = [{"role": message.role, "content": message.content} for message in self.messages]
         if self.grammar is None:
             del fields["grammar"]
         if not self.others:
@@ -81,3 +84,8 @@ class LlmRequest:
         if self.grammar is not None:
             arguments["extra_body"] = {"grammar": self.grammar}
         return arguments
+
+
+def hash_of(canonical: str) -> str:
+    """Sha256, in hex, of a request's canonical JSON."""
+    return hashlib.sha256(canonical.encode()).hexdigest()

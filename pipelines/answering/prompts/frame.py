@@ -8,9 +8,9 @@ the shown text is the same offset in the document; the rules that open every pro
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
+from okralong.pipelines.answering.prompts.special_tokens import BARS, BRACKETED, OPENINGS, opens_tag
 from okralong.pipelines.values import Message, Passage
 
 RULES = (
@@ -26,21 +26,24 @@ STAND_INS = {"<": "\u2039", ">": "\u203a", "|": "\u00a6", "[": "\u2772"}
 """What stands in a prompt for a character that would open or close a tag. Citations are matched with these undone."""
 
 HIDDEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
 )
 """Control characters, and characters that print nothing or turn the reading direction; tab and line feed stay."""
 
-_OPENING = re.compile(r"[<\uff1c\ufe64](?=(.{0,40}))", re.DOTALL)
-_TAG_NAMES = ("s", "bos", "eos", "startofturn", "endofturn", "think", "sys")
-_ROLE_MARKERS = re.compile(r"\[(?=\s*/?\s*INST\s*\])", re.IGNORECASE)
+_OPENINGS = OPENINGS + STAND_INS["<"]
+_OPENING = re.compile(rf"[{_OPENINGS}]++(?=([^{_OPENINGS}]*+))")
+_OPENING_WITH_BAR = re.compile(rf"[{OPENINGS}][{BARS}]")
+_CLOSING_WITH_BAR = re.compile(rf"[{BARS}][>\uff1e\ufe65]")
 
 
 def neutralise(text: str) -> str:
     """``text`` of the same length, in which nothing reads as a tag of ours or as a model's special token."""
     text = HIDDEN.sub(" ", text)
-    text = text.replace("<|", STAND_INS["<"] + STAND_INS["|"]).replace("|>", STAND_INS["|"] + STAND_INS[">"])
-    text = _OPENING.sub(lambda match: STAND_INS["<"] if _opens_tag(match.group(1)) else match.group(0), text)
-    return _ROLE_MARKERS.sub(STAND_INS["["], text)
+    text = _OPENING_WITH_BAR.sub(STAND_INS["<"] + STAND_INS["|"], text)
+    text = _CLOSING_WITH_BAR.sub(STAND_INS["|"] + STAND_INS[">"], text)
+    text = _OPENING.sub(lambda match: STAND_INS["<"] * len(match[0]) if opens_tag(match[1]) else match[0], text)
+    return BRACKETED.sub(STAND_INS["["], text)
 
 
 def render_passages(passages: Sequence[Passage]) -> str:
@@ -58,15 +61,6 @@ def framed_prompt(instructions: str, question: str, passages: Sequence[Passage])
         Message("system", f"{RULES}\n{instructions}"),
         Message("user", f"{shown}{QUESTION_MARK}{neutralise(question).strip()}"),
     ]
-
-
-def _opens_tag(following: str) -> bool:
-    """Whether "<" and what follows could be read as one of the tags, however spaced, accented or half hidden."""
-    head, closed, _ = following.partition(">")
-    letters = "".join(c for c in unicodedata.normalize("NFKD", head).casefold() if "a" <= c <= "z")
-    if letters.startswith("passage"):
-        return True
-    return bool(closed) and letters in _TAG_NAMES
 
 
 def _attribute(value: str) -> str:

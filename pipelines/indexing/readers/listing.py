@@ -14,6 +14,7 @@ from pyarrow import fs
 from okralong.pipelines.errors import DocumentError, InputError
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
 from okralong.pipelines.indexing.readers.registry import READERS, reader_for
+from okralong.pipelines.indexing.readers.walk import Walk, walk_folder
 
 _BLOCK: Final = 1 << 20
 _ROW_SUFFIXES: Final = (".jsonl", ".parquet")
@@ -21,7 +22,8 @@ _ROW_SUFFIXES: Final = (".jsonl", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``sources`` in order of doc_id; ``bad`` are the losers of a shared doc_id; ``skipped`` have unknown suffixes."""
+    """``sources`` in order of doc_id; ``bad`` are the losers of a shared doc_id and what cannot be taken (see
+    ``walk.py``); ``skipped`` have unknown suffixes."""
 
     sources: tuple[Source, ...]
     bad: tuple[BadRow, ...]
@@ -37,16 +39,19 @@ def list_sources(locations: Sequence[str], outside: str = "") -> Listing:
     of path wins. Raises InputError when a location is missing, or when no file has a known suffix.
     """
     below = f"{outside.rstrip('/')}/" if outside else None
-    found = [s for location in locations for s in _list(location) if below is None or not s.uri.startswith(below)]
+    walks = [_list(location) for location in locations]
+    found = [s for walk in walks for s in walk.sources if below is None or not s.uri.startswith(below)]
+    refused = {row.message: row for walk in walks for row in walk.bad if below is None or below not in row.message}
     skipped = sorted({source.uri for source in found if reader_for(source.uri) is None})
     known = {source.uri: source for source in found if reader_for(source.uri) is not None}
     if not known:
         raise InputError(
             f"There is no document below {', '.join(locations)}: {len(skipped)} files were seen, none ends in "
-            f"{', '.join(READERS)}. Check the folder given to --from."
+            f"{', '.join(READERS)}. "
+            f"{next(iter(refused), 'Check the folder given to --from.')}"
         )
     winners: dict[str, Source] = {}
-    bad = []
+    bad = sorted(refused.values(), key=lambda row: row.message)
     for source in sorted(known.values(), key=lambda s: (s.doc_id, s.uri)):
         # The name of a file of rows is no document's id, so it cannot clash with one.
         key = source.uri if source.uri.lower().endswith(_ROW_SUFFIXES) else source.doc_id
@@ -76,20 +81,31 @@ def _hashed(source: Source) -> Source:
     digest = hashlib.sha256()
     try:
         with source.open() as stream:
-            while block := stream.read(_BLOCK):
+            left = source.size  # what has grown since it was listed may never end
+            while left > 0 and (block := stream.read(min(_BLOCK, left))):
                 digest.update(block)
+                left -= len(block)
     except (DocumentError, OSError):
         return source
     return replace(source, sha256=digest.hexdigest())
 
 
-def _list(location: str) -> list[Source]:
-    remote = "://" in location
-    if remote:
-        filesystem, base = fs.FileSystem.from_uri(location)
-        prefix = location.split("://", 1)[0] + "://"
-    else:
-        filesystem, base, prefix = fs.LocalFileSystem(), str(Path(location).resolve()), ""
+def _list(location: str) -> Walk:
+    if "://" not in location:
+        path = Path(location).resolve()
+        if path.is_dir():
+            return walk_folder(path, lambda name: reader_for(name) is not None)
+        if not path.exists():
+            raise InputError(f"--from {location} does not exist. Check the path; nothing was indexed.")
+        if not path.is_file():
+            raise InputError(f"--from {location} is neither file nor folder. Give one of them; nothing was indexed.")
+        return Walk([Source(str(path), path.stem, path.stat().st_size)])
+    return _list_remote(location)
+
+
+def _list_remote(location: str) -> Walk:
+    filesystem, base = fs.FileSystem.from_uri(location)
+    prefix = location.split("://", 1)[0] + "://"
     base = base.rstrip("/")
     info = filesystem.get_file_info(base)
     if info.type == fs.FileType.NotFound:
@@ -98,9 +114,9 @@ def _list(location: str) -> list[Source]:
         infos, root = [info], str(PurePosixPath(base).parent)
     else:
         infos, root = filesystem.get_file_info(fs.FileSelector(base, recursive=True)), base
-    sources = []
+    found = Walk()
     for item in infos:
         inside = PurePosixPath(item.path).relative_to(root)
         if item.type == fs.FileType.File and not any(part.startswith(".") for part in inside.parts):
-            sources.append(Source(prefix + item.path, inside.with_suffix("").as_posix(), item.size or 0))
-    return sources
+            found.sources.append(Source(prefix + item.path, inside.with_suffix("").as_posix(), item.size or 0))
+    return found

@@ -1,0 +1,40 @@
+"""The least that the same requests cost: a loop over AsyncOpenAI, in a process of its own.
+
+    python -m benchmarks.nightly.bare REQUESTS URL IN_FLIGHT
+
+REQUESTS holds a request's parameters a line. Prints processor seconds and seconds by the clock of the loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import openai
+
+
+async def _ask(requests: list[dict[str, object]], url: str, in_flight: int) -> None:
+    places = asyncio.Semaphore(in_flight)
+    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=600) as client:
+
+        async def one(request: dict[str, object]) -> None:
+            async with places:
+                reply = await client.chat.completions.create(**request)  # type: ignore[call-overload]
+                if not reply.choices:
+                    raise SystemExit("A reply had no choice.")
+
+        await asyncio.gather(*(one(request) for request in requests))
+
+
+def main() -> None:
+    requests = [json.loads(line) for line in Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()]
+    started, began = time.process_time(), time.monotonic()
+    asyncio.run(_ask(requests, sys.argv[2], int(sys.argv[3])))
+    print(json.dumps({"processor_s": time.process_time() - started, "clock_s": time.monotonic() - began}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Processor time and memory of a command and everything that it started, once a second, by what each process is for."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+
+EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``at`` is in seconds since the epoch; ``processor_s`` by role since each process began, ``resident`` in bytes."""
+
+    at: float
+    processor_s: dict[str, float]
+    resident: dict[str, int]
+
+
+class Watch:
+    """Runs a command and watches it to its end. What a process had spent when it ended is remembered."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self._spent: dict[tuple[int, float], tuple[str, float]] = {}
+
+    def run(self, command: Sequence[str]) -> float:
+        """Seconds that the command took. Raises SystemExit when it fails."""
+        started = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        ended = threading.Event()
+        watching = threading.Thread(target=self._go_on, args=(process.pid, ended))
+        watching.start()
+        code = process.wait()
+        ended.set()
+        watching.join()
+        if code:
+            raise SystemExit(f"{' '.join(command[:4])} ended with {code}")
+        return time.monotonic() - started
+
+    def at(self, moment: float) -> Sample:
+        """The last sample before ``moment``."""
+        return max((each for each in self.samples if each.at <= moment), key=lambda each: each.at)
+
+    @staticmethod
+    def between(first: Sample, last: Sample) -> dict[str, float]:
+        """Processor seconds by role between two samples, the most first."""
+        spent = {role: seconds - first.processor_s.get(role, 0.0) for role, seconds in last.processor_s.items()}
+        return dict(sorted(spent.items(), key=lambda pair: -pair[1]))
+
+    def _go_on(self, pid: int, ended: threading.Event) -> None:
+        while not ended.wait(EVERY_S):
+            self._look(pid)
+
+    def _look(self, pid: int) -> None:
+        resident: dict[str, int] = defaultdict(int)
+        try:
+            top = psutil.Process(pid)
+            family = [top, *top.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return
+        for process in family:
+            try:
+                with process.oneshot():
+                    times = process.cpu_times()
+                    role = "driver" if process.pid == pid else _role(process)
+                    self._spent[process.pid, process.create_time()] = role, times.user + times.system
+                    resident[role] += process.memory_info().rss
+            except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+                continue
+        processor: dict[str, float] = defaultdict(float)
+        for role, seconds in self._spent.values():
+            processor[role] += seconds
+        self.samples.append(Sample(time.time(), dict(processor), dict(resident)))
+
+
+def _role(process: psutil.Process) -> str:
+    """What Ray calls a process of an actor; else its program."""
+    words = process.cmdline()
+    if not words:
+        return str(process.name())
+    if words[0].startswith("ray::"):
+        return words[0].removeprefix("ray::").split(".")[0].split("(")[0].strip()
+    module = next((word for word in words if word.endswith(".py")), words[0])
+    return module.rsplit("/", 1)[-1]

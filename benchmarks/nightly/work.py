@@ -1,0 +1,111 @@
+"""What a run needs: an archive, a config, and a run folder whose analyses, plans and retrieved chunks are known."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import yaml
+
+from benchmarks.nightly.watch import Watch
+from okralong.pipelines.answering.journal import ROW_KEYS, read_run_table
+from okralong.pipelines.answering.llm.parts import PartedTable
+from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.samples import generate, write_sample
+from okralong.pipelines.settings import shipped_config
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tables import JOURNAL
+from okralong.pipelines.values import Message
+
+MODEL = "gpt-4o"
+WORDS, SEED = 2_000, 5
+QUESTIONS_A_REPORT = 100
+"""A made-up report of so many words bears about 150."""
+BUDGET_USD = 1_000.0
+"""A cap that is never reached, so that each call reserves its worst case first."""
+SENT = ("request", "reply")
+"""Rows of the journal that a run writes anew; the others are what is replayed."""
+
+
+class Work:
+    """A folder with everything; ``base_url`` is the endpoint's. What an earlier one left there is taken as it is."""
+
+    def __init__(self, folder: Path, base_url: str, questions: int) -> None:
+        self.folder, self.base_url = folder, base_url
+        if (folder / "archive" / "manifest.json").exists():
+            return
+        reports = max(4, -(-questions // QUESTIONS_A_REPORT))
+        write_sample(generate(reports=reports, questions=questions, seed=SEED, words=WORDS), folder)
+        _run("index", folder / "archive", "--from", folder / "reports")
+
+    def learn(self, in_flight: int) -> None:
+        """Answer everything once, so that its analyses, plans and retrieved chunks are in a journal."""
+        if not (self.folder / "first" / "manifest.json").exists():
+            self.answer("first", in_flight)
+
+    def answer(self, run: str, in_flight: int, limits: dict[str, int] | None = None) -> tuple[Watch, float]:
+        """One run; what was seen of it, and its seconds from start to end, those of Ray included."""
+        config = self.folder / f"{run}.yaml"
+        settings = yaml.safe_load(shipped_config("answer.yaml"))
+        settings["analyzer"] = {"kind": "rules"}
+        settings["concurrency"] = in_flight
+        settings["budget_usd"] = BUDGET_USD
+        named = {"base_url": self.base_url, "model": MODEL, "window": 128_000, "max_in_flight": in_flight}
+        settings["llm"].update(named | {"demonstrations": False, "calculator": False} | (limits or {}))
+        config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        if run != "first":
+            self._replay(run)
+        asked = ("--questions", self.folder / "questions.jsonl", "--run", self.folder / run, "--config", config)
+        watch = Watch()
+        return watch, watch.run(_command("answer", self.folder / "archive", *asked))
+
+    def rows(self, run: str, table: str) -> list[dict[str, Any]]:
+        """A table of a run."""
+        found: list[dict[str, Any]] = read_run_table(Folder.of(self.folder / run), table).to_pylist()
+        return found
+
+    def requests(self, run: str) -> Path:
+        """The requests of a run as the SDK's parameters, one a line, in the order in which they went out."""
+        file = self.folder / f"{run}.requests.jsonl"
+        bodies = [json.loads(row["body"])["request"] for row in self.rows(run, "journal") if row["kind"] == "request"]
+        with file.open("w", encoding="utf-8") as out:
+            for body in bodies:
+                messages = tuple(Message(**message) for message in body.pop("messages"))
+                body["stop"] = tuple(body["stop"])
+                out.write(json.dumps(LlmRequest(messages=messages, **body).parameters()) + "\n")
+        return file
+
+    def _replay(self, run: str) -> None:
+        """A run folder that knows what the first run found out before it asked anybody."""
+        folder = self.folder / run
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        journal = read_run_table(Folder.of(self.folder / "first"), "journal")
+        known = journal.filter(pc.invert(pc.is_in(journal["kind"], value_set=_strings(SENT))))
+        PartedTable(Folder.of(folder).at("journal"), JOURNAL, ROW_KEYS["journal"]).write(known.to_pylist())
+
+
+def bare(requests: Path, base_url: str, in_flight: int) -> dict[str, float]:
+    """Processor seconds and seconds by the clock of a bare loop over ``requests``."""
+    command = [sys.executable, "-m", "benchmarks.nightly.bare", str(requests), base_url, str(in_flight)]
+    seen: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return seen
+
+
+def _strings(values: tuple[str, ...]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(values, pa.string())
+
+
+def _command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "okralong.jobs.cli", *map(str, arguments)]
+
+
+def _run(*arguments: object) -> None:
+    subprocess.run(_command(*arguments), check=True, stdout=subprocess.DEVNULL)
