@@ -79,11 +79,6 @@ class LlmConfig(EndpointConfig):
                 "API. Leave api_version out, set llm.base_url to https://NAME.openai.azure.com/openai/v1 and llm.model "
                 "to a deployment for batches. Nothing was run."
             )
-        if self.mode != "batch" and self.batch.deadline is not None:
-            raise ConfigError(
-                "llm.batch.deadline (--deadline) says when a batch run asks the rest in real time, and this run asks "
-                "all of it so. Set llm.mode to batch (--llm-mode batch), or take the deadline out. Nothing was run."
-            )
         return self
 
     @model_validator(mode="after")
