@@ -61,8 +61,8 @@ async def test_an_older_ledger_goes_on_and_its_replies_have_no_known_origin(tmp_
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
-    newer = LEDGER.with_metadata({"okralong.table": "ledger", "okralong.schema_version": "3"})
+    newer = LEDGER.with_metadata({"okralong.table": "ledger", "okralong.schema_version": "4"})
     folder = Folder.of(tmp_path)
     folder.write_table("part-000000001.parquet", newer.empty_table())
-    with pytest.raises(ArchiveError, match="version 3, this okralong reads version 2"):
+    with pytest.raises(ArchiveError, match="version 4, this okralong reads version 3"):
         PartedTable(folder, LEDGER, ["call_id", "attempt"])
