@@ -110,17 +110,21 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
         f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "
         f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}"
-        f"{_mode(config)}",
+        f"{_mode(prepared)}",
         highlight=False,
         markup=False,
     )
 
 
-def _mode(config: RunConfig) -> str:
-    if config.llm.mode != "batch":
+def _mode(prepared: Prepared) -> str:
+    llm = prepared.config.llm
+    if llm.mode != "batch":
         return ""
-    deadline = config.llm.batch.deadline
-    return f"\nin batches, {'without a deadline' if deadline is None else f'the rest in real time from {deadline} on'}"
+    deadline = llm.batch.deadline
+    later = "without a deadline" if deadline is None else f"the rest in real time from {deadline} on"
+    if prepared.prices.price(llm.model, llm.price).batch_discount:
+        return f"\nin batches, {later}"
+    return f"\nin batches, {later}; the price of {llm.model} knows no batch_discount, so they count in full"
 
 
 def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:

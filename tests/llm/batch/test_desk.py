@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.answering.llm.batch.item import Answered, BatchAnswer, BatchItem
 from okralong.pipelines.errors import CallFailed, EndpointError, OverBudget, ReplyError
 from okralong.pipelines.values import Reply
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import agree, attempts, batch_config, batch_run, texts
-from tests.llm.tools import all_bytes, rows
+from tests.llm.tools import all_bytes, ask, rows
 
 QUESTIONS = [f"q{number}" for number in range(12)]
 
@@ -167,4 +169,40 @@ async def test_the_cap_holds_over_batches(tmp_path: Path, server: EndpointProces
     assert {type(one) for one in got} <= {Reply, OverBudget}
     assert any(isinstance(one, Reply) for one in got)
     assert server.bill_usd <= 0.006  # type: ignore[operator]
+    agree(tmp_path, server)
+
+
+async def test_who_asks_again_for_what_has_come_is_not_made_to_pay(tmp_path: Path, server: EndpointProcess) -> None:
+    """As a planner does whose desk, or which itself, died between the reply and its hearing of it."""
+    async with batch_run(tmp_path, batch_config(server.base_url)) as run:
+        kept: list[BatchItem] = []
+        ask_desk = run.desk.ask
+
+        async def listening(item: BatchItem) -> BatchAnswer:
+            kept.append(item)
+            return await ask_desk(item)
+
+        run.desk.ask = listening  # type: ignore[method-assign]
+        (reply,) = await run.ask("q")
+        again = await ask_desk(kept[0])
+        assert isinstance(again, Answered)
+        assert again.raw.reply == reply
+        beside = await asyncio.gather(*(run.client.complete("r", "a", "generate", ask("r")) for _ in range(3)))
+        assert beside[0] == beside[1] == beside[2], "and who asks for the same at once shares one attempt"
+    assert server.state()["bill"]["batch"]["calls"] == 2
+    agree(tmp_path, server)
+
+
+async def test_a_batch_that_may_exist_is_looked_for_by_the_next_start(tmp_path: Path, server: EndpointProcess) -> None:
+    lost = {"kind": "reset", "where": "batches", "contains": "POST", "times": 1}
+    down = {"kind": "unavailable", "where": "batches", "contains": "GET /v1/batches"}
+    server.change({"faults": [lost, down]})
+    async with batch_run(tmp_path, batch_config(server.base_url)) as run:
+        for error in await run.ask("a", "b"):
+            assert isinstance(error, EndpointError)
+            assert "run the same command again" in str(error)
+    server.change({"faults": []})
+    async with batch_run(tmp_path, batch_config(server.base_url)) as run:
+        assert texts(await run.ask("a", "b")) == ["An answer to: a", "An answer to: b"]
+    assert len(server.state()["batches"]) == 1
     agree(tmp_path, server)

@@ -15,7 +15,7 @@ from typing import Final
 
 from okralong.pipelines.answering.llm.batch.flights import Flights
 from okralong.pipelines.answering.llm.batch.gathering import Gathering
-from okralong.pipelines.answering.llm.batch.item import BatchAnswer, BatchItem, InRealtime
+from okralong.pipelines.answering.llm.batch.item import Answered, BatchAnswer, BatchItem, InRealtime
 from okralong.pipelines.answering.llm.batch.past import Past
 from okralong.pipelines.answering.llm.batch.refusal import Refusal
 from okralong.pipelines.answering.llm.batch.remote import BatchEndpoint
@@ -25,6 +25,7 @@ from okralong.pipelines.answering.llm.calls import Call
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.faults import Fault
 from okralong.pipelines.answering.llm.ports import LedgerClient
+from okralong.pipelines.answering.llm.replies import from_journal
 from okralong.pipelines.answering.llm.router import quietly
 from okralong.pipelines.errors import BrokenError, EndpointError, OkraError
 from okralong.pipelines.tokens import token_counter
@@ -91,9 +92,15 @@ class BatchDesk:
         call_id = item.call.call_id
         waiting = self._open.get(call_id)
         if waiting is None:
+            before = self._attempts.get(call_id, 0)
+            if before and (known := await self._known(item.call)) is not None:
+                return known
+            if call_id in self._open:  # somebody else has asked meanwhile
+                return await asyncio.shield(self._open[call_id].answer)
             if self._is_late():
                 return InRealtime(self._late)
-            call = replace(item.call, attempt=self._attempts.get(call_id, 0) + 1)
+            # The journal has the prompt with the first attempt.
+            call = replace(item.call, attempt=before + 1, body=item.call.body if not before else "{}")
             waiting = self._wait_for(call)
             await self._take_in(replace(item, call=call))
         return await asyncio.shield(waiting.answer)
@@ -105,7 +112,7 @@ class BatchDesk:
     async def drain(self) -> None:
         """The run is over: end the batches that nobody waits for any more, and settle what they did."""
         await self.ready()
-        self._leave("The run is over.")
+        self._leave("The run is over.", tell=len(self._flights) > 0)
         await self._flights.finish()
         if self._halted is not None:
             raise self._halted
@@ -173,6 +180,12 @@ class BatchDesk:
         self._flights.adopt(past)
         self._working = asyncio.get_running_loop().create_task(self._work())
 
+    async def _known(self, call: Call) -> Answered | None:
+        """The reply to an earlier attempt, whose caller died before it could hear it."""
+        row = await self._ledger.reply(call.query_id, call.path, call.sample)
+        same = row is not None and row.request_hash == call.request_hash
+        return Answered(from_journal(row.body)) if row is not None and same else None
+
     async def _take_in(self, item: BatchItem) -> None:
         """Reserve its cost and let it wait for the next wave. Whoever asks for the same call now waits with it."""
         call = item.call
@@ -231,13 +244,16 @@ class BatchDesk:
     def _is_late(self) -> bool:
         """Whether the deadline has passed; then all batches are to be cancelled."""
         if not self._late and self._until is not None and datetime.now(UTC) >= self._until:
-            self._leave(f"The deadline for batches ({self._until:%Y-%m-%d %H:%M:%S %Z}) has passed.")
+            deadline = f"The deadline for batches ({self._until.astimezone():%Y-%m-%d %H:%M:%S %Z}) has passed:"
+            since = deadline if self._config.mode == "batch" else "The run goes on in real time:"
+            self._leave(f"{since} batches under way are cancelled, and what they have not answered is asked alone.")
         return bool(self._late)
 
-    def _leave(self, why: str) -> None:
+    def _leave(self, why: str, *, tell: bool = True) -> None:
         if not self._late:
             self._late = why
-            self.note(f"{why} What no batch has answered is asked in real time." if len(self._open) else why)
+            if tell:
+                self.note(why)
         self._flights.leaving.set()
         self._wake.set()
 

@@ -156,7 +156,7 @@ class Flights:
                 if isinstance(failed, Exception):
                     self._tower.answer(call, failed)
                 else:
-                    flight.calls[custom_id(call)] = call
+                    flight.calls[custom_id(call)] = replace(call, body="{}")  # durable, and large
                     lines.append(item.line(call))
         if not lines:
             return
@@ -171,7 +171,13 @@ class Flights:
 
     async def _never_left(self, flight: Flight, error: RemoteFaultError) -> None:
         """No batch was made, or nobody knows."""
-        fault = replace(error.fault, status="unknown" if error.may_exist else "failed")
+        fault = replace(error.fault, status="failed")
+        if error.may_exist:
+            # Neither settled nor asked again: the next start of the run looks for the batch.
+            raise EndpointError(
+                f"{fault.message} It was asked for a batch, and whether it has made one is not known: run the same "
+                "command again, which looks for it."
+            )
         await self._settle([(call, unanswered(call, fault)) for call in flight.calls.values()])
         if not fault.retry and not self._config.endpoints:
             raise EndpointError(fault.message)
