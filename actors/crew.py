@@ -6,10 +6,12 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import ray
 
+from okralong.actors.batch_desk import RayBatchDesk, start_batch_desk
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import RayLedger, start_ledger
 from okralong.actors.planner import Planner, PlannerSetup
@@ -25,10 +27,21 @@ BRANCHES_PER_QUESTION = 4
 
 @dataclass(frozen=True)
 class Crew:
-    """The planners of a run, and the ledger that knows how far it is."""
+    """The planners of a run, the ledger that knows how far it is, and the desk where requests wait for batches."""
 
     planners: list[Any]
     ledger: RayLedger
+    desk: RayBatchDesk | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeskPlan:
+    """What a desk is started with: ``run_id`` marks the run's batches; from ``until`` on nothing is handed in any more
+    (None: no deadline).
+    """
+
+    run_id: str
+    until: datetime | None
 
 
 @contextmanager
@@ -39,8 +52,10 @@ def crew(
     address: str | None,
     reopened: frozenset[str] = frozenset(),
     replies_from: tuple[str, ...] = (),
+    batches: DeskPlan | None = None,
 ) -> Iterator[Crew]:
-    """Start shards, models, limiters, ledger and planners; stop them when the block ends, however it ends.
+    """Start shards, models, limiters, ledger, planners and, for ``batches``, a desk; stop them when the block ends,
+    however it ends.
 
     ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
     generator listens; ``reopened`` are questions that are asked again, ``replies_from`` runs that share their replies.
@@ -56,6 +71,11 @@ def crew(
             limiter = start_limiter(endpoint, tag)
             if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
                 hold(held, limiter)
+        desk_name, desk = None, None
+        if batches is not None:
+            desk_name = f"okralong-desk-{tag}"
+            options = {"name": desk_name, "namespace": NAMESPACE}
+            desk = hold(held, start_batch_desk(run, batches.run_id, llm, ledger_name, batches.until, **options))
         setup = PlannerSetup(
             strategy=config.strategy,
             policy=prepared.policy,
@@ -68,13 +88,15 @@ def crew(
             retrieval=held.enter_context(retrieval(prepared, run, tag)),
             ledger=ledger_name,
             limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
+            desk=desk_name,
         )
-        per_planner = -(-config.concurrency // config.planners)
+        per_planner = -(-config.in_flight // config.planners)
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
         with_options: Any = ray.remote  # its overloads do not know concurrency_groups
         remote = with_options(concurrency_groups=groups)(Planner)
-        options = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED}
-        planners = [hold(held, remote.options(name=name, **options).remote(setup)) for name in planner_names]
-        wait_for([ledger.totals.remote(), *(planner.ready.remote() for planner in planners)])
-        yield Crew(planners, RayLedger(ledger))
+        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED}
+        planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
+        desks = [] if desk is None else [desk]
+        wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*desks, *planners])])
+        yield Crew(planners, RayLedger(ledger), None if desk is None else RayBatchDesk(desk))
         ray.get(ledger.close.remote())

@@ -18,6 +18,7 @@ import ray
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
+from okralong.actors.batch_desk import RayBatchDesk
 from okralong.actors.cluster import named_actor
 from okralong.actors.ledger import RayLedger, plain_errors
 from okralong.actors.rate_limiter import RayLimiter
@@ -56,7 +57,7 @@ class PlannerSetup:
 
     ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
     ``planners`` (all of the run, among which branches are dealt out), ``ledger`` and ``limiters`` (of all endpoints, in
-    order) name actors of okralong's namespace.
+    order) name actors of okralong's namespace, and so does ``desk`` (None: nothing waits for batches).
     """
 
     strategy: str
@@ -70,6 +71,7 @@ class PlannerSetup:
     retrieval: RetrievalNames
     ledger: str
     limiters: tuple[str, ...]
+    desk: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class Planner:
             address=setup.address,
             tags=setup.tags,
             shared=SharedReplies.load(setup.replies_from),
+            desk=None if setup.desk is None else RayBatchDesk(named_actor(setup.desk)),
         )
         self._client = client
         self._ports = Ports(
@@ -192,6 +195,7 @@ class Planner:
     async def _admit(self, query_id: str, plan: Plan) -> None:
         table_tokens = self._setup.policy.context.table_tokens
         llm = self._setup.llm
+        # Also in batch mode at the full price: a question that falls back to real time must not be left half paid.
         reserve = plan_reserve(plan, self._client.price, table_tokens, llm.window, llm.completion_limit)
         await self._ledger.admit(query_id, reserve)
 

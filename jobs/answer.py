@@ -27,6 +27,12 @@ def command(
         list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
     ] = None,
     retry: Annotated[list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable.")] = None,
+    llm_mode: Annotated[
+        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
+    ] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
@@ -46,8 +52,13 @@ def command(
         )
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     given |= analyzer_keys(analyzer) if analyzer else {}
-    given |= {"replies_from": replies_from or None}
+    given |= {"replies_from": replies_from or None, "llm.mode": llm_mode, "llm.batch.deadline": deadline}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
+    if deadline is not None and llm_mode is None and settings.llm.mode != "batch":
+        raise ConfigError(
+            "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
+            "--llm-mode batch, or leave it out. Nothing was run."
+        )
     settings = settings.model_copy(update={"tags": settings.tags | read_tags(tag or ())})
     console = Console()
     # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.

@@ -13,6 +13,7 @@ from okralong.actors.cluster import connected
 from okralong.actors.crew import crew
 from okralong.jobs.drive import drive
 from okralong.jobs.generator import generator
+from okralong.jobs.run_batches import desk_plan
 from okralong.jobs.run_folder import begin, manifest, statuses, table
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.answering.llm.bill import COLUMNS, bill
@@ -71,8 +72,10 @@ def answer_prepared(
         done = {query_id for query_id, status in before.items() if status not in retry | {"over_budget"}}
         todo = [scoped for scoped in prepared.questions if scoped.question.query_id not in done]
         unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
-        if not todo and not unscoped and (folder.read_manifest() is not None or not whole):
+        complete = folder.read_manifest() is not None
+        if not todo and not unscoped and (complete or not whole):
             return _result(folder, prepared)
+        batches = desk_plan(folder, config.llm, complete)
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
         logs = Path(folder.path) if folder.is_local else None
@@ -83,7 +86,7 @@ def answer_prepared(
         with (
             generator(config.llm, logs) as served,
             connected(address),
-            crew(prepared, where, served.llm, served.address, reopened, shared) as hands,
+            crew(prepared, where, served.llm, served.address, reopened, shared, batches) as hands,
         ):
             for note in served.notes:
                 say_line(console, note, style="yellow")
@@ -94,6 +97,7 @@ def answer_prepared(
             return _result(folder, prepared)
         billed = bill(table(folder, "ledger", COLUMNS))
         totals |= {"alone_usd": billed.alone_usd, "shared_replies": billed.shared}
+        totals |= {"batch_usd": billed.batch_usd, "batch_calls": billed.batch_calls}
         folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started, totals))
         return _result(folder, prepared)
 
@@ -105,10 +109,22 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
         f"{prepared.manifest['documents']} documents\n"
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
         f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "
-        f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}",
+        f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}"
+        f"{_mode(prepared)}",
         highlight=False,
         markup=False,
     )
+
+
+def _mode(prepared: Prepared) -> str:
+    llm = prepared.config.llm
+    if llm.mode != "batch":
+        return ""
+    deadline = llm.batch.deadline
+    later = "without a deadline" if deadline is None else f"the rest in real time from {deadline} on"
+    if prepared.prices.price(llm.model, llm.price).batch_discount:
+        return f"\nin batches, {later}"
+    return f"\nin batches, {later}; the price of {llm.model} knows no batch_discount, so they count in full"
 
 
 def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:

@@ -12,10 +12,11 @@ from okralong.actors.crew import Crew
 from okralong.actors.planner import Stop
 from okralong.jobs.progress import AnswerBar
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.llm.ports import LedgerClient, Totals
+from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.answering.llm.snapshots import drift, snapshot_rows
 from okralong.pipelines.answering.preparation import Prepared, Scoped
 from okralong.pipelines.answering.rows import answer_row
+from okralong.pipelines.errors import OkraError
 from okralong.pipelines.values import Answer, Question
 
 POLL_S = 0.5
@@ -39,7 +40,7 @@ async def _drive(
         await crew.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.config.strategy, {}))
     stops: list[Stop] = []
     done = 0
-    places = asyncio.Semaphore(prepared.config.concurrency)
+    places = asyncio.Semaphore(prepared.config.in_flight)
 
     async def carry(number: int, scoped: Scoped) -> None:
         nonlocal done
@@ -51,11 +52,18 @@ async def _drive(
             done += 1
             if stop is not None:
                 stops.append(stop)
+                if crew.desk is not None:  # who waits for a batch would hold up the stop by hours
+                    await crew.desk.stop(stop.message)
 
     with AnswerBar(console, len(todo)) as bar:
-        watch = _Watch(crew.ledger, bar, console)
+        watch = _Watch(crew, bar, console)
         watching = asyncio.create_task(watch.go_on(lambda: done))
         await asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
+        if crew.desk is not None and not stops:
+            try:
+                await crew.desk.drain()
+            except OkraError as error:
+                stops.append(Stop(str(error), error.exit_code))
         watching.cancel()
         totals = await watch.look(done)
     return (stops[0] if stops else None), {
@@ -75,17 +83,22 @@ async def _drive(
 class _Watch:
     """Shows how far the run is, and says once what the user should know while it goes on."""
 
-    def __init__(self, ledger: LedgerClient, bar: AnswerBar, console: Console) -> None:
-        self._ledger, self._bar, self._console = ledger, bar, console
+    def __init__(self, crew: Crew, bar: AnswerBar, console: Console) -> None:
+        self._crew, self._bar, self._console = crew, bar, console
         self._warned = False
+        self._heard = 0
 
     async def look(self, done: int) -> Totals:
         """Bring the terminal up to date; the ledger's totals."""
-        totals = await self._ledger.totals()
+        totals = await self._crew.ledger.totals()
         self._bar.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
         if not self._warned and (warning := drift(totals.snapshots)) is not None:
             self._warned = True
             say_line(self._console, warning, style="yellow")
+        notes = [] if self._crew.desk is None else await self._crew.desk.notes(self._heard)
+        self._heard += len(notes)
+        for note in notes:
+            say_line(self._console, note)
         return totals
 
     async def go_on(self, done: Callable[[], int]) -> None:

@@ -38,6 +38,11 @@ class Labeller:
                 "The embedded model is too small to label rows. Give --llm an answer config whose llm.base_url and "
                 "llm.model name a large model, and a budget_usd."
             )
+        if config.llm.mode == "batch":
+            raise ConfigError(
+                "Labels are asked for in real time, and the answer config of --llm says llm.mode: batch. Give one that "
+                "says realtime."
+            )
         self.model = config.llm.model
         self.over_budget = 0
         self._config = config

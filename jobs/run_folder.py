@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from okralong.pipelines.answering.journal import read_run_table
@@ -24,6 +25,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
     """Mark the folder as this run's, or check that it is. Raises ConfigError when it is another's."""
     if not folder.exists(BEGUN):
         begun = {
+            "run_id": uuid.uuid4().hex,
             "fingerprint": prepared.fingerprint,
             "archive": str(prepared.archive.location),
             "archive_fingerprint": prepared.manifest.get("fingerprint"),

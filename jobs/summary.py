@@ -74,13 +74,18 @@ def print_summary(
 
 
 def _bill(run: Folder) -> list[str]:
-    """What there is to say of shared replies and of tags; mostly nothing."""
+    """What there is to say of shared replies, of batches and of tags; mostly nothing."""
     billed = bill(table(run, "ledger", COLUMNS))
     lines = []
     if billed.shared:
         lines.append(
             f"billed ${billed.billed_usd:.4f}; alone the run would have cost ${billed.alone_usd:.4f}: "
             f"{billed.shared} replies came from other runs"
+        )
+    if billed.batch_calls:
+        lines.append(
+            f"billed in batches ${billed.batch_usd:.4f} for {billed.batch_calls} calls, in real time "
+            f"${billed.billed_usd - billed.batch_usd:.4f} for {billed.calls - billed.batch_calls}"
         )
     if billed.by_tag:
         costs = ", ".join(f"{name}={value} ${cost:.4f}" for (name, value), cost in billed.by_tag.items())

@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 """Of archives, of runs as a whole, and of every table that does not say otherwise."""
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
-    "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2}
+    "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3}
 }
 """By table: the columns that it was not born with, and the first version that has them."""
 
@@ -131,7 +131,8 @@ JOURNAL: Final = _schema(
         ("written_at", _UTC),
     ],
 )
-"""``kind`` is analysis, plan, retrieval, selection, request or reply; ``body`` is JSON; ``seq`` orders a run's rows."""
+"""``kind`` is analysis, plan, retrieval, selection, request or reply; ``body`` is JSON; ``seq`` orders a run's rows. Of
+no question (``query_id`` "") are the rows of kind batch: what the endpoint calls a wave's batch."""
 
 LEDGER: Final = _schema(
     "ledger",
@@ -162,6 +163,9 @@ LEDGER: Final = _schema(
         ("endpoint", pa.string()),
         ("snapshot", pa.string()),
         ("system_fingerprint", pa.string()),
+        ("mode", pa.string()),
+        ("wave", pa.int32()),
+        ("batch_id", pa.string()),
     ],
 )
 """One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve; a cached one
@@ -169,6 +173,9 @@ costs nothing, and its tokens are those that another run paid for.
 
 ``endpoint`` is the base URL that was asked and ``model`` the model or deployment there ("" and the first endpoint's
 while none was asked yet); ``snapshot`` and ``system_fingerprint`` are the reply's own word on what wrote it.
+
+``mode`` is realtime or batch; of a batch ``wave`` is its number in the run and ``batch_id`` its name at the endpoint,
+"" while it has none. Unit prices of a batch are those with the discount.
 """
 
 FAILURES: Final = _schema(

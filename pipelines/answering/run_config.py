@@ -20,9 +20,9 @@ class RunConfig(Settings):
     """An answer run.
 
     ``policy`` and ``prices`` are paths or names of shipped configs; ``concurrency`` is questions in flight over all
-    planners; ``scorer`` is the model of policies that measure likelihoods (null: none); ``budget_usd`` is a hard cap
-    (null: none); ``tags`` go to every ledger row; ``replies_from`` are other run folders, whose replies to equal
-    requests are taken instead of paid for.
+    planners (in batch mode ``llm.batch.concurrency`` is); ``scorer`` is the model of policies that measure likelihoods
+    (null: none); ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row; ``replies_from`` are other
+    run folders, whose replies to equal requests are taken instead of paid for.
     """
 
     strategy: str
@@ -36,6 +36,11 @@ class RunConfig(Settings):
     planners: Annotated[int, Field(ge=1, le=256)] = 1
     tags: dict[str, str] = Field(default_factory=dict)
     replies_from: list[str] = Field(default_factory=list)
+
+    @property
+    def in_flight(self) -> int:
+        """Questions in flight over all planners, in the mode of the run."""
+        return self.llm.batch.concurrency if self.llm.mode == "batch" else self.concurrency
 
 
 def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -> str:
@@ -52,7 +57,8 @@ def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -
         "max_attempts",
         "api_key_env",
     }
-    llm = config.llm.model_dump(exclude=may_change | {"endpoints"})
+    # An equal request gets as good a reply in a batch as by itself, so a run may go on in the other mode.
+    llm = config.llm.model_dump(exclude=may_change | {"endpoints", "mode", "batch"})
     if config.llm.endpoints:  # without any the hash is that of before there were any
         llm["endpoints"] = [one.model_dump(exclude=may_change) for one in config.llm.endpoints]
     reader = config.llm.found_reader()

@@ -32,8 +32,9 @@ def write_old(run: Folder, number: int = 1) -> None:
 
 def test_each_version_has_its_own_columns() -> None:
     assert columns_in(LEDGER, "1") == OLD_LEDGER.names
-    assert columns_in(LEDGER, "2") == LEDGER.names
-    assert columns_in(LEDGER, "3") is columns_in(LEDGER, "?") is None
+    assert columns_in(LEDGER, "2") == LEDGER.names[:-3]
+    assert columns_in(LEDGER, "3") == LEDGER.names
+    assert columns_in(LEDGER, "4") is columns_in(LEDGER, "?") is None
     assert columns_in(DOCUMENTS, "1") == DOCUMENTS.names
     assert columns_in(DOCUMENTS, "2") is None
 
@@ -60,8 +61,8 @@ async def test_an_older_ledger_goes_on_and_its_replies_have_no_known_origin(tmp_
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
-    newer = LEDGER.with_metadata({"okralong.table": "ledger", "okralong.schema_version": "3"})
+    newer = LEDGER.with_metadata({"okralong.table": "ledger", "okralong.schema_version": "4"})
     folder = Folder.of(tmp_path)
     folder.write_table("part-000000001.parquet", newer.empty_table())
-    with pytest.raises(ArchiveError, match="version 3, this okralong reads version 2"):
+    with pytest.raises(ArchiveError, match="version 4, this okralong reads version 3"):
         PartedTable(folder, LEDGER, ["call_id", "attempt"])

@@ -102,7 +102,7 @@ class Attempts:
         completion = response.parse()
         if not isinstance(completion, ChatCompletion) or not completion.choices:
             raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")
-        raw = read_completion(completion, request, route.endpoint.model, self._count)
+        raw = read_completion(completion, request.messages, route.endpoint.model, self._count)
         clean = self._router.without_keys
         reply = replace(
             raw.reply,

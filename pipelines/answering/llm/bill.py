@@ -21,6 +21,7 @@ COLUMNS: Final = [
     "output_usd_per_million",
     "cost_usd",
     "tags",
+    "mode",
 ]
 """Of the ledger: what ``bill`` needs of a row."""
 
@@ -30,29 +31,44 @@ class Bill:
     """US dollars of a run, without attempts of which nobody knows whether they were billed.
 
     ``billed_usd`` is what the endpoint charged; ``alone_usd`` what it would have charged had no other run shared its
-    replies, of which there are ``shared``. ``by_tag`` is the billed part of each tag; a call may have several.
+    replies, of which there are ``shared``. ``batch_usd`` was billed for the ``batch_calls`` that batches answered, and
+    the rest of ``calls`` in real time. ``by_tag`` is the billed part of each tag; a call may have several.
     """
 
     billed_usd: float
     alone_usd: float
     shared: int
     by_tag: Mapping[tuple[str, str], float]
+    calls: int = 0
+    batch_usd: float = 0.0
+    batch_calls: int = 0
 
 
 def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
     """The bill of ledger rows, each with ``COLUMNS``."""
     paid: list[float] = []
     spared: list[float] = []
+    batched: list[float] = []
     tags: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         if row["status"] == "cached":
             spared.append(_list_price(row))
         elif row["status"] == "ok":
             paid.append(row["cost_usd"])
+            if row["mode"] == "batch":
+                batched.append(row["cost_usd"])
             for tag in row["tags"] or ():
                 tags[tag].append(row["cost_usd"])
     by_tag = {tag: math.fsum(costs) for tag, costs in sorted(tags.items())}
-    return Bill(math.fsum(paid), math.fsum([*paid, *spared]), len(spared), by_tag)
+    return Bill(
+        billed_usd=math.fsum(paid),
+        alone_usd=math.fsum([*paid, *spared]),
+        shared=len(spared),
+        by_tag=by_tag,
+        calls=len(paid),
+        batch_usd=math.fsum(batched),
+        batch_calls=len(batched),
+    )
 
 
 def _list_price(row: Mapping[str, Any]) -> float:

@@ -12,6 +12,7 @@ from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.values import Usage
 
 CallStatus = Literal["ok", "failed", "cached", "unknown"]
+CallMode = Literal["realtime", "batch"]
 
 USED: Final = ("ok", "cached")
 """Statuses of attempts that brought a reply: one that was paid for, and one that another run has paid for."""
@@ -23,6 +24,9 @@ class Call:
 
     ``endpoint`` is the base URL that is asked, "" while none has been chosen; ``model`` and the three prices, US
     dollars per million tokens, are that one's. ``reserved_usd`` is the most that the attempt can cost.
+
+    ``wave`` is the number, within the run, of the batch that the attempt goes out with, and ``batch_id`` the endpoint's
+    name for it, "" while it has none; 0 and "" in real time.
     """
 
     call_id: str
@@ -42,6 +46,9 @@ class Call:
     tags: Mapping[str, str] = field(default_factory=dict)
     body: str = "{}"
     endpoint: str = ""
+    mode: CallMode = "realtime"
+    wave: int = 0
+    batch_id: str = ""
 
     @property
     def key(self) -> CallKey:
@@ -101,6 +108,9 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
         "endpoint": call.endpoint,
         "snapshot": outcome.snapshot,
         "system_fingerprint": outcome.system_fingerprint,
+        "mode": call.mode,
+        "wave": call.wave,
+        "batch_id": call.batch_id,
     }
 
 

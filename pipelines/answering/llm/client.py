@@ -1,5 +1,7 @@
 """The one way to a generator: replayed from the journal where it can be, else asked within the limits and the cap.
 
+In batch mode a call waits at the desk first (``batch/``), and goes on here when no batch will answer it.
+
 A call is tried in rounds. In each it goes to one endpoint, and at once to the next while an endpoint gives no reply;
 between two rounds it waits.
 """
@@ -17,6 +19,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from okralong.pipelines.answering.analysis import ANALYZE
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.attempt import AttemptFailedError, Attempts
+from okralong.pipelines.answering.llm.batch.caller import BatchCaller, BatchDeskClient
 from okralong.pipelines.answering.llm.calls import Call
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.faults import Fault
@@ -62,11 +65,12 @@ class LlmClient:
         tags: Mapping[str, str] | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
         shared: SharedReplies | None = None,
+        desk: BatchDeskClient | None = None,
     ) -> None:
         """``others`` are the limiters of ``config.endpoints``, in order; ``address`` is where an embedded model
         listens; ``backoff`` first and longest pause, in seconds, of a call between two rounds and of an endpoint that
         does not answer while there are others; ``shared`` are replies of other runs, which are taken instead of paying
-        for equal ones.
+        for equal ones; ``desk`` is where calls wait for a batch (None: all are asked in real time).
 
         Raises ConfigError when a model has no price, the tokenizer is unknown, or a key is needed and missing.
         """
@@ -80,6 +84,8 @@ class LlmClient:
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
         self._exhausted = 0
         self._shared = shared or SharedReplies()
+        price = routes[0].price
+        self._batches = None if desk is None else BatchCaller(config, desk, price, self._attempts.meter)
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
@@ -160,6 +166,9 @@ class LlmClient:
             raw, outcome = taken
             await self._ledger.settle(outcome)
             return usable(raw)
+        if self._batches is not None and (late := await self._batches.reply(request, call)) is not None:
+            return usable(late)
+        call = replace(call, started_at=datetime.now(UTC))  # a batch may have taken its hours before
         return usable(await self._with_retries(request, call))
 
     async def _with_retries(self, request: LlmRequest, call: Call) -> RawReply:

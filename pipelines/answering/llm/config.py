@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from okralong.pipelines.answering.llm.batch.config import BatchConfig
 from okralong.pipelines.answering.llm.endpoint_config import BaseUrl, EndpointConfig
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
@@ -41,7 +42,8 @@ class LlmConfig(EndpointConfig):
     (see ``operators/calculate.py``); None is what the reader was trained with, and False without one. ``reader`` is
     merged into a model that is served here: "shipped" (into the embedded model alone), "none", or the folder that
     `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
-    keeps; None is True where that one serves a reader.
+    keeps; None is True where that one serves a reader. ``mode`` batch gathers calls into batches of the first endpoint,
+    as ``batch`` says; what no batch answers is asked in real time, at any.
     """
 
     base_url: BaseUrl = EMBEDDED
@@ -61,6 +63,23 @@ class LlmConfig(EndpointConfig):
     constrained: bool | None = None
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
+    mode: Literal["realtime", "batch"] = "realtime"
+    batch: BatchConfig = BatchConfig()
+
+    @model_validator(mode="after")
+    def _a_batch_needs_its_endpoint(self) -> Self:
+        if self.mode == "batch" and self.base_url == EMBEDDED:
+            raise ConfigError(
+                "llm.mode is batch, and the embedded model has no Batch API: it answers at once, and for nothing. Set "
+                "llm.base_url to an endpoint that has one, or llm.mode to realtime. Nothing was run."
+            )
+        if self.mode == "batch" and self.api_version is not None:
+            raise ConfigError(
+                "llm.mode is batch, and with llm.api_version a deployment is asked by its own path, which has no Batch "
+                "API. Leave api_version out, set llm.base_url to https://NAME.openai.azure.com/openai/v1 and llm.model "
+                "to a deployment for batches. Nothing was run."
+            )
+        return self
 
     @model_validator(mode="after")
     def _endpoints_that_differ(self) -> Self:

@@ -9,7 +9,7 @@ import email.utils
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import openai
@@ -63,6 +63,19 @@ class Fault:
         return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """An answer that is an error, to a request by itself or to one of a batch: HTTP status, and code and type ("" where
+    there is none) of the error in its body.
+    """
+
+    status: int
+    code: str
+    kind: str
+    request_id: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 def without_key(text: str, key: str) -> str:
     """``text`` without this very key; all else is left alone, so this is fit for prompts and replies.
 
@@ -102,7 +115,14 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
         message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
         return Fault("unknown", 0, message, retry=True)
     if isinstance(error, openai.APIStatusError):
-        return _by_status(error, said, endpoint, model, key_env)
+        answer = ErrorAnswer(
+            error.status_code,
+            str(error.code or ""),
+            str(error.type or ""),
+            error.request_id or "",
+            error.response.headers,
+        )
+        return by_status(answer, said, endpoint, model, key_env)
     message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
     return Fault("unknown", 200, message, retry=True)
 
@@ -113,8 +133,9 @@ def notice_of(error: Exception, fault: Fault) -> Notice:
     return read_notice(headers, taken=False, slow_down=fault.limited, retry_after=fault.retry_after)
 
 
-def _by_status(error: openai.APIStatusError, said: str, endpoint: str, model: str, key_env: str) -> Fault:
-    code, status, request_id = str(error.code or ""), error.status_code, error.request_id or ""
+def by_status(error: ErrorAnswer, said: str, endpoint: str, model: str, key_env: str) -> Fault:
+    """The fault behind an answer that is an error; ``said`` is its message without any key."""
+    code, status, request_id = error.code, error.status, error.request_id
     if status in (401, 403):
         message = (
             f"{endpoint} refuses the key in the environment variable {key_env} ({status}: {said}). Set it to a key "
@@ -124,7 +145,7 @@ def _by_status(error: openai.APIStatusError, said: str, endpoint: str, model: st
     if status == 404:
         message = f"{endpoint} does not know the model {model!r} ({said}). Mend llm.model or llm.base_url."
         return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
-    if code == "insufficient_quota" or error.type == "insufficient_quota":
+    if code == "insufficient_quota" or error.kind == "insufficient_quota":
         message = f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
         return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
     if code == "context_length_exceeded":
@@ -134,7 +155,7 @@ def _by_status(error: openai.APIStatusError, said: str, endpoint: str, model: st
         message = f"The endpoint's content filter refused the prompt ({said})."
         return Fault("failed", status, message, retry=False, request_id=request_id)
     if status in RETRIED or status >= 500:
-        wait = retry_after(error.response.headers)
+        wait = retry_after(error.headers)
         message = f"{endpoint} answered {status} ({said})."
         whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
         if wait is not None and wait > LONGEST_WAIT_S:

@@ -37,9 +37,14 @@ class Price(Settings):
             fresh * self.input + usage.cached_tokens * self.cached_input + usage.completion_tokens * self.output
         ) / MILLION
 
+    def in_batch(self) -> Price:
+        """The price in a batch, on the safe side: nobody promises a batch the price of the cache."""
+        share = 1 - self.batch_discount
+        return Price(input=self.input * share, cached_input=self.input * share, output=self.output * share)
+
     def batch_cost(self, usage: Usage) -> float:
-        """Dollars for the same tokens in a batch, on the safe side: nobody promises a batch the price of the cache."""
-        return self.cost(Usage(usage.prompt_tokens, 0, usage.completion_tokens)) * (1 - self.batch_discount)
+        """Dollars for one reply in a batch."""
+        return self.in_batch().cost(usage)
 
 
 class ListedPrice(Price):

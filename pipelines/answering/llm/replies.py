@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openai.types.chat import ChatCompletion
 
 from okralong.pipelines.answering.codec import decode, encode
-from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.tokens import CountTokens
-from okralong.pipelines.values import Reply, Usage
+from okralong.pipelines.values import Message, Reply, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,13 @@ class RawReply:
     note: str = ""
 
 
-def read_completion(completion: ChatCompletion, request: LlmRequest, model: str, count: CountTokens) -> RawReply:
+def read_completion(
+    completion: ChatCompletion, messages: Sequence[Message], model: str, count: CountTokens
+) -> RawReply:
     """The first choice, of ``model`` where the reply names none itself.
 
-    Usage is the endpoint's; where it reports none, our own count stands and the note says so.
+    Usage is the endpoint's; where it reports none, our own count stands (of ``messages``, the prompt) and the note says
+    so.
     """
     choice = completion.choices[0]
     # A broken surrogate (an emoji cut in two by the token limit) could not be written to any table.
@@ -38,7 +41,7 @@ def read_completion(completion: ChatCompletion, request: LlmRequest, model: str,
         cached = (details.cached_tokens or 0) if details is not None else 0
         usage = Usage(completion.usage.prompt_tokens, cached, completion.usage.completion_tokens)
     else:
-        prompt = sum(count(message.content) for message in request.messages)
+        prompt = sum(count(message.content) for message in messages)
         usage = Usage(prompt, 0, count(text))
         note = "the endpoint reported no usage; tokens were counted here"
     logprobs = choice.logprobs.content if choice.logprobs is not None else None

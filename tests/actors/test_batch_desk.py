@@ -1,0 +1,68 @@
+"""The desk on real Ray: killed while a batch is under way it comes back; stopped, it lets everyone go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from okralong.actors.batch_desk import RayBatchDesk, start_batch_desk
+from okralong.actors.cluster import NAMESPACE
+from okralong.actors.ledger import RayLedger, start_ledger
+from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.limiter import Limits
+from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.errors import EndpointError
+from okralong.pipelines.values import Reply
+from tests.fakes.endpoint.process import EndpointProcess
+from tests.llm.batch.tools import agree, batch_config
+from tests.llm.tools import ask
+
+QUESTIONS = [f"q{number}" for number in range(10)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EndpointProcess]:
+    with EndpointProcess() as process:
+        yield process
+
+
+async def until_under_way(server: EndpointProcess) -> None:
+    async with asyncio.timeout(120):
+        while "in_progress" not in server.state()["batches"].values():  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+async def test_a_desk_on_a_cluster(ray_cluster: None, tmp_path: Path, server: EndpointProcess, end: str) -> None:
+    server.reset({"batches": {"requests_per_s": 2.0}})
+    config = batch_config(server.base_url)
+    name = f"test-ledger-{end}"
+    ledger = start_ledger(str(tmp_path), 1.0, name=name, namespace=NAMESPACE)
+    ray.get(ledger.totals.remote())
+    actor = start_batch_desk(str(tmp_path), "run-1", config, name, None)
+    desk = RayBatchDesk(actor)
+    client = LlmClient(config, RayLedger(ledger), LocalLimiter(Limits()), desk=desk)
+    try:
+        calls: list[Any] = [client.complete(q, "generate", "generate", ask(q)) for q in QUESTIONS]
+        asking = asyncio.gather(*calls, return_exceptions=True)
+        await until_under_way(server)
+        if end == "killed":
+            ray.kill(actor, no_restart=False)
+            assert all(isinstance(one, Reply) for one in await asking)
+        else:
+            await desk.stop("Another question has stopped the run.")
+            assert {type(one) for one in await asking} == {EndpointError}
+            assert (await desk.notes(0))[0].startswith("wave 1: 10 requests went out as batch_")
+    finally:
+        await client.aclose()
+        ray.get(ledger.close.remote())
+        for started in (actor, ledger):
+            ray.kill(started)
+    assert len(server.state()["batches"]) == 1
+    assert server.state()["bill"]["chat"]["calls"] == 0
+    agree(tmp_path, server, unknown=end == "stopped")

@@ -1,0 +1,71 @@
+"""``kill -9`` of a batch run's driver between a batch's creation and its record: the same command adopts the batch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from okralong.jobs.run_folder import table
+from okralong.pipelines.settings import shipped_config
+from okralong.pipelines.storage import Folder
+from tests.conftest import CHECKOUT
+from tests.fakes.endpoint.process import EndpointProcess
+
+MODEL = "gpt-4o-2024-08-06"
+HANG = {"kind": "hang", "where": "batches", "contains": "POST /v1/batches", "times": 1}
+
+
+def command(archive: Path, sample: Path, folder: Path, server: EndpointProcess) -> list[str]:
+    settings: dict[str, Any] = yaml.safe_load(shipped_config("answer.yaml"))
+    settings["strategy"] = "std_rag"
+    settings["llm"] |= {"base_url": server.base_url, "model": MODEL, "window": 128_000, "tokenizer": "o200k_base"}
+    settings["llm"]["batch"] = {"quiet_s": 3.0, "gather_s": 60.0, "poll_s": 0.2, "longest_poll_s": 0.5}
+    (folder / "answer.yaml").write_text(yaml.safe_dump(settings))
+    given = ["--questions", str(sample / "questions.jsonl"), "--run", str(folder / "run")]
+    given += ["--config", str(folder / "answer.yaml"), "--llm-mode", "batch", "--deadline", "2h"]
+    return [sys.executable, "-m", "okralong.jobs.cli", "answer", str(archive), *given]
+
+
+def test_a_batch_that_the_killed_driver_never_recorded_is_adopted(
+    sample_archive: Path, sample_folder: Path, tmp_path: Path
+) -> None:
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    environment = {**ours, "PYTHONPATH": str(CHECKOUT)}
+    run = Folder.of(tmp_path / "run")
+    with EndpointProcess({"models": {MODEL: {}}, "faults": [HANG]}) as server:
+        line = command(sample_archive, sample_folder, tmp_path, server)
+        first = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 300
+        while not server.state()["batches"] and time.monotonic() < deadline and first.poll() is None:
+            time.sleep(0.05)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        made = set(server.state()["batches"])
+        assert len(made) == 1
+        assert [row for row in table(run, "journal") if row["kind"] == "batch"] == []
+        assert table(run, "answers") == []
+
+        second = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=400, check=False)
+        assert (second.returncode, second.stderr) == (0, ""), second.stdout
+        said = " ".join(second.stdout.split())
+        assert "since an earlier start" in said
+        assert "billed in batches" in said
+        assert made <= set(server.state()["batches"])
+        bill = server.state()["bill"]
+        assert (bill["batch"]["calls"], bill["chat"]["calls"]) == (18, 0), "each reply is paid for once"
+        ledger = table(run, "ledger")
+        settled = sum((Decimal(repr(row["cost_usd"])) for row in ledger), Decimal(0))
+        assert {row["status"] for row in ledger} == {"ok"}
+        assert abs(settled - server.bill_usd) < Decimal("1e-12")
+        assert len({row["query_id"] for row in table(run, "answers")}) == 18
+        manifest = run.read_manifest()
+        assert manifest is not None
+        assert manifest["totals"]["batch_calls"] == 18

@@ -1,0 +1,31 @@
+"""The process that the kill test kills: twelve questions of two steps through desk, client and ledger; run again."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.llm.batch.tools import BatchRun, batch_config, batch_run
+from tests.llm.tools import ask
+
+QUESTIONS = 12
+
+
+async def one(run: BatchRun, query_id: str) -> None:
+    await run.ledger.release(query_id)
+    await run.client.complete(query_id, "split", "split", ask(f"parts of {query_id}"))
+    reply = await run.client.complete(query_id, "generate", "generate", ask(f"answer to {query_id}"))
+    await run.ledger.finish({"query_id": query_id, "question": query_id, "status": "answered", "answer": reply.text})
+
+
+async def main(folder: Path, base_url: str) -> None:
+    config = batch_config(base_url, timeout_s=600.0)
+    async with batch_run(folder, config, cap_usd=1.0) as run:
+        done = await run.ledger.answered()
+        await asyncio.gather(*(one(run, f"q{n}") for n in range(QUESTIONS) if f"q{n}" not in done))
+        await run.desk.drain()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,90 @@
+"""A run in batch mode in this process: ledger, desk and client over the real endpoint process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from okralong.pipelines.answering.llm.batch.config import BatchConfig
+from okralong.pipelines.answering.llm.batch.desk import BatchDesk
+from okralong.pipelines.answering.llm.batch.past import Past
+from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.ledger import RunLedger
+from okralong.pipelines.answering.llm.local import LocalLimiter
+from okralong.pipelines.answering.llm.prices import Price
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.values import Reply
+from tests.fakes.endpoint.process import EndpointProcess
+from tests.llm.tools import ask, rows
+
+HALF = Price(input=2.5, cached_input=1.25, output=10.0, batch_discount=0.5)
+BRISK = {"quiet_s": 0.15, "gather_s": 2.0, "poll_s": 0.05, "longest_poll_s": 0.1}
+
+
+def batch_config(base_url: str, batch: dict[str, Any] | None = None, **changes: Any) -> LlmConfig:
+    values = {"base_url": base_url, "model": "fake-model", "price": HALF, "timeout_s": 5.0, "max_attempts": 3}
+    return LlmConfig(**{**values, "mode": "batch", "batch": BatchConfig(**{**BRISK, **(batch or {})}), **changes})
+
+
+@dataclass
+class BatchRun:
+    ledger: RunLedger
+    desk: BatchDesk
+    client: LlmClient
+
+    async def ask(self, *texts: str, path: str = "generate") -> list[Reply | BaseException]:
+        """What became of these calls, asked beside each other; each is a question's of the same name."""
+        calls = (self.client.complete(text, path, "generate", ask(text)) for text in texts)
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+
+@asynccontextmanager
+async def batch_run(
+    run: Path,
+    config: LlmConfig,
+    *,
+    run_id: str = "run-1",
+    cap_usd: float | None = None,
+    until: datetime | None = None,
+) -> AsyncIterator[BatchRun]:
+    folder = Folder.of(run)
+    ledger = RunLedger(folder, cap_usd)
+    desk = BatchDesk(config, ledger, run_id, lambda: Past.load(folder), until, backoff=(0.02, 0.1))
+    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints)
+    client = LlmClient(config, ledger, limiter, others=others, backoff=(0.01, 0.05), desk=desk)
+    try:
+        yield BatchRun(ledger, desk, client)
+    finally:
+        await client.aclose()
+        await desk.aclose()
+        await ledger.close()
+
+
+def texts(replies: list[Reply | BaseException]) -> list[str]:
+    return [reply.text if isinstance(reply, Reply) else repr(reply) for reply in replies]
+
+
+def attempts(run: Path) -> list[tuple[str, int, str, str, int]]:
+    """Ledger rows as (question, attempt, status, mode, wave), sorted."""
+    return sorted(
+        (row["query_id"], row["attempt"], row["status"], row["mode"], row["wave"]) for row in rows(run, "ledger")
+    )
+
+
+def agree(run: Path, server: EndpointProcess, unknown: bool = False) -> None:
+    """The ledger and the endpoint's bill are the same to the cent (and further), or the bill lies within the doubt."""
+    ledger = rows(run, "ledger")
+    settled = sum((Decimal(repr(row["cost_usd"])) for row in ledger if row["status"] == "ok"), Decimal(0))
+    held = sum((Decimal(repr(row["cost_usd"])) for row in ledger if row["status"] == "unknown"), Decimal(0))
+    tiny = Decimal("1e-12")
+    assert settled - tiny <= server.bill_usd <= settled + held + tiny
+    if not unknown:
+        assert held == 0
+        assert abs(settled - server.bill_usd) <= tiny
