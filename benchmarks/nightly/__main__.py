@@ -14,6 +14,7 @@ goal is missed.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder to work in that stays, for a look at what was written")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     scenario: dict[str, Any] = {"seed": 1, "models": {MODEL: {}}, "latency": {"median_s": given.latency}}
     runs: list[Figures] = []
     peers: dict[int, dict[str, float]] = {}
@@ -75,7 +77,9 @@ def _measured(work: Work, endpoint: EndpointProcess, scenario: dict[str, Any], i
     run = _name(in_flight, scenario)
     seen = work.answer(run, in_flight, scenario.get("limits"))
     spent = _processor_s(endpoint.pid) - before
-    return figures(work, run, seen, endpoint, scenario, in_flight, early, spent)
+    found = figures(work, run, seen, endpoint, scenario, in_flight, early, spent)
+    print(found, file=sys.stderr, flush=True)  # as it comes: the whole takes long
+    return found
 
 
 def _processor_s(pid: int) -> float:

@@ -37,9 +37,13 @@ class Watch:
         ended = threading.Event()
         watching = threading.Thread(target=self._go_on, args=(process.pid, ended))
         watching.start()
-        code = process.wait()
-        ended.set()
-        watching.join()
+        try:
+            code = process.wait()
+        finally:
+            process.terminate()  # where this process was told to end; else it has ended
+            process.wait()
+            ended.set()
+            watching.join()
         if code:
             raise SystemExit(f"{' '.join(command[:4])} ended with {code}")
         return time.monotonic() - started
