@@ -43,7 +43,7 @@ def test_a_batch_that_the_killed_driver_never_recorded_is_adopted(
     with EndpointProcess({"models": {MODEL: {}}, "faults": [HANG]}) as server:
         line = command(sample_archive, sample_folder, tmp_path, server)
         first = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 600
         while not server.state()["batches"] and time.monotonic() < deadline and first.poll() is None:
             time.sleep(0.05)
         first.send_signal(signal.SIGKILL)
@@ -53,7 +53,7 @@ def test_a_batch_that_the_killed_driver_never_recorded_is_adopted(
         assert [row for row in table(run, "journal") if row["kind"] == "batch"] == []
         assert table(run, "answers") == []
 
-        second = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=400, check=False)
+        second = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=900, check=False)
         assert (second.returncode, second.stderr) == (0, ""), second.stdout
         said = " ".join(second.stdout.split())
         assert "since an earlier start" in said

@@ -82,38 +82,32 @@ def test_a_batch_run_answers_the_same_for_half_of_the_bill(
     assert "requests went out as batch_" in capsys.readouterr().out
 
 
-def test_after_the_deadline_the_rest_is_asked_in_real_time(
+def test_a_revoked_key_stops_the_run_and_what_its_batch_did_is_collected_after_the_deadline(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, server: EndpointProcess
 ) -> None:
-    server.reset({**SCENARIO, "batches": {"requests_per_s": 0.5}})
-    given = told(server, deadline="12s")
-    result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **given)
-    assert sum(result.statuses.values()) == 18
+    """The first start loses its key at the first look at its batch; the second finds that its deadline has passed."""
+    revoked = {"kind": "revoked_key", "where": "batches", "at": [2]}
+    server.reset({**SCENARIO, "batches": {"requests_per_s": 0.5}, "faults": [revoked]})
+    given = told(server, concurrency=100)
+    questions, run = sample_folder / "questions.jsonl", Folder.of(tmp_path)
+    result = okralong.answer(sample_archive, questions, tmp_path, **given)
+    assert result.exit_code == 4
+    assert "OPENAI_API_KEY" in result.stopped
+    assert run.read_manifest() is None
+    ledger = table(run, "ledger")
+    assert {(row["status"], row["mode"]) for row in ledger} == {("unknown", "batch")}
+    assert float(server.bill_usd) <= sum(row["cost_usd"] for row in ledger), "what nobody can look at is held"
+
+    server.change({"revoked_keys": [], "faults": []})
+    given = told(server, concurrency=100, deadline="0s")
+    result = okralong.answer(sample_archive, questions, tmp_path, **given)
     assert result.exit_code == 0
-    bill = server.state()["bill"]
-    assert bill["chat"]["calls"] > 0
-    assert set(server.state()["batches"].values()) == {"cancelled"}
-    ledger = table(Folder.of(tmp_path), "ledger")
+    assert sum(result.statuses.values()) == 18
+    ledger, bill = table(run, "ledger"), server.state()["bill"]
+    replies = Counter(row["mode"] for row in ledger if row["status"] == "ok")
+    assert replies == {"batch": bill["batch"]["calls"], "realtime": bill["chat"]["calls"]}
+    assert set(server.state()["batches"].values()) <= {"cancelled", "completed"}
     assert not [row for row in ledger if row["status"] == "unknown"]
-    assert sum(row["mode"] == "batch" for row in ledger if row["status"] == "ok") == bill["batch"]["calls"] > 0
     paid = Counter((row["query_id"], row["path"]) for row in ledger if row["status"] == "ok")
     assert set(paid.values()) == {1}
     assert abs(billed(tmp_path) - server.bill_usd) < Decimal("1e-12")
-
-
-def test_a_key_that_is_revoked_stops_the_run_and_its_batches_are_collected_later(
-    sample_archive: Path, sample_folder: Path, tmp_path: Path, server: EndpointProcess
-) -> None:
-    server.reset({**SCENARIO, "faults": [{"kind": "revoked_key", "where": "batches", "at": [2]}]})
-    given = told(server, concurrency=100)
-    result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **given)
-    assert result.exit_code == 4
-    assert "OPENAI_API_KEY" in result.stopped
-    assert Folder.of(tmp_path).read_manifest() is None
-    held = sum(row["cost_usd"] for row in table(Folder.of(tmp_path), "ledger") if row["status"] == "unknown")
-    assert float(server.bill_usd) <= held, "what a batch does that nobody can look at is held"
-
-    server.change({"revoked_keys": [], "faults": []})
-    result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **given)
-    assert result.exit_code == 0
-    assert abs(billed(tmp_path) - server.bill_usd) < Decimal("1e-12"), "and the batch is collected, not paid again"
