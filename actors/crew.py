@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import RayLedger, start_ledger
@@ -17,6 +18,7 @@ from okralong.actors.rate_limiter import limiter_name, start_limiter
 from okralong.actors.retrieval import REVIVED, hold, retrieval, wait_for
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.preparation import Prepared
+from okralong.pipelines.errors import BrokenError
 from okralong.pipelines.models.embedded import EMBEDDED
 
 BRANCHES_PER_QUESTION = 4
@@ -77,4 +79,17 @@ def crew(
         planners = [hold(held, remote.options(name=name, **options).remote(setup)) for name in planner_names]
         wait_for([ledger.totals.remote(), *(planner.ready.remote() for planner in planners)])
         yield Crew(planners, RayLedger(ledger))
+        _close(ledger, run)
+
+
+def _close(ledger: Any, run: str) -> None:
+    """Let the ledger write what is left. Raises BrokenError when it cannot."""
+    try:
         ray.get(ledger.close.remote())
+    except (RayError, OSError) as error:
+        cause = getattr(error, "cause", None) or error
+        said = str(cause).strip().splitlines()[-1].rstrip(".")
+        raise BrokenError(
+            f"The run folder {run} cannot be written: {said}. Make room on its disk, or mend it, and run the same "
+            "command again: what was finished is kept."
+        ) from error

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED, ConfigError
+from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED
 
 
 def command(
@@ -26,7 +26,9 @@ def command(
     replies_from: Annotated[
         list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
     ] = None,
-    retry: Annotated[list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable.")] = None,
+    retry: Annotated[
+        list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable, over_budget.")
+    ] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
@@ -39,11 +41,6 @@ def command(
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
 
-    unknown = sorted(set(retry or ()) - {"failed", "unanswerable"})
-    if unknown:
-        raise ConfigError(
-            f"--retry takes failed or unanswerable, not {', '.join(unknown)}; over_budget always goes on."
-        )
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     given |= analyzer_keys(analyzer) if analyzer else {}
     given |= {"replies_from": replies_from or None}

@@ -84,11 +84,15 @@ class Folder:
             return
         final = Path(self.path) / name
         partial = final.with_name(f".{name}.{uuid.uuid4().hex}.partial")
-        with partial.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.rename(final)
+        try:
+            with partial.open("wb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            partial.rename(final)
+        except BaseException:  # a full disk: what is half-written would keep it full
+            partial.unlink(missing_ok=True)
+            raise
 
     def read_bytes(self, name: str) -> bytes:
         """The content of a file in here. Raises FileNotFoundError."""
