@@ -79,7 +79,12 @@ class Night:
         ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
         ours |= {"PYTHONPATH": str(CHECKOUT), "OPENAI_API_KEY": "sk-of-the-fault-suite-01", MARK: self.mark}
         return subprocess.Popen(
-            command, env={**ours, **self.environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env={**ours, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # a process group of its own, as a terminal gives a command
         )
 
     def end(self, process: subprocess.Popen[str]) -> Ended:
