@@ -175,7 +175,8 @@ class Folder:
 
 def _object_lock(folder: Folder, what: str) -> Iterator[None]:
     if folder.exists("lock.json"):
-        raise LockedError(_held(folder.path, folder.read_bytes("lock.json").decode()))
+        held = _held(folder.path, folder.read_bytes("lock.json").decode())
+        raise LockedError(f"{held} If that process was killed, delete {folder.at('lock.json').path}.")
     folder.write_bytes("lock.json", _holder(what).encode())
     try:
         yield
