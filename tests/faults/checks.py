@@ -50,6 +50,7 @@ def check(night: Night, question_ids: set[str], before: list[Snapshot], most_los
     assert Counter(row["query_id"] for row in answers) == Counter(question_ids), "one row for each question"
     assert {row["status"] for row in answers} <= {"answered", "unanswerable"}
     assert Folder.of(night.run).read_manifest() is not None
+    assert not list(night.run.rglob("*.partial")), "nothing half-written stays"
     journal, ledger = night.table("journal"), night.table("ledger")
     for earlier in before:
         now = _decided(journal)
