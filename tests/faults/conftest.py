@@ -17,6 +17,7 @@ from okralong.pipelines.samples import generate, write_sample
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.faults.night import MODEL, Night
+from tests.faults.processes import kill, marked
 
 SCENARIO: dict[str, Any] = {"models": {MODEL: {}}, "latency": {"median_s": 0.25, "sigma": 0.6}}
 QUESTIONS = 40
@@ -64,11 +65,13 @@ def priced_endpoint() -> Iterator[EndpointProcess]:
 
 
 @pytest.fixture
-def night(fault_archive: Path, fault_sample: Path, tmp_path: Path, priced_endpoint: EndpointProcess) -> Night:
-    """The command over the few questions."""
+def night(fault_archive: Path, fault_sample: Path, tmp_path: Path, priced_endpoint: EndpointProcess) -> Iterator[Night]:
+    """The command over the few questions; what a test that failed has left of it is killed."""
     made = Night(tmp_path, fault_archive, fault_sample / "few.jsonl", priced_endpoint)
     made.configure()
-    return made
+    yield made
+    for process in marked(made.mark):
+        kill(process)
 
 
 @pytest.fixture

@@ -148,10 +148,9 @@ def test_a_run_without_a_table_reads_as_empty_with_the_columns_asked_for(run: Fo
 
 
 def test_a_file_whose_writer_was_killed_in_the_middle_of_it_is_cleared_away(run: Folder) -> None:
-    run.at("journal").create()
-    half = Path(run.at("journal").path) / ".part-000000001.parquet.0f.partial"
-    half.write_bytes(b"PAR1")
+    journal, half = run.at("journal"), ".part-000000001.parquet.0f.partial"
+    journal.write_bytes(half, b"PAR1")
     read_run_table(run, "journal")
-    assert half.exists(), "a reader leaves alone what may still be written"
+    assert journal.exists(half), "a reader leaves alone what may still be written"
     RunLog.open(run).close()
-    assert not half.exists()
+    assert not journal.exists(half)
