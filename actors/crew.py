@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from okralong.actors.batch_desk import RayBatchDesk, start_batch_desk
 from okralong.actors.cluster import NAMESPACE
@@ -19,6 +20,7 @@ from okralong.actors.rate_limiter import limiter_name, start_limiter
 from okralong.actors.retrieval import REVIVED, hold, retrieval, wait_for
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.preparation import Prepared
+from okralong.pipelines.errors import BrokenError
 from okralong.pipelines.models.embedded import EMBEDDED
 
 BRANCHES_PER_QUESTION = 4
@@ -99,4 +101,17 @@ def crew(
         desks = [] if desk is None else [desk]
         wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*desks, *planners])])
         yield Crew(planners, RayLedger(ledger), None if desk is None else RayBatchDesk(desk))
+        _close(ledger, run)
+
+
+def _close(ledger: Any, run: str) -> None:
+    """Let the ledger write what is left. Raises BrokenError when it cannot."""
+    try:
         ray.get(ledger.close.remote())
+    except (RayError, OSError) as error:
+        cause = getattr(error, "cause", None) or error
+        said = str(cause).strip().splitlines()[-1].rstrip(".")
+        raise BrokenError(
+            f"The run folder {run} cannot be written: {said}. Make room on its disk, or mend it, and run the same "
+            "command again: what was finished is kept."
+        ) from error

@@ -86,9 +86,9 @@ class RayLedger:
         """Write the one answers row of a question."""
         await self._call("finish", dict(row))
 
-    async def release(self, query_id: str) -> None:
-        """Put a question down without an answers row."""
-        await self._call("release", query_id)
+    async def release(self, query_id: str) -> bool:
+        """Put a question down without an answers row; whether there is something left to do."""
+        return bool(await self._call("release", query_id))
 
     async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
         """Write a row of ``failures``."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import ray
 from ray.exceptions import RayActorError
@@ -48,6 +49,9 @@ from okralong.pipelines.tokens import token_counter
 from okralong.pipelines.values import Answer, Plan, Question
 
 logger = logging.getLogger(__name__)
+
+BROKEN: Final = (RayActorError, RayServeException, OSError)
+"""A part of the run is gone for good, or its folder cannot be written: no question can go on."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +133,26 @@ class Planner:
     @ray.method(concurrency_group="questions")
     async def answer(self, question: Question, doc_ids: tuple[str, ...]) -> Stop | None:
         """Carry one question to its answers row. Returns a Stop, and writes no row, when the run cannot go on."""
+        try:
+            # A planner that died with this question may have left reserves and calls open, or have finished it.
+            if await self._ledger.release(question.query_id):
+                await self._carry(question, doc_ids)
+        except (EndpointError, BrokenError) as error:
+            return await self._stopped(question, str(error), error.exit_code)
+        except BROKEN as error:
+            said = str(error).strip()[:500].rstrip(".")
+            broken = f"{type(error).__name__}: {said}. What was finished is kept; run the same command again to go on."
+            return await self._stopped(question, broken, EXIT_BROKEN)
+        return None
+
+    async def _carry(self, question: Question, doc_ids: tuple[str, ...]) -> None:
+        """To the answers row. Raises what stops the run."""
         started = time.perf_counter()
-        # A planner that died with this question may have left reserves and calls open.
-        await self._ledger.release(question.query_id)
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)
-        except (EndpointError, BrokenError) as error:
-            return await self._stopped(question, str(error), error.exit_code)
-        except (RayActorError, RayServeException, OSError) as error:
-            broken = f"{type(error).__name__}: {str(error).strip()[:500]}. Run the same command again to go on."
-            return await self._stopped(question, broken, EXIT_BROKEN)
+        except (EndpointError, BrokenError, *BROKEN):
+            raise
         except OverBudget as error:
             answer = Answer("over_budget", "", error=str(error))
         except (QuestionError, ReplyError, CallFailed) as error:
@@ -149,7 +162,6 @@ class Planner:
             answer = await self._failed(question, error, f"{type(error).__name__}: {error}")
         seconds = {**tools.seconds, "total": time.perf_counter() - started}
         await self._ledger.finish(answer_row(question, doc_ids, answer, self._setup.strategy, seconds))
-        return None
 
     @ray.method(concurrency_group="branches")
     async def branch(
@@ -185,11 +197,14 @@ class Planner:
         return self._peers[next(self._turn) % len(self._peers)]
 
     async def _stopped(self, question: Question, message: str, exit_code: int) -> Stop:
-        await self._ledger.release(question.query_id)  # else questions that wait for room in the budget wait for ever
+        with suppress(*BROKEN):  # when the ledger itself is what broke
+            await self._ledger.release(question.query_id)  # else questions that wait for room wait for ever
         return Stop(message, exit_code)
 
     async def _failed(self, question: Question, error: Exception, message: str) -> Answer:
-        await self._ledger.fail(question.query_id, "answer", type(error).__name__, message)
+        raw = error.raw if isinstance(error, ReplyError) else ""
+        told = f"{message}\nThe raw reply:\n{raw}" if raw else message
+        await self._ledger.fail(question.query_id, "answer", type(error).__name__, told)
         return Answer("failed", "", error=message)
 
     async def _admit(self, query_id: str, plan: Plan) -> None:

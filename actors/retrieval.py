@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from ray.exceptions import RayError
 from okralong.actors.analyzer import deploy_analyzer
 from okralong.actors.cluster import NAMESPACE, named_actor
 from okralong.actors.index_shard import RayShard, start_index_shards
-from okralong.actors.ledger import plain_errors
+from okralong.actors.patience import asked_again
 from okralong.actors.query_embedder import deploy_query_embedder
 from okralong.actors.scorer import deploy_scorer
 from okralong.actors.serving import remove_app
@@ -79,7 +80,7 @@ def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames
 
 
 class Retrieval:
-    """The same as an actor sees it. The methods are ports of ``QuestionTools``."""
+    """The same as an actor sees it. The methods are ports of ``QuestionTools``; each outlives a replica that dies."""
 
     def __init__(self, names: RetrievalNames) -> None:
         self.archive = Archive.open(names.archive)
@@ -96,17 +97,17 @@ class Retrieval:
 
     async def embed(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Unit vectors, shape (texts, dimension)."""
-        vectors = [plain_errors(self._embedder.remote(text)) for text in texts]
+        vectors = [asked_again(partial(self._embedder.remote, text)) for text in texts]
         return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
 
     async def analyze(self, asked: AnalysisInput) -> Analysis:
         """The analyzer's word; only where there is one."""
-        analysis: Analysis = await plain_errors(self._analyzer.remote(asked))
+        analysis: Analysis = await asked_again(partial(self._analyzer.remote, asked))
         return analysis
 
     async def score(self, prefix: str, texts: list[str]) -> list[list[float]]:
         """The scorer's log-likelihoods; only where there is one."""
-        logs: list[list[float]] = await plain_errors(self._scorer.remote(prefix, texts))
+        logs: list[list[float]] = await asked_again(partial(self._scorer.remote, prefix, texts))
         return logs
 
 

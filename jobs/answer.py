@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED, ConfigError
+from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED
 
 
 def command(
@@ -26,7 +26,9 @@ def command(
     replies_from: Annotated[
         list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
     ] = None,
-    retry: Annotated[list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable.")] = None,
+    retry: Annotated[
+        list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable, over_budget.")
+    ] = None,
     llm_mode: Annotated[
         str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
     ] = None,
@@ -42,14 +44,10 @@ def command(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzers.config import analyzer_keys
     from okralong.pipelines.answering.run_config import RunConfig
+    from okralong.pipelines.errors import ConfigError
     from okralong.pipelines.settings import load_config
     from okralong.pipelines.storage import Folder
 
-    unknown = sorted(set(retry or ()) - {"failed", "unanswerable"})
-    if unknown:
-        raise ConfigError(
-            f"--retry takes failed or unanswerable, not {', '.join(unknown)}; over_budget always goes on."
-        )
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     given |= analyzer_keys(analyzer) if analyzer else {}
     given |= {"replies_from": replies_from or None, "llm.mode": llm_mode, "llm.batch.deadline": deadline}

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
@@ -19,8 +20,11 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.answering.llm.bill import COLUMNS, bill
 from okralong.pipelines.answering.preparation import Prepared, prepare
 from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
+from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, ConfigError
 from okralong.pipelines.storage import MANIFEST, Folder
+
+RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
+"""Ends of a question with which ``retry`` may ask again."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,13 @@ def answer_questions(
     retry: frozenset[str] = frozenset(),
     console: Console | None = None,
 ) -> RunResult:
-    """Answer every question that has no answer in ``run`` yet. Raises OkraError before anything is spent."""
+    """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
+
+    What is over_budget goes on whether it is named or not. Raises OkraError before anything is spent.
+    """
+    unknown = sorted(retry - set(RETRIABLE))
+    if unknown:
+        raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Mend the option.")
     prepared = prepare(archive, questions, config)
     return answer_prepared(prepared, run, address=address, retry=retry, console=console)
 
@@ -81,7 +91,7 @@ def answer_prepared(
         logs = Path(folder.path) if folder.is_local else None
         reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
         # A question that is asked again wants another reply than the one that failed it, which other runs may have too.
-        shared = () if retry else prepared.replies_from
+        shared = () if retry - {"over_budget"} else prepared.replies_from
         where = folder.path if folder.is_local else run
         with (
             generator(config.llm, logs) as served,

@@ -72,9 +72,12 @@ def answer(
     *,
     config: str | Path = "answer.yaml",
     address: str | None = None,
+    retry: Sequence[str] = (),
     **overrides: Any,
 ) -> RunResult:
     """Answer the questions of a file into the run folder. ``overrides``: ``answer(..., strategy="std_rag")``.
+
+    ``retry`` names the ends (failed, unanswerable, over_budget) of questions that are asked again.
 
     Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.
     """
@@ -82,4 +85,4 @@ def answer(
     from okralong.pipelines.answering.run_config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)
-    return answer_questions(str(archive), str(questions), str(run), settings, address=address)
+    return answer_questions(str(archive), str(questions), str(run), settings, address=address, retry=frozenset(retry))

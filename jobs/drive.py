@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ray.exceptions import RayActorError
 from rich.console import Console
 
 from okralong.actors.crew import Crew
@@ -16,10 +17,11 @@ from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.answering.llm.snapshots import drift, snapshot_rows
 from okralong.pipelines.answering.preparation import Prepared, Scoped
 from okralong.pipelines.answering.rows import answer_row
-from okralong.pipelines.errors import OkraError
+from okralong.pipelines.errors import EXIT_BROKEN, OkraError
 from okralong.pipelines.values import Answer, Question
 
 POLL_S = 0.5
+GO_ON = "What was finished is kept; run the same command again to go on."
 
 
 def drive(
@@ -48,7 +50,11 @@ async def _drive(
             if stops:
                 return
             planner = crew.planners[number % len(crew.planners)]
-            stop = await planner.answer.remote(scoped.question, scoped.doc_ids)
+            try:
+                stop = await planner.answer.remote(scoped.question, scoped.doc_ids)
+            except RayActorError as error:
+                last = str(error).strip().splitlines()[-1]
+                stop = Stop(f"A planner died more often than it is revived: {last} {GO_ON}", EXIT_BROKEN)
             done += 1
             if stop is not None:
                 stops.append(stop)

@@ -75,7 +75,18 @@ class QuestionError(Exception):
 
 
 class ReplyError(Exception):
-    """The generator's reply broke its output contract (kept raw in the journal, so a rerun meets it again)."""
+    """The generator's reply broke its output contract (kept raw in the journal, so a rerun meets it again).
+
+    ``raw`` is the reply's whole text where it is known, for the failures table.
+    """
+
+    def __init__(self, message: str, raw: str = "") -> None:
+        super().__init__(message)
+        self.raw = raw
+
+
+class NobodyAsked(ReplyError):
+    """There is no generator to ask, or to ask once more (an estimate, a bench): an operator goes on without a reply."""
 
 
 class CallFailed(Exception):

@@ -86,11 +86,15 @@ class Folder:
             return
         final = Path(self.path) / name
         partial = final.with_name(f".{name}.{uuid.uuid4().hex}.partial")
-        with partial.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.rename(final)
+        try:
+            with partial.open("wb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            partial.rename(final)
+        except BaseException:  # a full disk: what is half-written would keep it full
+            partial.unlink(missing_ok=True)
+            raise
 
     def read_bytes(self, name: str) -> bytes:
         """The content of a file in here. Raises FileNotFoundError."""
@@ -174,7 +178,8 @@ class Folder:
 
 def _object_lock(folder: Folder, what: str) -> Iterator[None]:
     if folder.exists("lock.json"):
-        raise LockedError(_held(folder.path, folder.read_bytes("lock.json").decode()))
+        held = _held(folder.path, folder.read_bytes("lock.json").decode())
+        raise LockedError(f"{held} If that process was killed, delete {folder.at('lock.json').path}.")
     folder.write_bytes("lock.json", _holder(what).encode())
     try:
         yield

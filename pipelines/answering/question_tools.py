@@ -20,7 +20,7 @@ import numpy as np
 from okralong.pipelines.answering.analysis import ANALYZE, AnalysisInput
 from okralong.pipelines.answering.analyzers.by_generator import analyze_by_generator
 from okralong.pipelines.answering.codec import decode, encode
-from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
+from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration
 from okralong.pipelines.answering.retrieval_record import chunks_from_record, retrieval_record
@@ -157,7 +157,8 @@ class QuestionTools:
                 return decode(Analysis, json.dumps(json.loads(recorded)["analysis"]))
             asked = AnalysisInput(question, tuple(hit.chunk.text for hit in chunks), scores)
             if self.ports.analyze is None:
-                analysis = await analyze_by_generator(partial(self._ask, path), asked)
+                fits = partial(prompt_fits, role=ANALYZE, tools=self)
+                analysis = await analyze_by_generator(self._ask, path, asked, fits)
             else:
                 analysis = await self.ports.analyze(asked)
             read = [hit.chunk.chunk_id for hit in chunks]

@@ -14,6 +14,8 @@ PROMPT_OVERHEAD = 600
 def plan_bound(plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int]) -> Usage:
     """Upper bound of prompt and completion tokens of a plan. No prompt is longer than the ``window``.
 
+    A further call that repairs a malformed reply is not part of it: it is rare, and reserves its own cost.
+
     With precise mode allowed, a full window is part of it, since the escalation may come.
     """
     bound = _workflow_bound(plan, table_tokens, window, completion_limit)

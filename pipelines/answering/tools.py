@@ -103,7 +103,7 @@ class Tools(Protocol):
         """One call of the generator. ``role`` (generate, split, step, full_text) chooses the completion limit.
 
         Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or
-        ReplyError (a reply of no use, kept in the journal: catch it where the method can do without).
+        ReplyError (a reply of no use, kept in the journal; ``repair.ask_and_read`` asks for a structured one again).
         """
         ...
 

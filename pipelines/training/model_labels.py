@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from okralong.pipelines.answering.analysis import ANALYZE, AnalysisInput
-from okralong.pipelines.answering.analyzers.by_generator import Ask, labels_by_generator
+from okralong.pipelines.answering.analyzers.by_generator import labels_by_generator
 from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.repair import Ask
 from okralong.pipelines.errors import CallFailed, EndpointError, OverBudget, QuestionError, ReplyError
 from okralong.pipelines.training.rows import TrainingRow
 from okralong.pipelines.values import Message, Reply
@@ -51,7 +52,7 @@ async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: in
             if gone:
                 return row
             try:
-                said = await labels_by_generator(ask, AnalysisInput(row.question, row.passages))
+                said = await labels_by_generator(ask, PATH, AnalysisInput(row.question, row.passages))
             except EndpointError as error:
                 gone.append(error)
                 return row
@@ -77,5 +78,5 @@ async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: in
     return Labelled(found, dict(counts))
 
 
-async def _ask(client: LlmClient, query_id: str, messages: Sequence[Message]) -> Reply:
-    return await client.complete(query_id, PATH, ANALYZE, messages)
+async def _ask(client: LlmClient, query_id: str, step: str, messages: Sequence[Message]) -> Reply:
+    return await client.complete(query_id, step, ANALYZE, messages)

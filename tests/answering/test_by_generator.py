@@ -1,4 +1,4 @@
-"""The generator as the analyzer: its labels where it gives them, the rules where it does not."""
+"""The generator as the analyzer: its labels, one repair, and the rules only where nobody is asked."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from collections.abc import Sequence
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt, format_reply
-from okralong.pipelines.answering.analyzers.by_generator import Ask, analyze_by_generator
+from okralong.pipelines.answering.analyzers.by_generator import AS_JSON, analyze_by_generator, generator_prompt
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.errors import ConfigError, OverBudget
+from okralong.pipelines.answering.repair import Ask
+from okralong.pipelines.errors import ConfigError, NobodyAsked, OverBudget, ReplyError
 from okralong.pipelines.values import Message, Reply, Usage
 
 ASKED = AnalysisInput("Who sold more lamps, Alder or Birch?", ("Alder sold 12 lamps.",))
+GOOD = format_reply("multi-source", "semantic", "no")
 
 
-def generator(text: str | Exception) -> Ask:
-    async def ask(messages: Sequence[Message]) -> Reply:
-        assert list(messages) == analyzer_prompt(ASKED)
+def generator(*texts: str | Exception) -> Ask:
+    script = dict(zip(("analyze", "analyze/repair"), texts, strict=False))
+
+    async def ask(step: str, messages: Sequence[Message]) -> Reply:
+        assert list(messages[:2]) == generator_prompt(ASKED)
+        text = script[step]
         if isinstance(text, Exception):
             raise text
         return Reply(text, "big-model", Usage(), "stop", 0.0)
@@ -26,24 +31,36 @@ def generator(text: str | Exception) -> Ask:
     return ask
 
 
-async def test_its_labels_are_taken_as_they_are() -> None:
-    found = await analyze_by_generator(generator(format_reply("multi-source", "semantic", "no")), ASKED)
+@pytest.mark.parametrize("texts", [(GOOD,), ("It is a comparison.", GOOD), ('{"question-type": "multi-source"}', GOOD)])
+async def test_its_labels_are_taken_as_they_are_at_the_second_try_too(texts: tuple[str, ...]) -> None:
+    found = await analyze_by_generator(generator(*texts), "analyze", ASKED)
     assert (found.type, found.pattern, found.evidence) == ("multi-source", "semantic", False)
     assert found.type_probabilities["multi-source"] == 1.0
     assert found.analyzer == "llm:big-model"
 
 
-@pytest.mark.parametrize("text", ["It is a comparison.", '{"question-type": "multi-source"}', ""])
-async def test_a_reply_that_is_no_analysis_leaves_it_to_the_rules(text: str) -> None:
-    found = await analyze_by_generator(generator(text), ASKED)
+async def test_two_replies_that_are_no_analysis_fail_with_the_raw_text() -> None:
+    with pytest.raises(ReplyError, match="not one JSON dictionary") as failed:
+        await analyze_by_generator(generator("It is a comparison.", "Truly."), "analyze", ASKED)
+    assert failed.value.raw == "It is a comparison.\n--- asked once more ---\nTruly."
+
+
+async def test_where_nobody_is_asked_the_rules_speak() -> None:
+    found = await analyze_by_generator(generator(NobodyAsked("an estimate")), "analyze", ASKED)
     (rules,) = KeywordRules().analyze([ASKED])
     assert found.type_probabilities == rules.type_probabilities
-    assert found.analyzer == "keyword-rules (the generator's reply was no analysis)"
+    assert found.analyzer == "keyword-rules (the generator was not asked)"
 
 
 async def test_a_budget_that_is_used_up_passes() -> None:
     with pytest.raises(OverBudget):
-        await analyze_by_generator(generator(OverBudget("No more.")), ASKED)
+        await analyze_by_generator(generator(OverBudget("No more.")), "analyze", ASKED)
+
+
+def test_the_word_json_is_in_its_prompt_and_the_trained_prompt_is_as_it_was() -> None:
+    trained, asked = analyzer_prompt(ASKED), generator_prompt(ASKED)
+    assert "json" not in trained[0].content.lower()
+    assert asked == [Message("system", trained[0].content + AS_JSON), *trained[1:]]
 
 
 def test_it_cannot_be_loaded_without_a_run() -> None:

@@ -7,7 +7,6 @@ from itertools import count
 import pytest
 
 from okralong.pipelines.answering.strategies import load_strategy
-from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.values import Answer, Question
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
@@ -73,12 +72,9 @@ async def test_the_bound_comes_from_the_policy() -> None:
     "reply",
     [
         "Query: none\nAnswer: none",
-        "I am a small model and I like boats.",
         f"Query: {QUESTION}\nAnswer: none",
         "Query: what is the home town of the chair of ALDER\nAnswer: none",
         "Answer: unanswerable",
-        "",
-        ReplyError("The reply was cut by the content filter."),
     ],
 )
 async def test_nothing_new_to_look_up_ends_the_loop(reply: Scripted) -> None:

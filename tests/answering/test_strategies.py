@@ -116,14 +116,6 @@ async def test_at_most_four_sub_questions() -> None:
     ]
 
 
-@pytest.mark.parametrize("reply", ["no idea:", ""])
-async def test_a_useless_split_searches_for_the_question_itself(reply: str) -> None:
-    tools = tools_for("multi-source", split=[reply], generate=[ANSWERED])
-    answer = await ask("okralong", tools)
-    assert [call.details["query"] for call in tools.of("retrieve")] == [RESEARCH, RESEARCH]
-    assert answer.status == "answered"
-
-
 async def test_unanswerable_is_an_answer_unless_precise() -> None:
     tools = tools_for("extractive", generate=["Answer: unanswerable"])
     answer = await ask("okralong", tools)

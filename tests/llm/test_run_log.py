@@ -145,3 +145,12 @@ def test_a_run_without_a_table_reads_as_empty_with_the_columns_asked_for(run: Fo
     table = read_rows(run.at("ledger"), RUN_TABLES["ledger"], ROW_KEYS["ledger"], ["status", "cost_usd"])
     assert table.num_rows == 0
     assert table.schema.names == ["status", "cost_usd"]
+
+
+def test_a_file_whose_writer_was_killed_in_the_middle_of_it_is_cleared_away(run: Folder) -> None:
+    journal, half = run.at("journal"), ".part-000000001.parquet.0f.partial"
+    journal.write_bytes(half, b"PAR1")
+    read_run_table(run, "journal")
+    assert journal.exists(half), "a reader leaves alone what may still be written"
+    RunLog.open(run).close()
+    assert not journal.exists(half)

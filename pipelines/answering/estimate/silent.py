@@ -13,7 +13,7 @@ from typing import Final
 from okralong.pipelines.answering.analysis import ANALYZE
 from okralong.pipelines.answering.estimate.forecast import Prompt
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE
-from okralong.pipelines.errors import ReplyError
+from okralong.pipelines.errors import NobodyAsked
 from okralong.pipelines.tokens import CountTokens
 from okralong.pipelines.values import Message, Plan, Reply, Usage
 
@@ -22,8 +22,8 @@ TOKENS_PER_PROMPT: Final = 3
 """What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
 cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from a pilot."""
 
-_SAID: Final = {"split": "", "step": ""}
-"""By role; both are read as "nothing further to look up". All others hear that there is no answer."""
+_STRUCTURED: Final = (ANALYZE, "split", "step")
+"""Roles whose replies are read for more than an answer. All others hear that there is no answer."""
 
 
 def prompt_tokens(messages: Sequence[Message], count: CountTokens) -> int:
@@ -41,11 +41,13 @@ class SilentGenerator:
     async def complete(
         self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
     ) -> Reply:
-        """Count the prompt, say nothing of use. Raises ReplyError for an analysis, so that the keyword rules speak."""
+        """Count the prompt, say nothing of use. Raises NobodyAsked where more than an answer is wanted: the keyword
+        rules then speak, and nothing further is looked up.
+        """
         self.prompts.append(Prompt(role, prompt_tokens(messages, self.count)))
-        if role == ANALYZE:
-            raise ReplyError("Nobody was asked: this is an estimate.")
-        return Reply(_SAID.get(role, f"Answer: {UNANSWERABLE}"), "none", Usage(), "stop", 0.0)
+        if role in _STRUCTURED:
+            raise NobodyAsked("Nobody was asked: this is an estimate.")
+        return Reply(f"Answer: {UNANSWERABLE}", "none", Usage(), "stop", 0.0)
 
     async def admit(self, query_id: str, plan: Plan) -> None:
         """Every plan may go ahead: nothing is paid."""

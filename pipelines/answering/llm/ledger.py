@@ -57,6 +57,7 @@ class RunLedger:
         except BaseException:
             self._log.abandon()
             raise
+        self._reopened = set(reopened)
         self._budget = Budget(cap_usd)
         self._budget.restore(self._state.settled_usd, self._state.unknown_usd)
         self._calls: dict[CallKey, Call] = {}
@@ -133,6 +134,8 @@ class RunLedger:
     async def finish(self, row: Mapping[str, Any]) -> None:
         """Write a question's answers row; calls of it that are still in flight are held as unknown."""
         query_id = str(row["query_id"])
+        if self._has_its_end(query_id):  # the message came twice: what it has cost is not known any more
+            return
         question = self._state.question(query_id)
         self._end(query_id)
         spent = {
@@ -147,13 +150,18 @@ class RunLedger:
         self._log.append("answers", {**spent, **row})
         await self._durable(query_id)
         self._state.statuses[query_id] = str(row["status"])
+        self._reopened.discard(query_id)
         if row["status"] in FINAL:
             self._state.questions.pop(query_id, None)
 
-    async def release(self, query_id: str) -> None:
-        """Put a question down without an answers row; calls of it that are still in flight are held as unknown."""
+    async def release(self, query_id: str) -> bool:
+        """Put a question down without an answers row; calls of it that are still in flight are held as unknown.
+
+        Returns whether there is something left to do: False for one that has its end.
+        """
         if self._end(query_id):
             await self._durable(query_id)
+        return not self._has_its_end(query_id)
 
     async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
         """Write a row of ``failures``."""
@@ -203,6 +211,10 @@ class RunLedger:
                 self._waiting.remove(waiter)
             if waiter.ended:  # nobody would use what it reserves, and nobody would give it back
                 raise OverBudget(f"Question {query_id} ended while it waited for room in the budget.")
+
+    def _has_its_end(self, query_id: str) -> bool:
+        """Whether a question is finished for good, and its steps are not kept any more."""
+        return self._state.statuses.get(query_id) in FINAL and query_id not in self._reopened
 
     def _end(self, query_id: str) -> bool:
         """Close a question in the budget and wake who waits; whether rows were appended for calls in flight."""

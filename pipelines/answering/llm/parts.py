@@ -129,6 +129,9 @@ class PartedTable:
                 kept.append(part)
             elif writer:
                 self.folder.remove(part.name)
+        if writer:
+            for name in self.folder.names(".partial"):  # its writer was killed in the middle of it
+                self.folder.remove(name)
         return kept
 
 

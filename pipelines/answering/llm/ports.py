@@ -107,10 +107,11 @@ class LedgerClient(Protocol):
         """
         ...
 
-    async def release(self, query_id: str) -> None:
+    async def release(self, query_id: str) -> bool:
         """Put a question down without an answers row: what it had reserved is free, its calls in flight are unknown.
 
         For a question that stops unfinished, or is taken up anew after its planner died. An unknown one is fine.
+        Returns whether there is something left to do: False where its planner died just after the answers row.
         """
         ...
 

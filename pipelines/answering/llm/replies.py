@@ -75,9 +75,12 @@ def usable(raw: RawReply) -> Reply:
     """
     reply = raw.reply
     if raw.refusal:
-        raise ReplyError(f"{reply.model} refused to answer: {raw.refusal[:300]}. The raw reply is in the journal.")
+        raise ReplyError(
+            f"{reply.model} refused to answer: {raw.refusal[:300]}. The raw reply is in the journal.",
+            reply.text or raw.refusal,
+        )
     if reply.finish_reason == "content_filter":
-        raise ReplyError(f"The content filter of the endpoint took away the reply of {reply.model}.")
+        raise ReplyError(f"The content filter of the endpoint took away the reply of {reply.model}.", reply.text)
     if not reply.text.strip():
         raise ReplyError(
             f"{reply.model} sent an empty reply (finish_reason {reply.finish_reason!r}, "

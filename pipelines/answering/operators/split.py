@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from okralong.pipelines.answering.operators.pool import pool
 from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
 from okralong.pipelines.answering.operators.window import prompt_fits
-from okralong.pipelines.answering.prompts.split import parse_split, split_prompt
+from okralong.pipelines.answering.prompts.split import read_split, split_prompt
+from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.tools import Branch, Tools
-from okralong.pipelines.errors import ReplyError
+from okralong.pipelines.errors import NobodyAsked
 from okralong.pipelines.values import Hit, Plan
 
 
 async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
-    """At most ``limit`` sub-questions; the question itself when the reply is of no use."""
+    """At most ``limit`` sub-questions; the question itself where there is no room to ask for any.
+
+    Steps: ``step``, and ``step/repair`` when the reply is of no use. Raises ReplyError when that one is neither.
+    """
     messages = split_prompt(question, limit)
     if not prompt_fits(messages, "split", tools):
         return [question]
     try:
-        reply = await tools.complete(step, messages, role="split")
-    except ReplyError:
+        found, _ = await ask_and_read(
+            partial(tools.complete, role="split"),
+            step,
+            messages,
+            lambda text: read_split(text, limit),
+            lambda prompt: prompt_fits(prompt, "split", tools),
+        )
+    except NobodyAsked:
         return [question]
-    return parse_split(reply.text, question, limit)
+    return found
 
 
 async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[Hit]:

@@ -14,18 +14,20 @@ from okralong.pipelines.answering.operators.context import process_context
 from okralong.pipelines.answering.operators.generate import generate
 from okralong.pipelines.answering.operators.pool import pool
 from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
-from okralong.pipelines.answering.operators.window import fit_passages
+from okralong.pipelines.answering.operators.window import fit_passages, prompt_fits
 from okralong.pipelines.answering.prompts.split import same_words
-from okralong.pipelines.answering.prompts.step import ParsedStep, parse_step, step_prompt
+from okralong.pipelines.answering.prompts.step import ParsedStep, read_step, step_prompt
+from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.errors import ReplyError
+from okralong.pipelines.errors import NobodyAsked
 from okralong.pipelines.values import Answer, Hit, Passage, Plan
 
 
 async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
     """Answer by at most ``plan.max_steps`` steps.
 
-    Steps: ``retrieve`` for the question itself, ``step/1/reason``, ``step/1/retrieve`` onward, and ``generate``.
+    Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair`` when its reply is of no
+    use), ``step/1/retrieve`` onward, and ``generate``. Raises ReplyError when a repaired reply is of no use either.
     """
     finds = [await assembled_retrieval(tools, "retrieve", question, plan)]
     asked = {same_words(question)}
@@ -36,7 +38,7 @@ async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
             citations = find_citations(parsed.evidence, shown)
             said = calculate(parsed.answer) if tools.calculator else parsed.answer
             return Answer("answered", said, citations, context=tuple(shown))
-        # A malformed reply stands for "look up the question itself", which was done before the first step.
+        # Nothing named stands for "look up the question itself", which was done before the first step.
         query = parsed.query or question
         if same_words(query) in asked:
             break
@@ -60,7 +62,13 @@ async def _reason(
     if not shown:
         return ParsedStep(), []
     try:
-        reply = await tools.complete(step, step_prompt(question, shown), role="step")
-    except ReplyError:
+        parsed, _ = await ask_and_read(
+            partial(tools.complete, role="step"),
+            step,
+            step_prompt(question, shown),
+            read_step,
+            lambda prompt: prompt_fits(prompt, "step", tools),
+        )
+    except NobodyAsked:
         return ParsedStep(), shown
-    return parse_step(reply.text), shown
+    return parsed, shown

@@ -6,6 +6,7 @@ import re
 
 from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.answering.prompts.labels import strip_thought
+from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.values import Message
 
 INSTRUCTIONS = """Break the question into at most {limit} simpler ones, each answered by a single fact from a single \
@@ -31,9 +32,18 @@ def split_prompt(question: str, limit: int) -> list[Message]:
 
 
 def parse_split(reply: str, question: str, limit: int) -> list[str]:
-    """At most ``limit`` different sub-questions; ``question`` alone when the reply holds none that can be used.
+    """``read_split``; ``question`` alone when the reply holds nothing that can be used."""
+    try:
+        return read_split(reply, limit)
+    except ReplyError:
+        return [question]
 
-    When any line is a question, lines that are none (headings, remarks) are left out.
+
+def read_split(reply: str, limit: int) -> list[str]:
+    """At most ``limit`` different sub-questions.
+
+    When any line is a question, lines that are none (headings, remarks) are left out. Raises ReplyError when no line
+    can be looked up.
     """
     pieces = [piece for line in strip_thought(reply).splitlines() for piece in _QUESTION_END.split(line)]
     usable = [line for line in map(_bare, pieces) if _usable(line)]
@@ -41,7 +51,9 @@ def parse_split(reply: str, question: str, limit: int) -> list[str]:
     different: dict[str, str] = {}
     for line in asked or usable:
         different.setdefault(same_words(line), line)
-    return list(different.values())[:limit] or [question]
+    if not different:
+        raise ReplyError("The reply holds no sub-question. One question a line was asked for, and nothing else.")
+    return list(different.values())[:limit]
 
 
 def same_words(query: str) -> str:

@@ -15,6 +15,7 @@ from okralong.pipelines.answering.prompts.answer import clean, says_unanswerable
 from okralong.pipelines.answering.prompts.evidence import Evidence, parse_evidence, take_references
 from okralong.pipelines.answering.prompts.frame import framed_prompt
 from okralong.pipelines.answering.prompts.labels import cut_at_labels, label_pattern, strip_thought
+from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.values import Message, Passage
 
 INSTRUCTIONS = """The question may need several look-ups, one after the other. Reply in this form:
@@ -32,7 +33,7 @@ _LONGEST_QUERY = 400
 
 @dataclass(frozen=True, slots=True)
 class ParsedStep:
-    """``answer`` and ``query`` are empty when the reply gave none. A reply without any label is all empty."""
+    """``answer`` and ``query`` are empty when the reply gave none."""
 
     answer: str = ""
     query: str = ""
@@ -45,7 +46,15 @@ def step_prompt(question: str, passages: Sequence[Passage]) -> list[Message]:
 
 
 def parse_step(reply: str) -> ParsedStep:
-    """Read a reply; never raises. The first label of each kind counts.
+    """``read_step``; all empty for a reply without any label."""
+    try:
+        return read_step(reply)
+    except ReplyError:
+        return ParsedStep()
+
+
+def read_step(reply: str) -> ParsedStep:
+    """Read a reply. The first label of each kind counts. Raises ReplyError when there is no label.
 
     "unanswerable" is no answer here: the next look-up may still find the evidence.
     """
@@ -53,6 +62,8 @@ def parse_step(reply: str) -> ParsedStep:
     for label, section in cut_at_labels(_LABEL, strip_thought(reply))[1]:
         kind = "answer" if label.endswith("answer") else "evidence" if label == "evidence" else "query"
         sections.setdefault(kind, section)
+    if not sections:
+        raise ReplyError("The reply has none of the lines Evidence, Query and Answer. These three were asked for.")
     answer, references = take_references(clean(_unless(_NO_ANSWER, sections.get("answer", ""))))
     if says_unanswerable(answer):
         answer = ""

@@ -8,8 +8,9 @@ from typing import Any
 
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
+from okralong.pipelines.answering.repair import REPAIR
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.errors import ConfigError, QuestionError
+from okralong.pipelines.errors import ConfigError, NobodyAsked, QuestionError
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.writers import WRITTEN, Writer
 from okralong.pipelines.search.scatter import stored_vectors
@@ -93,7 +94,9 @@ class BenchTools:
         return plan
 
     async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
-        """See ``Tools``; the writer replies."""
+        """See ``Tools``; the writer replies, once: first replies are measured. Raises NobodyAsked for a second one."""
+        if step.endswith(f"/{REPAIR}"):
+            raise NobodyAsked("The bench asks for nothing twice.")
         self.calls += role in WRITTEN
         self.prompt_tokens += prompt_size(messages)
         shown = with_demonstration(messages, role) if self.writer.demonstrate else messages

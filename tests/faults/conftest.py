@@ -1,0 +1,100 @@
+"""The sample that the fault suite asks, indexed once by the command line, and an endpoint with a latency."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from okralong.pipelines.samples import generate, write_sample
+from tests.conftest import CHECKOUT
+from tests.fakes.endpoint.process import EndpointProcess
+from tests.faults.night import MODEL, Night
+from tests.faults.processes import kill, marked
+
+SCENARIO: dict[str, Any] = {"models": {MODEL: {}}, "latency": {"median_s": 0.25, "sigma": 0.6}}
+QUESTIONS = 40
+SOAKED = 300
+"""Questions of a run of the ordinary suite, and of `make soak`."""
+
+
+@pytest.fixture(scope="session")
+def fault_sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two short reports below ``reports/``; ``few.jsonl`` and ``many.jsonl`` are questions of all types over them."""
+    folder = tmp_path_factory.mktemp("fault-sample")
+    write_sample(generate(reports=2, questions=SOAKED, seed=11, words=1_500), folder)
+    lines = (folder / "questions.jsonl").read_text().splitlines()
+    (folder / "many.jsonl").write_text("\n".join(lines))
+    (folder / "few.jsonl").write_text("\n".join(lines[:QUESTIONS]))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fault_archive(fault_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reports, indexed by the command line, so that this process starts no Ray of its own."""
+    archive = tmp_path_factory.mktemp("fault-archive")
+    command = [
+        sys.executable,
+        "-m",
+        "okralong.jobs.cli",
+        "index",
+        str(archive),
+        "--from",
+        str(fault_sample / "reports"),
+    ]
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    done = subprocess.run(
+        command, env={**ours, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True, timeout=1800, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return archive
+
+
+@pytest.fixture
+def priced_endpoint() -> Iterator[EndpointProcess]:
+    """An endpoint that takes a quarter of a second for a reply."""
+    with EndpointProcess(SCENARIO) as server:
+        yield server
+
+
+@pytest.fixture
+def night(fault_archive: Path, fault_sample: Path, tmp_path: Path, priced_endpoint: EndpointProcess) -> Iterator[Night]:
+    """The command over the few questions; what a test that failed has left of it is killed."""
+    made = Night(tmp_path, fault_archive, fault_sample / "few.jsonl", priced_endpoint)
+    made.configure()
+    yield made
+    for process in marked(made.mark):
+        kill(process)
+
+
+@pytest.fixture
+def long_night(night: Night, fault_sample: Path) -> Night:
+    """The command over the many, at an endpoint that errs now and then."""
+    night.questions = fault_sample / "many.jsonl"
+    kinds = ("server_error", "unavailable", "reset", "truncated_body", "malformed_json", "bad_gateway")
+    night.endpoint.change({"faults": [{"kind": kind, "share": 0.005} for kind in kinds]})
+    night.configure(llm_max_attempts=8)
+    return night
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> random.Random:
+    """Chance with a seed: fixed, but in a soak, where it is drawn, printed, and taken from OKRALONG_SEED if set."""
+    if request.node.get_closest_marker("soak") is None:
+        return random.Random(7)
+    seed = int(os.environ.get("OKRALONG_SEED") or random.SystemRandom().randrange(10**9))
+    with capsys.disabled():
+        print(f"\n{request.node.nodeid}: OKRALONG_SEED={seed}")
+    return random.Random(seed)
+
+
+def ids_of(questions: Path) -> set[str]:
+    """The query_ids of a file of questions."""
+    return {json.loads(line)["query_id"] for line in questions.read_text().splitlines()}

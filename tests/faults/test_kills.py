@@ -1,0 +1,87 @@
+"""``kill -9`` at any moment, of any part: the same command finishes the run, and nothing is paid for twice."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from typing import Final
+
+import pytest
+
+from tests.faults.checks import Snapshot, check, snapshot
+from tests.faults.conftest import QUESTIONS, SOAKED, ids_of
+from tests.faults.night import IN_FLIGHT, Night
+from tests.faults.processes import kill, left_over, parts
+
+REVIVED: Final = ("planner", "limiter", "ledger", "embedder", "analyzer")
+"""Parts that come back by themselves, so that the run goes on."""
+GONE_S: Final = 120.0
+"""How long the processes of a command that has ended may take to go."""
+
+
+def kill_the_driver(night: Night, moment: int) -> Snapshot:
+    """Start the command, kill it when so many requests have arrived; what was durable then."""
+    driver = night.start()
+    night.wait_for_requests(driver, moment)
+    driver.kill()
+    driver.communicate()
+    left = left_over(night.mark, GONE_S)
+    assert not left, f"processes outlive their driver: {left}"
+    night.wait_for_silence()
+    return snapshot(night)
+
+
+def finish_it(night: Night) -> None:
+    """The same command again, to a good end that leaves nothing behind."""
+    ended = night.finish()
+    assert (ended.code, ended.complained) == (0, ""), ended
+    left = left_over(night.mark, GONE_S)
+    assert not left, f"processes outlive their run: {left}"
+
+
+def kill_parts(
+    night: Night, driver: subprocess.Popen[str], order: list[str], moments: list[int], dice: random.Random
+) -> None:
+    """Kill one process of each part, each when its number of requests has arrived."""
+    for part, moment in zip(order, moments, strict=True):
+        night.wait_for_requests(driver, moment)
+        night.wait_until(driver, lambda part=part: bool(parts(night.mark, part)))
+        kill(dice.choice(parts(night.mark, part)))
+
+
+def test_a_killed_driver(night: Night, chance: random.Random) -> None:
+    before = kill_the_driver(night, chance.randrange(4, QUESTIONS - 10))
+    assert len(before.answers) < QUESTIONS
+    finish_it(night)
+    check(night, ids_of(night.questions), [before], IN_FLIGHT)
+
+
+def test_all_parts_die_in_turn(night: Night, chance: random.Random) -> None:
+    order = chance.sample(REVIVED, len(REVIVED))
+    moments = sorted(chance.sample(range(4, QUESTIONS - 8), len(order)))
+    driver = night.start()
+    kill_parts(night, driver, order, moments, chance)
+    before = snapshot(night)
+    ended = night.end(driver)
+    assert ended.code == 0, ended
+    finish_it(night)
+    check(night, ids_of(night.questions), [before], IN_FLIGHT * len(order))
+
+
+@pytest.mark.soak
+def test_many_questions_and_a_driver_that_dies_again_and_again(long_night: Night, chance: random.Random) -> None:
+    before = [kill_the_driver(long_night, moment) for moment in sorted(chance.sample(range(5, SOAKED), 3))]
+    finish_it(long_night)
+    check(long_night, ids_of(long_night.questions), before, 3 * IN_FLIGHT)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", [*REVIVED, "shard"])
+def test_many_questions_and_a_part_that_dies_twice(long_night: Night, part: str, chance: random.Random) -> None:
+    driver = long_night.start()
+    kill_parts(long_night, driver, [part, part], sorted(chance.sample(range(5, SOAKED - 20), 2)), chance)
+    before = snapshot(long_night)
+    ended = long_night.end(driver)
+    assert ended.code == 0, ended
+    finish_it(long_night)
+    check(long_night, ids_of(long_night.questions), [before], 2 * IN_FLIGHT)
