@@ -61,3 +61,12 @@ def test_every_dependency_is_imported_and_pinned() -> None:
     pins = (ROOT / "requirements.lock").read_text(encoding="utf-8").lower().replace("_", "-")
     assert [name for name in names if f"\n{name.lower()}==" not in f"\n{pins}"] == []
     assert "\nfaiss-gpu==" in pins
+
+
+def test_the_page_of_what_happens_names_tests_that_are_there() -> None:
+    page = (ROOT / "docs" / "what_happens_when.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 20
+    for file, test in named:
+        assert not test or f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
+        assert (ROOT / file).is_file(), file
