@@ -9,11 +9,12 @@ from typing import Any
 from ray.exceptions import RayActorError
 from rich.console import Console
 
+from okralong.actors.batch_desk import RayBatchDesk
 from okralong.actors.crew import Crew
 from okralong.actors.planner import Stop
 from okralong.jobs.progress import AnswerBar
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.llm.ports import Totals
+from okralong.pipelines.answering.llm.ports import LedgerClient, Totals
 from okralong.pipelines.answering.llm.snapshots import drift, snapshot_rows
 from okralong.pipelines.answering.preparation import Prepared, Scoped
 from okralong.pipelines.answering.rows import answer_row
@@ -62,7 +63,7 @@ async def _drive(
                     await crew.desk.stop(stop.message)
 
     with AnswerBar(console, len(todo)) as bar:
-        watch = _Watch(crew, bar, console)
+        watch = _Watch(crew.ledger, crew.desk, bar, console)
         watching = asyncio.create_task(watch.go_on(lambda: done))
         await asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
         if crew.desk is not None and not stops:
@@ -89,19 +90,19 @@ async def _drive(
 class _Watch:
     """Shows how far the run is, and says once what the user should know while it goes on."""
 
-    def __init__(self, crew: Crew, bar: AnswerBar, console: Console) -> None:
-        self._crew, self._bar, self._console = crew, bar, console
+    def __init__(self, ledger: LedgerClient, desk: RayBatchDesk | None, bar: AnswerBar, console: Console) -> None:
+        self._ledger, self._desk, self._bar, self._console = ledger, desk, bar, console
         self._warned = False
         self._heard = 0
 
     async def look(self, done: int) -> Totals:
         """Bring the terminal up to date; the ledger's totals."""
-        totals = await self._crew.ledger.totals()
+        totals = await self._ledger.totals()
         self._bar.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
         if not self._warned and (warning := drift(totals.snapshots)) is not None:
             self._warned = True
             say_line(self._console, warning, style="yellow")
-        notes = [] if self._crew.desk is None else await self._crew.desk.notes(self._heard)
+        notes = [] if self._desk is None else await self._desk.notes(self._heard)
         self._heard += len(notes)
         for note in notes:
             say_line(self._console, note)

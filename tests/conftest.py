@@ -63,14 +63,20 @@ FERRY = (
 
 
 @pytest.fixture(scope="session")
-def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def ray_token(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the token that all clusters of this session ask for: Ray reads a process's token only once."""
+    token = tmp_path_factory.mktemp("ray-token") / "token"
+    token.write_text(os.urandom(32).hex())
+    return token
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(ray_token: Path) -> Iterator[None]:
     """A private Ray on this machine, whose workers import okralong from the checkout."""
     import ray
 
-    token = tmp_path_factory.mktemp("ray-token") / "token"
-    token.write_text(os.urandom(32).hex())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(ray_token))
         patch.setenv("PYTHONPATH", f"{CHECKOUT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep))
         with pytest.MonkeyPatch.context() as node:
             node.setenv("OPENAI_API_KEY", NODE_KEY)

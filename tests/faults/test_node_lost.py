@@ -22,14 +22,12 @@ OF_A_RUN: Final = ("planner", "ledger", "shard")
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, night: Night) -> Iterator[Any]:
+def cluster(monkeypatch: pytest.MonkeyPatch, ray_token: Path, night: Night) -> Iterator[Any]:
     """A head and worker nodes on this machine, whose processes have the night's mark."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
-    token = tmp_path / "token"
-    token.write_text("f" * 64)
     for name, value in {
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_AUTH_TOKEN_PATH": str(ray_token),
         "PYTHONPATH": str(CHECKOUT),
         "OPENAI_API_KEY": "sk-of-the-fault-suite-01",
         MARK: night.mark,
@@ -40,7 +38,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, night: Night) -> It
     try:
         for _ in range(NODES - 1):
             made.add_node(**sizes)
-        night.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+        night.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(ray_token)}
         night.arguments = ("--address", made.address)
         yield made
     finally:

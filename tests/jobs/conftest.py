@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import okralong
 from okralong.jobs import cli
@@ -96,9 +97,9 @@ def endpoint(server: FakeOpenAI) -> dict[str, Any]:
 
 def config_file(folder: Path, server: FakeOpenAI) -> Path:
     """The shipped config, sent to ``server`` as if it were GPT-4o."""
-    text = shipped_config("answer.yaml").replace("base_url: embedded ", f"base_url: {server.base_url} ", 1)
-    text = text.replace("model: embedded ", "model: gpt-4o-2024-08-06 ", 1).replace("window: 8192", "window: 128000")
-    (folder / "answer.yaml").write_text(text)
+    config = yaml.safe_load(shipped_config("answer.yaml"))
+    config["llm"] |= {"base_url": server.base_url, "model": "gpt-4o-2024-08-06", "window": 128_000}
+    (folder / "answer.yaml").write_text(yaml.safe_dump(config))
     return folder / "answer.yaml"
 
 

@@ -56,7 +56,7 @@ def own_set(folder: Path) -> Path:
 
 def says(messages: Messages) -> str:
     """Labels by the question's first letters; of one question none that can be read."""
-    assert messages[0]["content"] == SYSTEM_PROMPT
+    assert messages[0]["content"].startswith(SYSTEM_PROMPT)
     asked = messages[1]["content"].rsplit("Question: ", 1)[1]
     if "Fir Mill" in asked:
         return "It is a plain question."

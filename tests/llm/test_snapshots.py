@@ -75,7 +75,7 @@ async def test_a_run_whose_replies_come_from_two_snapshots_says_so_once(tmp_path
     console = Console(file=page)
     with FakeOpenAI() as server:
         async with client_over(tmp_path, config_for(server)) as (client, ledger):
-            watch = _Watch(ledger, AnswerBar(console, 2), console)
+            watch = _Watch(ledger, None, AnswerBar(console, 2), console)
             for number, snapshot in enumerate((OLD, NEW)):
                 server.snapshot = snapshot
                 await client.complete(f"q{number}", "a", "generate", ask("hello"))
