@@ -51,9 +51,9 @@ def test_every_reply_keeps_the_contract(replies: list[Said]) -> None:
 def test_answers_are_worth_keeping(replies: list[Said]) -> None:
     marks = {row.query_id: mark(row, said.text) for row, said in zip(ROWS, replies, strict=True)}
     extractive = [marks[row.query_id] for row in ROWS if row.type == "extractive" and row.answerable]
-    assert sum(each.f1 for each in extractive) / len(extractive) >= 0.6
+    assert sum(each.f1 for each in extractive) / len(extractive) >= 0.75
     told = [marks[row.query_id] for row in ROWS if row.answerable]
-    assert sum(each.f1 for each in told) / len(told) >= 0.4
+    assert sum(each.f1 for each in told) / len(told) >= 0.5
     cited = sum(each.cited for each in told)
     assert cited >= len(told) / 2
     # Much of what it cites is beside the point (on real test rows about half).
