@@ -10,7 +10,7 @@ from typing import Any, Final
 from ray import serve
 from ray.util.metrics import Histogram
 
-from okralong.actors.serving import OVERLAP, run_app
+from okralong.actors.serving import GOODBYE_S, OVERLAP
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.values import Analysis
@@ -58,15 +58,13 @@ class AnalyzerReplica:
         return found
 
 
-def deploy_analyzer(config: AnalyzerConfig, name: str = "okralong-analyzer") -> Any:
-    """Deploy on the connected Ray and return the handle: ``await handle.remote(AnalysisInput(...))``.
-
-    Raises ConfigError when the analyzer cannot be loaded. End it with ``actors.serving.remove_app(name)``.
-    """
+def analyzer_app(config: AnalyzerConfig) -> serve.Application:
+    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote(AnalysisInput(...))``."""
     deployment = serve.deployment(
         name="analyzer",
         num_replicas=config.replicas,
         max_ongoing_requests=OVERLAP * config.max_batch,
+        graceful_shutdown_wait_loop_s=GOODBYE_S,
         ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica},
     )(AnalyzerReplica)
-    return run_app(deployment.bind(config), name)
+    return deployment.bind(config)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from ray import serve
 
-from okralong.actors.serving import OVERLAP, run_app
+from okralong.actors.serving import GOODBYE_S, OVERLAP
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig
 
@@ -68,18 +68,19 @@ class QueryEmbedderReplica:
         return list(await asyncio.to_thread(self._encoder.encode_queries, queries))
 
 
-def deploy_query_embedder(
-    manifest: Mapping[str, Any], name: str = "okralong-embedder", replicas: int = 1, gpus_per_replica: float = 0.0
-) -> Any:
-    """Deploy on the connected Ray and return the handle: ``await handle.remote("a query")``.
+def query_embedder_app(
+    manifest: Mapping[str, Any], replicas: int = 1, gpus_per_replica: float = 0.0
+) -> serve.Application:
+    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote("a query")``.
 
-    ``manifest`` is the archive's: queries must be embedded just as its chunks were. Raises ConfigError when the model
-    cannot be loaded or is another than the archive's. End it with ``actors.serving.remove_app(name)``.
+    ``manifest`` is the archive's: queries must be embedded just as its chunks were. A replica does not start when the
+    model cannot be loaded or is another than the archive's.
     """
     deployment = serve.deployment(
         name="query-embedder",
         num_replicas=replicas,
         max_ongoing_requests=OVERLAP * MAX_BATCH,
+        graceful_shutdown_wait_loop_s=GOODBYE_S,
         ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica},
     )(QueryEmbedderReplica)
-    return run_app(deployment.bind({key: manifest[key] for key in ("config", "embedding")}), name)
+    return deployment.bind({key: manifest[key] for key in ("config", "embedding")})

@@ -19,13 +19,13 @@ import ray
 from ray import serve
 from ray.exceptions import RayError
 
-from okralong.actors.analyzer import deploy_analyzer
+from okralong.actors.analyzer import analyzer_app
 from okralong.actors.cluster import NAMESPACE, named_actor
 from okralong.actors.index_shard import RayShard, start_index_shards
 from okralong.actors.patience import asked_again
-from okralong.actors.query_embedder import deploy_query_embedder
-from okralong.actors.scorer import deploy_scorer
-from okralong.actors.serving import remove_app
+from okralong.actors.query_embedder import query_embedder_app
+from okralong.actors.scorer import scorer_app
+from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.errors import BrokenError, OkraError
@@ -66,15 +66,16 @@ def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames
     with ExitStack() as held:
         started = start_index_shards(location, shard_names, namespace=NAMESPACE, **REVIVED)
         shards = [hold(held, shard) for shard in started]
-        for app in apps:
-            held.callback(remove_app, app)
-        analyzer = None if config.analyzer.kind == "llm" else apps[0]
-        if analyzer:
-            deploy_analyzer(config.analyzer, name=analyzer)
-        deploy_query_embedder(prepared.manifest, name=apps[1])
-        scorer = apps[2] if prepared.policy.needs_scorer and config.scorer else None
-        if scorer and config.scorer:
-            deploy_scorer(config.scorer, name=scorer)
+        held.callback(remove_apps, apps)
+        wanted = {apps[1]: query_embedder_app(prepared.manifest)}
+        analyzer, scorer = None, None
+        if config.analyzer.kind != "llm":
+            analyzer = apps[0]
+            wanted[analyzer] = analyzer_app(config.analyzer)
+        if prepared.policy.needs_scorer and config.scorer:
+            scorer = apps[2]
+            wanted[scorer] = scorer_app(config.scorer)
+        run_apps(wanted)
         wait_for([shard.ready.remote() for shard in shards])
         yield RetrievalNames(location, shard_names, analyzer, apps[1], scorer)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from ray import serve
 
-from okralong.actors.serving import run_app
+from okralong.actors.serving import GOODBYE_S
 from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
 
 ONGOING: Final = 8
@@ -27,15 +27,13 @@ class ScorerReplica:
             return await asyncio.to_thread(self._model.score, prefix, texts)
 
 
-def deploy_scorer(config: ScorerConfig, name: str = "okralong-scorer") -> Any:
-    """Deploy on the connected Ray and return the handle: ``await handle.remote(prefix, texts)``.
-
-    Raises ConfigError when the model cannot be loaded. End it with ``actors.serving.remove_app(name)``.
-    """
+def scorer_app(config: ScorerConfig) -> serve.Application:
+    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote(prefix, texts)``."""
     deployment = serve.deployment(
         name="scorer",
         num_replicas=config.replicas,
         max_ongoing_requests=ONGOING,
+        graceful_shutdown_wait_loop_s=GOODBYE_S,
         ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica},
     )(ScorerReplica)
-    return run_app(deployment.bind(config), name)
+    return deployment.bind(config)

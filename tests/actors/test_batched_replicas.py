@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from okralong.actors.analyzer import deploy_analyzer
-from okralong.actors.query_embedder import QueryEmbedderReplica, deploy_query_embedder
-from okralong.actors.serving import remove_app
+from okralong.actors.analyzer import analyzer_app
+from okralong.actors.query_embedder import QueryEmbedderReplica, query_embedder_app
+from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.errors import ConfigError
@@ -24,7 +24,7 @@ MANIFEST: dict[str, Any] = {
 
 def test_analyzer_batches_concurrent_calls(ray_cluster: None) -> None:
     config = AnalyzerConfig(max_batch=8, batch_wait_s=0.5)
-    handle = deploy_analyzer(config, name="analyzer-under-test")
+    (handle,) = run_apps({"analyzer-under-test": analyzer_app(config)})
     asked = [AnalysisInput(f"What was the average of {n} and 7?", ("Seven.",)) for n in range(CALLS)]
     pending = [handle.remote(one) for one in asked]
     together = [one.result(timeout_s=120) for one in pending]
@@ -36,11 +36,11 @@ def test_analyzer_batches_concurrent_calls(ray_cluster: None) -> None:
     assert sum(size * count for size, count in sizes.items()) == CALLS
     assert max(sizes) == 8
     assert sum(sizes.values()) <= CALLS // 4
-    remove_app("analyzer-under-test")
+    remove_apps(["analyzer-under-test"])
 
 
 def test_query_embedder_batches_and_agrees_with_single_calls(ray_cluster: None) -> None:
-    handle = deploy_query_embedder(MANIFEST, name="embedder-under-test")
+    (handle,) = run_apps({"embedder-under-test": query_embedder_app(MANIFEST)})
     queries = [f"revenue of division {n}" for n in range(CALLS)]
     alone = handle.remote(queries[3]).result(timeout_s=120)
     pending = [handle.remote(query) for query in queries]
@@ -52,14 +52,14 @@ def test_query_embedder_batches_and_agrees_with_single_calls(ray_cluster: None) 
     sizes = handle.stats.remote().result(timeout_s=60)
     assert sum(size * count for size, count in sizes.items()) == CALLS + 1
     assert max(sizes) >= 4
-    remove_app("embedder-under-test")
+    remove_apps(["embedder-under-test"])
 
 
 def test_what_cannot_be_loaded_is_explained(ray_cluster: None) -> None:
+    broken = AnalyzerConfig(kind="label_scorer", model="/no/such/model", adapter=None)
     with pytest.raises(ConfigError, match="analyzer-broken"):
-        deploy_analyzer(
-            AnalyzerConfig(kind="label_scorer", model="/no/such/model", adapter=None), name="analyzer-broken"
-        )
+        run_apps({"analyzer-broken": analyzer_app(broken)})
+    remove_apps(["analyzer-broken"])
 
 
 def test_other_weights_than_the_archives_are_refused() -> None:
