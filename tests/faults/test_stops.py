@@ -13,7 +13,7 @@ import pytest
 from okralong.pipelines.errors import EXIT_BROKEN, EXIT_LOCKED, EXIT_STOPPED
 from okralong.pipelines.storage import Folder
 from tests.faults.checks import check, snapshot
-from tests.faults.conftest import QUESTIONS, ids_of
+from tests.faults.conftest import QUESTIONS, SCENARIO, ids_of
 from tests.faults.night import IN_FLIGHT, Night
 from tests.faults.processes import left_over
 
@@ -23,6 +23,7 @@ GONE_S = 120.0
 def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(night: Night) -> None:
     driver = night.start()
     night.wait_for_requests(driver, 12)
+    night.endpoint.change({"latency": {"median_s": 15.0, "sigma": 0.0}})  # the second starts while the first still runs
     second = night.finish()
     assert second.code == EXIT_LOCKED, second
     assert "is being written by another process" in second.complained
@@ -34,6 +35,7 @@ def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(night: Ni
     assert not left_over(night.mark, GONE_S)
     assert Folder.of(night.run).read_manifest() is None
     night.wait_for_silence()
+    night.endpoint.change({"latency": SCENARIO["latency"]})
     before = snapshot(night)
     assert 0 < len(before.answers) < QUESTIONS
     again = night.finish()
