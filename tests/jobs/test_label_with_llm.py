@@ -102,7 +102,7 @@ def test_labels_are_paid_once_and_within_the_cap(
         (tmp_path / "answer.yaml").write_text(ANSWER.format(cap=1.0, url=server.base_url), encoding="utf-8")
         code, said = call(monkeypatch, capsys, *arguments)
         assert code == 0, said
-        assert "1 failed, 5 labelled; 6 calls" in said
+        assert "1 failed, 5 labelled; 7 calls" in said
         assert "was labelled by gpt-4o-2024-08-06" in (tmp_path / "rows" / "card.md").read_text(encoding="utf-8")
         rows = {row.query_id: row for row in read_rows(Folder.of(tmp_path / "rows"), "train")}
         assert set(rows) == {"Alder", "Birch", "Cedar", "Damson", "Elm"}
