@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +36,11 @@ class Ended:
     code: int
     said: str
     complained: str
+
+
+def _hears_ctrl_c() -> None:
+    """A shell lets its background commands ignore SIGINT, and what they start inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass
@@ -85,6 +91,7 @@ class Night:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,  # a process group of its own, as a terminal gives a command
+            preexec_fn=_hears_ctrl_c,
         )
 
     def end(self, process: subprocess.Popen[str]) -> Ended:
