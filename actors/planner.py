@@ -38,6 +38,7 @@ from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.errors import (
     EXIT_BROKEN,
+    GO_ON,
     BrokenError,
     CallFailed,
     EndpointError,
@@ -141,7 +142,7 @@ class Planner:
             return await self._stopped(question, str(error), error.exit_code)
         except BROKEN as error:
             said = str(error).strip()[:500].rstrip(".")
-            broken = f"{type(error).__name__}: {said}. What was finished is kept; run the same command again to go on."
+            broken = f"{type(error).__name__}: {said}. {GO_ON}"
             return await self._stopped(question, broken, EXIT_BROKEN)
         return None
 

@@ -68,9 +68,7 @@ class QueryEmbedderReplica:
         return list(await asyncio.to_thread(self._encoder.encode_queries, queries))
 
 
-def query_embedder_app(
-    manifest: Mapping[str, Any], replicas: int = 1, gpus_per_replica: float = 0.0
-) -> serve.Application:
+def query_embedder_app(manifest: Mapping[str, Any]) -> serve.Application:
     """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote("a query")``.
 
     ``manifest`` is the archive's: queries must be embedded just as its chunks were. A replica does not start when the
@@ -78,9 +76,8 @@ def query_embedder_app(
     """
     deployment = serve.deployment(
         name="query-embedder",
-        num_replicas=replicas,
         max_ongoing_requests=OVERLAP * MAX_BATCH,
         graceful_shutdown_wait_loop_s=GOODBYE_S,
-        ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica},
+        ray_actor_options={"num_cpus": 0, "num_gpus": 0},
     )(QueryEmbedderReplica)
     return deployment.bind({key: manifest[key] for key in ("config", "embedding")})

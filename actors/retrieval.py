@@ -60,24 +60,23 @@ def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames
     behind. ``tag`` makes the shards' names unique. Raises OkraError when a part cannot start.
     """
     config = prepared.config
-    apps = [f"okralong-{part}-{hashlib.sha256(key.encode()).hexdigest()[:8]}" for part in APPS]
+    mark = hashlib.sha256(key.encode()).hexdigest()[:8]
+    analyzer, embedder, scorer = apps = [f"okralong-{part}-{mark}" for part in APPS]
     shard_names = tuple(f"okralong-shard-{tag}-{number}" for number in range(prepared.archive.n_shards))
     location = prepared.archive.location
     with ExitStack() as held:
         started = start_index_shards(location, shard_names, namespace=NAMESPACE, **REVIVED)
         shards = [hold(held, shard) for shard in started]
         held.callback(remove_apps, apps)
-        wanted = {apps[1]: query_embedder_app(prepared.manifest)}
-        analyzer, scorer = None, None
+        wanted = {embedder: query_embedder_app(prepared.manifest)}
         if config.analyzer.kind != "llm":
-            analyzer = apps[0]
             wanted[analyzer] = analyzer_app(config.analyzer)
         if prepared.policy.needs_scorer and config.scorer:
-            scorer = apps[2]
             wanted[scorer] = scorer_app(config.scorer)
         run_apps(wanted)
         wait_for([shard.ready.remote() for shard in shards])
-        yield RetrievalNames(location, shard_names, analyzer, apps[1], scorer)
+        analyzer_or_none, scorer_or_none = (name if name in wanted else None for name in (analyzer, scorer))
+        yield RetrievalNames(location, shard_names, analyzer_or_none, embedder, scorer_or_none)
 
 
 class Retrieval:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED
+from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED, GO_ON
 
 
 def command(
@@ -66,7 +66,7 @@ def command(
             archive, str(questions), run, settings, address=address, retry=frozenset(retry or ()), console=console
         )
     except KeyboardInterrupt:
-        say_line(console, "Stopped. What was finished is kept; run the same command again to go on.")
+        say_line(console, f"Stopped. {GO_ON}")
         raise typer.Exit(EXIT_STOPPED) from None
     print_summary(console, Folder.of(run), result.stopped, result.golds)
     if result.exit_code != EXIT_OK:

@@ -18,11 +18,10 @@ from okralong.pipelines.answering.llm.ports import LedgerClient, Totals
 from okralong.pipelines.answering.llm.snapshots import drift, snapshot_rows
 from okralong.pipelines.answering.preparation import Prepared, Scoped
 from okralong.pipelines.answering.rows import answer_row
-from okralong.pipelines.errors import EXIT_BROKEN, OkraError
+from okralong.pipelines.errors import EXIT_BROKEN, GO_ON, OkraError
 from okralong.pipelines.values import Answer, Question
 
 POLL_S = 0.5
-GO_ON = "What was finished is kept; run the same command again to go on."
 
 
 def drive(

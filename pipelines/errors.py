@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+GO_ON: Final = "What was finished is kept; run the same command again to go on."
+"""How a run that has to stop ends what it says."""
+
 EXIT_OK: Final = 0
 EXIT_FAILURES: Final = 1
 """The run finished, but some documents or questions are in ``failures``."""
