@@ -12,17 +12,18 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import openai
 
 
-async def _ask(requests: list[dict[str, object]], url: str, in_flight: int) -> None:
+async def _ask(requests: list[dict[str, Any]], url: str, in_flight: int) -> None:
     places = asyncio.Semaphore(in_flight)
     async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=600) as client:
 
-        async def one(request: dict[str, object]) -> None:
+        async def one(request: dict[str, Any]) -> None:
             async with places:
-                reply = await client.chat.completions.create(**request)  # type: ignore[call-overload]
+                reply = await client.chat.completions.create(**request)
                 if not reply.choices:
                     raise SystemExit("A reply had no choice.")
 

@@ -13,7 +13,7 @@ from okralong.pipelines.answering.prompts.step import read_step
 from okralong.pipelines.answering.repair import NOTHING, ask_and_read, repair_prompt
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.errors import NobodyAsked, ReplyError
-from okralong.pipelines.values import Document, Message, Question
+from okralong.pipelines.values import Document, Message, Question, Reply
 from tests.fakes.tools import ScriptedTools, analysis
 
 QUESTION = "Who spent more, Alder or Birch?"
@@ -75,11 +75,11 @@ async def test_where_nobody_is_asked_the_question_is_looked_up_as_it_is() -> Non
 
 
 async def test_what_is_no_reply_error_passes() -> None:
-    async def ask(step: str, messages: Sequence[Message]) -> None:
+    async def ask(step: str, messages: Sequence[Message]) -> Reply:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="disk"):
-        await ask_and_read(ask, "step", [], str)  # type: ignore[arg-type]
+        await ask_and_read(ask, "step", [], str)
 
 
 def test_a_reply_cannot_open_a_turn_of_its_own_in_the_further_prompt() -> None:

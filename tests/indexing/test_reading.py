@@ -117,7 +117,7 @@ def test_a_reader_that_is_not_read_to_its_end_is_not_asked_again(tmp_path: Path,
     file = rows_file(tmp_path, "one", "two")
     reading = running.read(source(file))
     next(reading)
-    reading.close()  # type: ignore[attr-defined]
+    reading.close()
     assert running.pid is None
     assert len(list(running.read(source(file)))) == 2
 

@@ -13,22 +13,22 @@ from tests.llm.tools import a_call, paid, rows
 END = {"query_id": "q", "question": "?", "status": "answered", "answer": "x"}
 
 
-async def finished(run: Folder) -> RunLedger:
+async def finished(run: Folder, dies: bool) -> RunLedger:
+    """The ledger of a run whose one question has its end, or the one that takes over where it ``dies``."""
     ledger = RunLedger(run, 1.0)
     await ledger.intend(a_call(1))
     await ledger.settle(paid(a_call(1), 0.05))
     await ledger.finish(END)
-    return ledger
+    if not dies:
+        return ledger
+    ledger._log.abandon()
+    return RunLedger(run, 1.0)
 
 
 @pytest.mark.parametrize("dies", [False, True])
 async def test_an_answers_row_that_is_sent_again_keeps_its_sums(tmp_path: Path, dies: bool) -> None:
     """Ray sends a message again whose answer was lost with the ledger's process."""
-    run = Folder.of(tmp_path)
-    ledger = await finished(run)
-    if dies:
-        ledger._log.abandon()
-        ledger = RunLedger(run, 1.0)
+    ledger = await finished(Folder.of(tmp_path), dies)
     await ledger.finish(END)
     await ledger.close()
     (row,) = rows(tmp_path, "answers")
@@ -38,11 +38,7 @@ async def test_an_answers_row_that_is_sent_again_keeps_its_sums(tmp_path: Path, 
 @pytest.mark.parametrize("dies", [False, True])
 async def test_a_planner_that_takes_up_a_finished_question_is_told(tmp_path: Path, dies: bool) -> None:
     """Its journal is not kept any more, so that it would ask, and pay for, everything again."""
-    run = Folder.of(tmp_path)
-    ledger = await finished(run)
-    if dies:
-        ledger._log.abandon()
-        ledger = RunLedger(run, 1.0)
+    ledger = await finished(Folder.of(tmp_path), dies)
     assert not await ledger.release("q")
     assert await ledger.release("another")
     await ledger.close()

@@ -6,7 +6,7 @@ it: a process that had read others is not believed when it runs out of memory, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -45,7 +45,7 @@ class Reader:
         self._limits = limits
         self._process: ReaderProcess | None = None
 
-    def read(self, source: Source) -> Iterator[Found | BadRow]:
+    def read(self, source: Source) -> Generator[Found | BadRow, None, None]:
         """Every document of ``source``, and a BadRow for each that cannot be had or is over a limit.
 
         Raises BrokenError when no process can be started; never anything for the file's sake.

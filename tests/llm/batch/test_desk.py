@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -168,11 +169,13 @@ async def test_the_cap_holds_over_batches(tmp_path: Path, server: EndpointProces
         got = await run.ask(*QUESTIONS)
     assert {type(one) for one in got} <= {Reply, OverBudget}
     assert any(isinstance(one, Reply) for one in got)
-    assert server.bill_usd <= 0.006  # type: ignore[operator]
+    assert server.bill_usd <= Decimal("0.006")
     agree(tmp_path, server)
 
 
-async def test_who_asks_again_for_what_has_come_is_not_made_to_pay(tmp_path: Path, server: EndpointProcess) -> None:
+async def test_who_asks_again_for_what_has_come_is_not_made_to_pay(
+    tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a planner does whose desk, or which itself, died between the reply and its hearing of it."""
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         kept: list[BatchItem] = []
@@ -182,7 +185,7 @@ async def test_who_asks_again_for_what_has_come_is_not_made_to_pay(tmp_path: Pat
             kept.append(item)
             return await ask_desk(item)
 
-        run.desk.ask = listening  # type: ignore[method-assign]
+        monkeypatch.setattr(run.desk, "ask", listening)
         (reply,) = await run.ask("q")
         again = await ask_desk(kept[0])
         assert isinstance(again, Answered)

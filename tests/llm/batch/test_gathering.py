@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,8 +18,8 @@ def item(number: int, tokens: int = 10, size: int = 100) -> BatchItem:
     return BatchItem(a_call(number), "x" * size, tokens)
 
 
-def gathering(**config: float) -> Gathering:
-    return Gathering(BatchConfig(**{"quiet_s": 10.0, "gather_s": 60.0, **config}))  # type: ignore[arg-type]
+def gathering(**config: Any) -> Gathering:
+    return Gathering(BatchConfig(**{"quiet_s": 10.0, "gather_s": 60.0, **config}))
 
 
 def numbers(items: list[BatchItem]) -> list[int]:
@@ -96,6 +97,6 @@ def test_a_line_holds_the_body_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"poll_s": 90.0}, {"quiet_s": 400.0}])
-def test_pauses_must_grow(wrong: dict[str, float]) -> None:
+def test_pauses_must_grow(wrong: dict[str, Any]) -> None:
     with pytest.raises(Exception, match="must not be below"):
-        BatchConfig(**wrong)  # type: ignore[arg-type]
+        BatchConfig(**wrong)
