@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
@@ -86,7 +87,7 @@ class Work:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         journal = read_run_table(Folder.of(self.folder / "first"), "journal")
-        known = journal.filter(pc.invert(pc.is_in(journal["kind"], value_set=_strings(SENT))))
+        known = journal.filter(pc.invert(pc.is_in(journal["kind"], value_set=pa.array(SENT))))
         PartedTable(Folder.of(folder).at("journal"), JOURNAL, ROW_KEYS["journal"]).write(known.to_pylist())
 
 
@@ -95,12 +96,6 @@ def bare(requests: Path, base_url: str, in_flight: int) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.nightly.bare", str(requests), base_url, str(in_flight)]
     seen: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return seen
-
-
-def _strings(values: tuple[str, ...]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(values, pa.string())
 
 
 def _command(*arguments: object) -> list[str]:
