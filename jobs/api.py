@@ -73,11 +73,13 @@ def answer(
     config: str | Path = "answer.yaml",
     address: str | None = None,
     retry: Sequence[str] = (),
+    changed_since: int | None = None,
     **overrides: Any,
 ) -> RunResult:
     """Answer the questions of a file into the run folder. ``overrides``: ``answer(..., strategy="std_rag")``.
 
-    ``retry`` names the ends (failed, unanswerable, over_budget) of questions that are asked again.
+    ``retry`` names the ends (failed, unanswerable, over_budget) of questions that are asked again; with
+    ``changed_since``, a version of the archive, only questions whose documents changed since then are asked.
 
     Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.
     """
@@ -85,4 +87,12 @@ def answer(
     from okralong.pipelines.answering.run_config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)
-    return answer_questions(str(archive), str(questions), str(run), settings, address=address, retry=frozenset(retry))
+    return answer_questions(
+        str(archive),
+        str(questions),
+        str(run),
+        settings,
+        address=address,
+        retry=frozenset(retry),
+        changed_since=changed_since,
+    )

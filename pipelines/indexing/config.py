@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -10,6 +10,10 @@ from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.settings import Settings
+
+CHUNKS_PER_SHARD: Final = 100_000
+"""Chunks of the smallest size that one shard holds where the number of shards is "auto"; ours. To put a shard together
+takes about half a GiB with vectors of 384 floats."""
 
 
 class EmbeddingConfig(Settings):
@@ -57,13 +61,13 @@ class IndexConfig(Settings):
     """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes.
 
     Chunks end where ``boundaries`` says: at the ends of sentences, lines and table rows, or at any word, which fills
-    them better.
+    them better. ``shards`` "auto" grows with the archive by doubling, so that a shard stays of one size.
     """
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
     boundaries: Boundaries = "sentences"
     embedding: EmbeddingConfig = EmbeddingConfig()
-    shards: int = Field(default=1, ge=1)
+    shards: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
     limits: LimitsConfig = LimitsConfig()
 
@@ -73,6 +77,17 @@ class IndexConfig(Settings):
         if min(value) < MIN_GRANULARITY or len(set(value)) < len(value):
             raise ValueError(f"each size must stand once and be {MIN_GRANULARITY} tokens or more")
         return value
+
+    def shard_count(self, tokens: int, before: int = 1) -> int:
+        """How many shards an archive of so many tokens has that had ``before``. With "auto" a power of two that only
+        grows, so that documents move seldom.
+        """
+        if self.shards != "auto":
+            return self.shards
+        count = before if before & (before - 1) == 0 else 1
+        while tokens > count * CHUNKS_PER_SHARD * min(self.granularities):
+            count *= 2
+        return count
 
     def reading_limits(self) -> Limits:
         """What reading a document may cost, in seconds and bytes."""

@@ -38,7 +38,7 @@ def build_shards(archive: Folder, granularity: int, model: str, shards: int) -> 
         for number in range(shards):
             rows = _ordered(partitioned(chunk_parts, number), chunks)
             matrix = _aligned(partitioned(vector_parts, number), rows, vectors)
-            _write(layout.shard_folder(archive, granularity, number), granularity, rows, matrix)
+            write_shard(layout.shard_folder(archive, granularity, number), granularity, rows, matrix)
     _remove_beyond(layout.granularity_folder(archive, granularity), shards)
 
 
@@ -80,9 +80,20 @@ def _aligned(part: pa.Table | None, rows: pa.Table, source: Folder) -> NDArray[n
     return matrix
 
 
-def _write(folder: Folder, granularity: int, rows: pa.Table, matrix: NDArray[np.float32]) -> None:
+def write_shard(
+    folder: Folder,
+    granularity: int,
+    rows: pa.Table,
+    matrix: NDArray[np.float32],
+    over_limit: NDArray[np.bool_] | None = None,
+) -> None:
+    """Write the files of one shard, its manifest last. ``rows`` are in order of (doc_id, ordinal), row i of ``matrix``
+    is the vector of row i; ``over_limit`` says of which rows the encoder does not see the end.
+    """
     folder.remove(MANIFEST)
+    over_limit = np.zeros(len(rows), dtype=np.bool_) if over_limit is None else over_limit
     layout.write_array(folder, layout.VECTORS, matrix)
+    layout.write_array(folder, layout.OVER_LIMIT, over_limit)
     table = analyze_texts(text.as_py() for text in rows.column("text"))
     Postings.build(table).write(folder)
     layout.write_columns(folder, layout.ROWS, rows)
@@ -94,6 +105,7 @@ def _write(folder: Folder, granularity: int, rows: pa.Table, matrix: NDArray[np.
             "rows": len(rows),
             "terms": len(table.vocabulary),
             "dimension": matrix.shape[1],
+            "over_limit": int(over_limit.sum()),
         }
     )
 
