@@ -56,8 +56,8 @@ def diff(
     before, after = read_version(folder, old), read_version(folder, numbers[-1] if new is None else new)
     found = diff_versions(folder, before, after)
     lines = [
-        f"version {before['version']} to {after['version']}: {len(found.added):,} added, {len(found.changed):,} changed, "
-        f"{len(found.removed):,} removed"
+        f"version {before['version']} to {after['version']}: {len(found.added):,} added, "
+        f"{len(found.changed):,} changed, {len(found.removed):,} removed"
     ]
     for mark, doc_ids in (("+", found.added), ("~", found.changed), ("-", found.removed)):
         shown = doc_ids if full else doc_ids[:IDS_SHOWN]
@@ -94,7 +94,7 @@ def purge(
         list[str] | None, typer.Option(help="A run folder from which it is purged as well; may be repeated.")
     ] = None,
 ) -> None:
-    """Take a document out for good: out of the archive, with all earlier versions, and out of the runs that are named."""
+    """Take a document out for good: out of the archive, with all earlier versions, and out of the runs named."""
     from okralong.pipelines.answering.purge_run import BEGUN, purge_run
     from okralong.pipelines.archives import purge as work
     from okralong.pipelines.archives.versions import version_numbers

@@ -42,9 +42,9 @@ def archive_of_run(folder: Folder, archive: str) -> str:
         return str(Location(asked.place, 0)) if same else archive
     if started.version not in version_numbers(place):
         raise ArchiveError(
-            f"{folder.path} was begun with version {started.version} of {place.path}, which is not there any more: it was "
-            "vacuumed or purged. What the run has answered stays readable, but it cannot go on. Choose another folder for "
-            f"--run; with --replies-from {folder.path} equal requests are not paid for again."
+            f"{folder.path} was begun with version {started.version} of {place.path}, which is not there any more: it "
+            "was vacuumed or purged. What the run has answered stays readable, but it cannot go on. Choose another "
+            f"folder for --run; with --replies-from {folder.path} equal requests are not paid for again."
         )
     return str(Location(asked.place, started.version))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -10,10 +10,6 @@ from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.settings import Settings
-
-CHUNKS_PER_SHARD: Final = 100_000
-"""Chunks of the smallest size that one shard holds where the number of shards is "auto"; ours. To put a shard together
-takes about half a GiB with vectors of 384 floats."""
 
 
 class EmbeddingConfig(Settings):
@@ -61,13 +57,15 @@ class IndexConfig(Settings):
     """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes.
 
     Chunks end where ``boundaries`` says: at the ends of sentences, lines and table rows, or at any word, which fills
-    them better. ``shards`` "auto" grows with the archive by doubling, so that a shard stays of one size.
+    them better. ``shards`` "auto" grows with the archive by doubling, so that a shard holds about
+    ``chunks_per_shard`` chunks of the smallest size at most.
     """
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
     boundaries: Boundaries = "sentences"
     embedding: EmbeddingConfig = EmbeddingConfig()
     shards: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    chunks_per_shard: int = Field(default=100_000, ge=1)
     max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
     limits: LimitsConfig = LimitsConfig()
 
@@ -85,7 +83,7 @@ class IndexConfig(Settings):
         if self.shards != "auto":
             return self.shards
         count = before if before & (before - 1) == 0 else 1
-        while tokens > count * CHUNKS_PER_SHARD * min(self.granularities):
+        while tokens > count * self.chunks_per_shard * min(self.granularities):
             count *= 2
         return count
 

@@ -19,7 +19,7 @@ WORK: Final = "work"
 
 _SLICES_WANTED: Final = 128
 """Vector files of a job: what a kill loses is one in the making for each encoder, a hundredth of all. Ours."""
-_LEAST_SLICE: Final = 64
+_LEAST_SLICE: Final = 32
 _MOST_SLICE: Final = 4096
 """Texts of a vector file: a large archive has no swarm of small files, and a task holds some megabytes. Ours."""
 
