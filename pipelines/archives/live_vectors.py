@@ -39,7 +39,7 @@ def drop_dead_vectors(store: VectorStore, live: Iterable[Keys], *, every_row: bo
         runs = store.folder.at(RUNS)
         for name in runs.names(".npy"):
             runs.remove(name)
-        next_number = index.next_number()
+        next_number = index.reserve(len(partly))
         for at, number in enumerate(partly):
             _copy_rows(store, number, needed[number], next_number + at)
         for number in (*gone, *partly):

@@ -127,7 +127,12 @@ def _publish(
         "parent": parent["version"],
         "fingerprint": fingerprint_of(IndexConfig.model_validate(parent["config"]), model, files),
         "files": files,
-        "changes": {"added": 0, "changed": 0, "removed": 1, "unchanged": len(live)},
+        "changes": {
+            "added": 0,
+            "changed": 0,
+            "removed": int(any(not claim.shadowed for claim in mine)),
+            "unchanged": len(live),
+        },
         "documents": len(live),
         "document_tokens": sum(claim.n_tokens for claim in live.values()),
         "failures": len(failures),

@@ -24,6 +24,8 @@ from okralong.pipelines.storage import Folder
 RUN_KEYS: Final = 1_000_000
 """Keys that are sorted at a time: 24 MB. Ours."""
 RUNS: Final = "runs"
+RESERVED: Final = "reserved"
+"""Holds an empty file named by the last number that was handed out."""
 _NAME: Final = re.compile(r"run-(\d{8})-(\d{8})\.places\.npy")
 
 Places = npt.NDArray[np.int32]
@@ -63,7 +65,13 @@ class TextIndex:
             else:
                 index._runs.append(index._open(first, -negated))
         covered = {number for run in index._runs for number in range(run.first, run.last + 1)}
-        index.take_in([number for number in numbers if number not in covered])
+        new = [number for number in numbers if number not in covered]
+        if new and index._runs and new[0] < index._runs[-1].last:
+            # A worker of a job that was killed wrote it late. Runs must not overlap: they are all made again.
+            for run in index._runs:
+                index._remove(run.first, run.last)
+            index._runs, new = [], numbers
+        index.take_in(new)
         return index
 
     @property
@@ -71,10 +79,19 @@ class TextIndex:
         """Where the runs are."""
         return self.store.folder.at(RUNS)
 
-    def next_number(self) -> int:
-        """A number after those of all vector files."""
+    def reserve(self, count: int) -> int:
+        """The first of ``count`` numbers that no vector file has or will have: a worker that outlives its job for some
+        seconds must not write into a file of the next one.
+        """
+        marks = self.store.folder.at(RESERVED)
+        held = marks.names()
         numbers = self.store.numbers()
-        return max([0, *numbers[-1:], *(run.last for run in self._runs)]) + 1
+        first = max([0, *numbers[-1:], *(run.last for run in self._runs), *map(int, held)]) + 1
+        if count:
+            marks.write_bytes(f"{first + count - 1:08d}", b"")
+            for name in held:
+                marks.remove(name)
+        return first
 
     def find(self, keys: Keys) -> tuple[Found, Found]:
         """File and row of each key; file -1 where no vector is."""
@@ -89,12 +106,12 @@ class TextIndex:
     def take_in(self, numbers: Sequence[int]) -> None:
         """Make runs of vector files that are new, in order of their numbers, and merge runs of like size."""
         waiting: list[Block] = []
-        first = 0
+        first, final = 0, max(numbers, default=0)
         for number in sorted(numbers):
             keys = self.store.keys(number)
             first = first or number
             waiting.append((keys, _places(number, len(keys))))
-            if sum(len(keys) for keys, _ in waiting) >= RUN_KEYS or number == max(numbers):
+            if sum(len(keys) for keys, _ in waiting) >= RUN_KEYS or number == final:
                 self._add(first, number, waiting)
                 waiting, first = [], 0
 

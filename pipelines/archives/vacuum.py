@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ from okralong.pipelines.search.layout import granularity_folder
 from okralong.pipelines.storage import MANIFEST, Folder
 
 _ROOMS: Final = (OUTCOMES_FOLDER, CATALOGUES, KNOWN_SOURCES, "failures", "index", CHUNKS_FOLDER, "documents", WORK)
-"""The folders of an archive in which a file goes that no kept version names; a part's word that it is complete goes
-before the part."""
+"""The folders of an archive in which a file goes that no kept version names. A part's word that it is complete always
+goes, and goes first: a version needs it not, and the part may lose a piece."""
 _BEFORE_VERSIONS: Final = "embeddings"
 _CLASSIC_SHARD: Final = re.compile(r"/shard-\d{5}/")
 
@@ -53,19 +54,21 @@ def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool
     # First the manifests, so that nobody begins to read what is on its way out.
     doomed.take(archive.at(VERSIONS, f"{number:06d}.json").path for number in old)
     needed = {path for manifest in manifests for path in _named(archive, manifest)}
-    units = {_unit(part) for manifest in manifests for part in manifest["files"]["parts"]}
+    parts = {part for manifest in manifests for part in manifest["files"]["parts"]}
     classic = len(numbers) < keep
     for room in _ROOMS:
         for path in _files(archive.at(room)):
             name = path.rsplit("/", 1)[1]
             is_classic = name.startswith("part-") or bool(_CLASSIC_SHARD.search(path))
-            by_part = room in (OUTCOMES_FOLDER, CHUNKS_FOLDER, "documents") and _unit(name.split(".")[0]) in units
+            by_part = room in (CHUNKS_FOLDER, "documents") and name.split(".")[0] in parts
             if not (by_part or _within(path, needed) or (classic and is_classic)):
                 doomed.take([path])
     if not classic:
         doomed.take(_files(archive.at(_BEFORE_VERSIONS)))
         doomed.take([archive.at(MANIFEST).path] if archive.exists(MANIFEST) else [])
     _vacuum_vectors(archive, manifests, doomed, every_row)
+    if archive.is_local and not dry_run:
+        _remove_empty_folders(archive)
     return Vacuumed(tuple(kept), tuple(old), doomed.files, doomed.bytes)
 
 
@@ -101,14 +104,16 @@ def _within(path: str, needed: set[str]) -> bool:
     return path in needed or path.rsplit("/", 1)[0] in needed
 
 
-def _unit(part: str) -> str:
-    """All pieces of a part stay or go together: what is complete is said of the whole."""
-    return part.rsplit("-", 1)[0]
-
-
 def _files(folder: Folder) -> list[str]:
     selector = fs.FileSelector(folder.path, recursive=True, allow_not_found=True)
     return sorted(info.path for info in folder.filesystem.get_file_info(selector) if info.type == fs.FileType.File)
+
+
+def _remove_empty_folders(archive: Folder) -> None:
+    for room in (*_ROOMS, VECTORS, _BEFORE_VERSIONS):
+        for path, _, _ in os.walk(archive.at(room).path, topdown=False):
+            if not os.listdir(path):
+                os.rmdir(path)
 
 
 def _vacuum_vectors(archive: Folder, manifests: Sequence[Mapping[str, Any]], doomed: _Doomed, every_row: bool) -> None:

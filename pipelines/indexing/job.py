@@ -189,7 +189,8 @@ class _Job:
         held = {part.rsplit("-", 1)[0] for part in self.parent["files"]["parts"]} if self.parent else set()
         found = found_of(self.folder, [name for name in finished_parts(self.folder) if name not in held], wanted)
         for uri, (outcomes, limits) in found.items():
-            if limits == self.limits or not any(outcome.message for outcome in outcomes):
+            failed = any(outcome.message for outcome in outcomes)
+            if wanted[uri].sha256 and (limits == self.limits or not failed):
                 source = wanted.pop(uri)
                 claims += claims_of(outcomes)
                 sources.append(known_of(source, outcomes))

@@ -96,7 +96,7 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
                 "limits": "",
                 "listed_at_ns": 0,
                 "refused": [],
-                "purged": [],
+                "purged": parent["purged"] if parent else [],
                 "seconds": {},
                 "work": {"texts_embedded": embedded},
                 "work_seconds": spent,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -35,9 +35,12 @@ class Share:
     size: int
 
 
-def plan_shares(archive: Folder, counts: Mapping[str, int], scratch: Path, first: int) -> list[Share]:
-    """Number the vector files from ``first`` on, and hand out the keys that ``owned_texts`` left in ``scratch``."""
+def plan_shares(
+    archive: Folder, counts: Mapping[str, int], scratch: Path, reserve: Callable[[int], int]
+) -> list[Share]:
+    """Number the vector files as ``reserve`` has it, and hand out the keys that ``owned_texts`` left in ``scratch``."""
     size = min(max(sum(counts.values()) // _SLICES_WANTED, _LEAST_SLICE), _MOST_SLICE)
+    first = reserve(sum(-(-count // size) for count in counts.values()))
     shares = []
     for part, count in counts.items():
         archive.at(WORK).write_file(part, scratch / part)

@@ -77,7 +77,7 @@ class VersionBuild:
         with tempfile.TemporaryDirectory(prefix="okralong-shares-") as scratch:
             counts = owned_texts(self._keys(Path(scratch)), index, Path(scratch))
             try:
-                yield plan_shares(self.archive, counts, Path(scratch), index.next_number()), sum(counts.values())
+                yield plan_shares(self.archive, counts, Path(scratch), index.reserve), sum(counts.values())
             finally:
                 if self.archive.exists(WORK):
                     self.archive.filesystem.delete_dir(self.archive.at(WORK).path)

@@ -42,7 +42,7 @@ def store(tmp_path: Path) -> VectorStore:
 def test_what_was_written_is_found_and_nothing_else(store: VectorStore) -> None:
     index = TextIndex.open(store)
     assert index.find(text_keys(["a"]))[0].tolist() == [-1]
-    assert (index.next_number(), store.about()) == (1, None)
+    assert (index.reserve(0), store.about()) == (1, None)
     for number in range(1, 41):
         write(store, number, [f"text {number}-{row}" for row in range(number % 7 + 1)])
         index.take_in([number])
@@ -53,7 +53,8 @@ def test_what_was_written_is_found_and_nothing_else(store: VectorStore) -> None:
     assert len(index.folder.names(".places.npy")) <= 6  # log2 of 40, where one a job would be 40
     again = TextIndex.open(store)
     check(again, everything)
-    assert again.next_number() == 41
+    assert (again.reserve(0), again.reserve(5), again.reserve(0)) == (41, 41, 46)
+    assert TextIndex.open(store).reserve(1) == 46
 
 
 def test_files_of_a_killed_job_are_taken_in(store: VectorStore) -> None:
@@ -63,7 +64,17 @@ def test_files_of_a_killed_job_are_taken_in(store: VectorStore) -> None:
     write(store, 3, ["three"])
     index = TextIndex.open(store)
     check(index, ["one", "three", "four"])
-    assert index.next_number() == 5
+    assert index.reserve(0) == 5
+
+
+def test_a_worker_of_a_killed_job_that_was_late_does_no_harm(store: VectorStore) -> None:
+    many = [f"text {number}" for number in range(9)]
+    write(store, 1, many)
+    TextIndex.open(store)
+    write(store, 4, ["four"])
+    assert len(TextIndex.open(store).folder.names(".places.npy")) == 2
+    write(store, 2, ["two"])
+    check(TextIndex.open(store), [*many, "two", "four"])
 
 
 def test_a_merge_that_was_killed_before_it_cleared_away_counts_once(store: VectorStore) -> None:
