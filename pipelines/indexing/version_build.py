@@ -118,7 +118,8 @@ class VersionBuild:
             mine[shard_of(doc_id, shards)].append((doc_id, held.sha256))
         built = {}
         for size in self.config.granularities:
-            salt = (self.encoder, self.config.boundaries, size)
+            # What a shard's files depend on beside its documents; "dense" is that of approximate indexes.
+            salt = (self.encoder, self.config.boundaries, size, self.config.model_dump().get("dense"))
             names = [f"shard-{number:05d}-{digest((salt, held))}" for number, held in enumerate(mine)]
             place, base = granularity_folder(self.archive, size), self._base(size)
             built[size] = rebuild_shards(place, size, names, documents, base, self._rows_of(index, size), about[0])

@@ -1,8 +1,8 @@
 """The shards of a version: those whose documents are as they were are taken over, the others are put together anew.
 
 A shard is named by its documents, so an equal one is never written twice, and what a killed job has built is found. A
-new one takes the rows and vectors of old documents from the shard before it, which is mapped and not decoded, and only
-those of new documents from the tables.
+new one takes the rows, vectors and counted words of old documents from the shard before it, which is mapped and not
+decoded, and only those of new documents from the tables.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.search import layout
+from okralong.pipelines.search.base_shard import BaseShard
 from okralong.pipelines.search.build import write_shard
+from okralong.pipelines.search.merged_postings import MergedPostings, PostingPiece
 from okralong.pipelines.search.scope import joined
-from okralong.pipelines.search.shard import Shard
 from okralong.pipelines.search.sharding import shard_of
 from okralong.pipelines.storage import MANIFEST, Folder
 
@@ -86,7 +87,15 @@ def rebuild_shards(
         _deal(fresh, new_rows, len(names), dimension, Path(scratch))
         for number in sorted(missing):
             sources = base.folders if len(base.folders) != len(names) else base.folders[number : number + 1]
-            _build(place.at(names[number]), granularity, wanted[number], base, sources, Path(scratch, str(number)))
+            _build(
+                place.at(names[number]),
+                granularity,
+                wanted[number],
+                base,
+                sources,
+                Path(scratch, str(number)),
+                dimension,
+            )
     return [_described(place.at(name), name, number in missing) for number, name in enumerate(names)]
 
 
@@ -117,22 +126,26 @@ def _build(
     base: Base,
     sources: Sequence[Folder],
     scratch: Path,
+    dimension: int,
 ) -> None:
     tables: list[pa.Table] = []
     values: list[NDArray[np.float32]] = []
     flags: list[NDArray[np.bool_]] = []
+    taken: list[tuple[BaseShard, list[range]]] = []
     for source in sources:
-        shard = Shard.open(source)
-        kept = [
+        shard = BaseShard.open(source)
+        kept = joined(
             rows
             for doc_id, rows in shard.ranges.items()
             if doc_id in documents and documents[doc_id].sha256 == base.documents.get(doc_id)
-        ]
-        over = _flags(source, shard)
-        for rows in joined(kept):
+        )
+        taken.append((shard, kept))
+        for rows in kept:
             tables.append(shard.rows.slice(rows.start, len(rows)))
             values.append(shard.vectors[rows.start : rows.stop])
-            flags.append(over[rows.start : rows.stop])
+            flags.append(shard.over_limit[rows.start : rows.stop])
+    old_rows = sum(map(len, tables))
+    texts: list[str] = []
     if scratch.exists():
         dealt = pa.ipc.open_file(pa.memory_map(str(scratch))).read_all()
         tables.append(dealt.select(layout.ROWS_SCHEMA.names))
@@ -141,16 +154,31 @@ def _build(
             for batch in dealt.column(_VECTOR).chunks
         )
         flags.append(dealt.column(_OVER).to_numpy())
-    rows, order = _ordered(tables, folder)
-    matrix = np.empty((len(rows), values[0].shape[1] if values else 0), dtype=np.float32)
+        texts = dealt.column("text").to_pylist()
+    rows_table, order = _ordered(tables, folder)
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order))
+    matrix = np.empty((len(order), dimension), dtype=np.float32)
     start = 0
     for block in values:
         matrix[places[start : start + len(block)]] = block
         start += len(block)
     over_limit = np.concatenate(flags)[order] if flags else np.zeros(0, dtype=np.bool_)
-    write_shard(folder, granularity, rows, matrix, over_limit)
+    pieces = [*_old_postings(taken, places), PostingPiece.of_texts(texts, places[old_rows:])]
+    write_shard(folder, granularity, rows_table, matrix, over_limit, MergedPostings.of(pieces, len(order)))
+
+
+def _old_postings(
+    taken: Sequence[tuple[BaseShard, Sequence[range]]], places: NDArray[np.int64]
+) -> Iterator[PostingPiece]:
+    start = 0
+    for shard, kept in taken:
+        mine = np.full(len(shard.rows), -1, dtype=np.int64)
+        for rows in kept:
+            mine[rows.start : rows.stop] = places[start : start + len(rows)]
+            start += len(rows)
+        if kept:
+            yield shard.postings(mine)
 
 
 def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDArray[np.int64]]:
@@ -166,14 +194,6 @@ def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDAr
             "there, and run okralong index again."
         )
     return rows, order.to_numpy().astype(np.int64)
-
-
-def _flags(folder: Folder, shard: Shard) -> NDArray[np.bool_]:
-    if not folder.exists(layout.OVER_LIMIT):
-        return np.zeros(shard.n_chunks, dtype=np.bool_)
-    path = Path(shard.copied_to.name if shard.copied_to else folder.path)
-    flags: NDArray[np.bool_] = layout.open_array(path, layout.OVER_LIMIT)
-    return flags
 
 
 def _described(folder: Folder, name: str, built: bool) -> BuiltShard:

@@ -16,6 +16,8 @@ from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.embedded import ResolvedModel
 from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.search.base_shard import BaseShard
+from okralong.pipelines.search.layout import granularity_folder
 
 CONFIG = IndexConfig(granularities=[16, 32], shards=3)
 MODEL = ResolvedModel("", "hashes", None)
@@ -74,16 +76,28 @@ def contents(archive: Archive) -> dict[object, object]:
     """All that a reader can see of an archive: documents, chunks, vectors, postings."""
     found: dict[object, object] = {doc_id: archive.document(doc_id).text for doc_id in archive.doc_ids()}
     for size in archive.granularities:
-        for number in range(archive.n_shards):
-            shard = archive.shard(size, number)
+        for number, name in enumerate(archive.manifest["files"]["index"][str(size)]):
+            shard = BaseShard.open(granularity_folder(archive.folder, size).at(name))
+            postings = shard.postings(np.arange(len(shard.rows)))
+            arrays = (postings.pointers, postings.rows, postings.frequencies, postings.lengths, shard.over_limit)
             found[size, number] = (
-                shard.chunks(range(shard.n_chunks)),
+                shard.rows.to_pylist(),
                 shard.vectors.tolist(),
-                shard.postings.vocabulary.to_pylist(),
-                shard.postings.pointers.tolist(),
-                shard.postings.rows.tolist(),
+                postings.vocabulary.to_pylist(),
+                [array.tolist() for array in arrays],
             )
     return found
+
+
+def chunk_texts(archive: Archive, doc_id: str | None = None) -> list[str]:
+    """The texts of all chunks of an archive, or of one document of it."""
+    return [
+        row["text"]
+        for size in archive.granularities
+        for name in archive.manifest["files"]["index"][str(size)]
+        for row in BaseShard.open(granularity_folder(archive.folder, size).at(name)).rows.to_pylist()
+        if doc_id in (None, row["doc_id"])
+    ]
 
 
 def words_in(place: Path) -> str:

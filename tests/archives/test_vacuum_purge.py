@@ -16,7 +16,7 @@ from okralong.pipelines.archives.versions import version_numbers
 from okralong.pipelines.errors import ArchiveError, InputError
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.storage import Folder
-from tests.archives.nights import contents, hashed, made_up, night, words_in
+from tests.archives.nights import chunk_texts, contents, made_up, night, words_in
 
 SECRET = "The zebrafish of Quillon weighs 31 stone."
 
@@ -60,7 +60,7 @@ def test_vacuum_keeps_the_newest_and_all_that_they_need(tmp_path: Path) -> None:
 
 def test_purge_leaves_no_word_no_vector_and_no_earlier_version(tmp_path: Path) -> None:
     nights = three_nights(tmp_path)
-    mine = [chunk.text for size in (16, 32) for n in range(3) for chunk in chunks_of(nights[2], size, n, "secret")]
+    mine = chunk_texts(nights[2], "secret")
     others = {doc_id: nights[2].document(doc_id).text for doc_id in nights[2].doc_ids() if doc_id != "secret"}
     assert "zebrafish" in words_in(tmp_path)
     done = purge(Folder.of(tmp_path), "secret")
@@ -78,21 +78,7 @@ def test_purge_leaves_no_word_no_vector_and_no_earlier_version(tmp_path: Path) -
     seen: list[str] = []
     night(tmp_path, others | {"new": made_up("new")}, seen)
     assert seen
-    assert all(text not in seen for text in fresh_texts(fresh))
-
-
-def chunks_of(archive: Archive, size: int, number: int, doc_id: str) -> list[object]:
-    shard = archive.shard(size, number)
-    return [chunk for chunk in shard.chunks(range(shard.n_chunks)) if chunk.doc_id == doc_id]
-
-
-def fresh_texts(archive: Archive) -> list[str]:
-    return [
-        chunk.text
-        for size in archive.granularities
-        for number in range(archive.n_shards)
-        for chunk in archive.shard(size, number).chunks(range(archive.shard(size, number).n_chunks))
-    ]
+    assert not set(seen) & set(chunk_texts(fresh))
 
 
 def test_a_document_that_is_not_there_or_the_only_one_is_not_purged(tmp_path: Path) -> None:
@@ -127,4 +113,3 @@ def test_the_commands_say_what_there_is_and_what_went(tmp_path: Path) -> None:
     assert isinstance(run(app, ["archive", "log", str(tmp_path / "none")]).exception, ArchiveError)
     wrong = run(app, ["archive", "purge", place, "a", "--run", place])
     assert isinstance(wrong.exception, InputError)
-    assert hashed(["x"]).shape == (1, 8)
