@@ -65,6 +65,17 @@ def test_two_files_with_one_id_go_into_two_pieces(tmp_path: Path, reader: Reader
     ]
 
 
+def test_a_purged_document_is_not_written_again(tmp_path: Path, reader: Reader) -> None:
+    rows = [{"doc_id": "a", "text": "The zebrafish of Quillon."}, {"doc_id": "b", "text": "The text of b."}]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    archive = str(tmp_path / "archive")
+    first, second = ingest_part(archive, "p", [Source(str(file), "rows")], reader, frozenset({"a"}))
+    assert (first.doc_id, first.part, second.part) == ("a", "", "p-00")
+    assert "rows.jsonl, row 1 holds the document 'a', which was purged" in first.message
+    assert [document.doc_id for document in read_documents(archive, "p-00")] == ["b"]
+
+
 def test_outcomes_say_which_sources_a_killed_job_had_read(tmp_path: Path, reader: Reader) -> None:
     (tmp_path / "a.txt").write_text("The text of a.", encoding="utf-8")
     (tmp_path / "b.txt").write_text("The text of b.", encoding="utf-8")
