@@ -27,9 +27,12 @@ def index(
     *,
     config: str | Path = "index.yaml",
     address: str | None = None,
+    rehash: bool = False,
     **overrides: Any,
 ) -> IndexResult:
-    """Index documents into ``archive``. ``overrides`` win over the config: ``index(..., shards=4)``.
+    """Bring ``archive`` to what the sources hold now. ``overrides`` win over the config: ``index(..., shards=4)``.
+
+    With ``rehash`` files of known size and time of change are hashed as well.
 
     Raises OkraError for a bad config, missing sources, or an archive that another process writes.
     """
@@ -39,7 +42,7 @@ def index(
 
     settings = load_config(IndexConfig, config, overrides)
     with connected(address):
-        return index_archive(str(archive), [str(source) for source in sources], settings)
+        return index_archive(str(archive), [str(source) for source in sources], settings, rehash=rehash)
 
 
 def estimate(

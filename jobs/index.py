@@ -20,6 +20,9 @@ def command(
     archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
     sources: Annotated[list[Path], typer.Option("--from", help="A folder or file of documents; may be repeated.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
+    ] = False,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
@@ -32,7 +35,9 @@ def command(
     console = Console()
     settings = load_config(IndexConfig, config)
     with connected(address), IndexBar(console) as bar:
-        result = index_archive(archive, [str(source) for source in sources], settings, progress=bar.update)
+        result = index_archive(
+            archive, [str(source) for source in sources], settings, progress=bar.update, rehash=rehash
+        )
     _summary(console, result)
     if result.failures:
         raise typer.Exit(EXIT_FAILURES)

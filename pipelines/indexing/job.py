@@ -18,8 +18,8 @@ from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
 from okralong.pipelines.archives.known_sources import KnownSource, read_sources
 from okralong.pipelines.archives.settle import settle, winners
 from okralong.pipelines.archives.text_index import TextIndex
-from okralong.pipelines.archives.versions import latest_version, publish
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.archives.versions import Location, latest_version, publish
+from okralong.pipelines.errors import ConfigError, InputError
 from okralong.pipelines.indexing.changes import SourceChanges, carried, source_changes
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.failures import failures_of
@@ -90,19 +90,30 @@ Report = Callable[[IndexProgress], None]
 
 
 def index_archive(
-    archive: str, sources: Sequence[str], config: IndexConfig, progress: Report | None = None
+    archive: str,
+    sources: Sequence[str],
+    config: IndexConfig,
+    progress: Report | None = None,
+    *,
+    rehash: bool = False,
 ) -> IndexResult:
     """Bring the archive (a local folder or URI) to what stands at or below ``sources`` now, on the connected Ray.
 
-    Raises InputError when a source is missing or no document can be read, ConfigError when the model cannot be had,
-    LockedError when another process writes the archive.
+    With ``rehash`` every file is opened and hashed, also one of the size and time of change that are known. Raises
+    InputError when a source is missing or no document can be read, ConfigError when the model cannot be had or a
+    version is named, LockedError when another process writes the archive.
     """
+    if Location.of(archive).version is not None:
+        raise ConfigError(
+            f"{archive} names a version, and versions do not change: okralong index adds the next one. Leave out the @ "
+            "and what follows it."
+        )
     location = archive if "://" in archive else str(Path(archive).resolve())
     folder = Folder.of(location)
     listing = list_sources(sources, outside=location)
     model = resolve_embedding_model(config.embedding.model)
     with folder.locked("okralong index"):
-        return _Job(location, folder, sources, config, model, progress or (lambda _: None)).run(listing)
+        return _Job(location, folder, sources, config, model, progress or (lambda _: None)).run(listing, rehash)
 
 
 class _Job:
@@ -124,13 +135,14 @@ class _Job:
         self.cpu = {"read": 0.0, "chunk": 0.0, "embed": 0.0}
         self.state = IndexProgress("read", 0)
 
-    def run(self, listing: Listing) -> IndexResult:
+    def run(self, listing: Listing, rehash: bool) -> IndexResult:
         listed_at_ns = time.time_ns()
         parent = self.parent
         known = read_sources(self.folder, parent["files"]["sources"]) if parent else {}
         before = list(read_catalogue(self.folder, parent["files"]["catalogue"])) if parent else []
         with self.clock.stage("list"):
-            hashed = with_hashes(listing.sources, known, int(parent["listed_at_ns"]) if parent else 0)
+            trusted = int(parent["listed_at_ns"]) if parent and not rehash else 0
+            hashed = with_hashes(listing.sources, known, trusted)
         changes = source_changes(hashed, known, not parent or parent["limits"] != self.limits)
         same_config = parent is not None and parent["config"] == self.config.model_dump()
         if parent and same_config and changes.none and sorted(map(list, _refused(listing))) == parent["refused"]:
