@@ -67,4 +67,4 @@ class BaseShard:
             for name in (layout.POINTERS, layout.POSTING_ROWS, layout.FREQUENCIES, layout.LENGTHS)
         ]
         column = layout.open_columns(self.path, layout.VOCABULARY, layout.VOCABULARY_SCHEMA).column("term")
-        return PostingPiece(column.combine_chunks(), *arrays, places=places)
+        return PostingPiece(column.combine_chunks(), *arrays, places)
