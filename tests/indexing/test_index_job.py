@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.archives.versions import version_numbers
-from okralong.pipelines.errors import InputError, LockedError
+from okralong.pipelines.errors import ConfigError, InputError, LockedError
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig, LimitsConfig
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, index_archive
 from okralong.pipelines.search.archive import Archive
@@ -149,6 +149,11 @@ def test_only_bad_documents_is_an_error_with_reasons(ray_cluster: None, tmp_path
     with pytest.raises(InputError, match=r"None of the 1 documents .* holds no text"):
         index_archive(str(tmp_path / "archive"), [str(tmp_path)], CONFIG)
     assert version_numbers(Folder.of(tmp_path / "archive")) == []
+
+
+def test_a_version_that_is_there_is_not_indexed_into(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"archive@1 names a version.*Leave out the @"):
+        index_archive(str(tmp_path / "archive@1"), [str(tmp_path)], CONFIG)
 
 
 def test_the_small_archive_has_four_granularities(small_archive: Path) -> None:
