@@ -29,6 +29,9 @@ def command(
     retry: Annotated[
         list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable, over_budget.")
     ] = None,
+    changed_since: Annotated[
+        int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
+    ] = None,
     llm_mode: Annotated[
         str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
     ] = None,
@@ -63,11 +66,21 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = answer_questions(
-            archive, str(questions), run, settings, address=address, retry=frozenset(retry or ()), console=console
+            archive,
+            str(questions),
+            run,
+            settings,
+            address=address,
+            retry=frozenset(retry or ()),
+            changed_since=changed_since,
+            console=console,
         )
     except KeyboardInterrupt:
         say_line(console, f"Stopped. {GO_ON}")
         raise typer.Exit(EXIT_STOPPED) from None
+    if not result.statuses and changed_since is not None:
+        say_line(console, "Nothing was asked.")
+        raise typer.Exit(result.exit_code)
     print_summary(console, Folder.of(run), result.stopped, result.golds)
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)

@@ -15,8 +15,9 @@ from okralong.actors.crew import crew
 from okralong.jobs.drive import drive
 from okralong.jobs.generator import generator
 from okralong.jobs.run_batches import desk_plan
-from okralong.jobs.run_folder import begin, manifest, statuses, table
+from okralong.jobs.run_folder import archive_of_run, begin, manifest, statuses, table
 from okralong.jobs.terminal import say_line
+from okralong.pipelines.answering.changed import since_version
 from okralong.pipelines.answering.llm.bill import COLUMNS, bill
 from okralong.pipelines.answering.preparation import Prepared, prepare
 from okralong.pipelines.answering.run_config import RunConfig
@@ -48,16 +49,27 @@ def answer_questions(
     *,
     address: str | None = None,
     retry: frozenset[str] = frozenset(),
+    changed_since: int | None = None,
     console: Console | None = None,
 ) -> RunResult:
     """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
 
-    What is over_budget goes on whether it is named or not. Raises OkraError before anything is spent.
+    What is over_budget goes on whether it is named or not. With ``changed_since``, a version, only questions whose
+    documents changed since then are asked. Raises OkraError before anything is spent.
     """
+    console = console or Console()
     unknown = sorted(retry - set(RETRIABLE))
     if unknown:
         raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Mend the option.")
-    prepared = prepare(archive, questions, config)
+    prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config)
+    if changed_since is not None:
+        whole = len(prepared.questions) + len(prepared.unscoped)
+        prepared, diff = since_version(prepared, changed_since)
+        left = len(prepared.questions) + len(prepared.unscoped)
+        counts = f"{len(diff.added)} added, {len(diff.changed)} changed, {len(diff.removed)} removed"
+        say_line(console, f"since version {changed_since}: {counts}; {left} of {whole} questions rest on these")
+        if not left:
+            return RunResult(Folder.of(run).path, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
     return answer_prepared(prepared, run, address=address, retry=retry, console=console)
 
 
@@ -116,7 +128,7 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
     config = prepared.config
     console.print(
         f"{todo} questions to answer ({done} answered before, {len(prepared.bad)} unusable rows) over "
-        f"{prepared.manifest['documents']} documents\n"
+        f"{prepared.manifest['documents']} documents (version {prepared.archive.version} of the archive)\n"
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
         f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "
         f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}"

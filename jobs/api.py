@@ -27,9 +27,12 @@ def index(
     *,
     config: str | Path = "index.yaml",
     address: str | None = None,
+    rehash: bool = False,
     **overrides: Any,
 ) -> IndexResult:
-    """Index documents into ``archive``. ``overrides`` win over the config: ``index(..., shards=4)``.
+    """Bring ``archive`` to what the sources hold now. ``overrides`` win over the config: ``index(..., shards=4)``.
+
+    With ``rehash`` files of known size and time of change are hashed as well.
 
     Raises OkraError for a bad config, missing sources, or an archive that another process writes.
     """
@@ -39,7 +42,7 @@ def index(
 
     settings = load_config(IndexConfig, config, overrides)
     with connected(address):
-        return index_archive(str(archive), [str(source) for source in sources], settings)
+        return index_archive(str(archive), [str(source) for source in sources], settings, rehash=rehash)
 
 
 def estimate(
@@ -73,11 +76,13 @@ def answer(
     config: str | Path = "answer.yaml",
     address: str | None = None,
     retry: Sequence[str] = (),
+    changed_since: int | None = None,
     **overrides: Any,
 ) -> RunResult:
     """Answer the questions of a file into the run folder. ``overrides``: ``answer(..., strategy="std_rag")``.
 
-    ``retry`` names the ends (failed, unanswerable, over_budget) of questions that are asked again.
+    ``retry`` names the ends (failed, unanswerable, over_budget) of questions that are asked again; with
+    ``changed_since``, a version of the archive, only questions whose documents changed since then are asked.
 
     Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.
     """
@@ -85,4 +90,12 @@ def answer(
     from okralong.pipelines.answering.run_config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)
-    return answer_questions(str(archive), str(questions), str(run), settings, address=address, retry=frozenset(retry))
+    return answer_questions(
+        str(archive),
+        str(questions),
+        str(run),
+        settings,
+        address=address,
+        retry=frozenset(retry),
+        changed_since=changed_since,
+    )

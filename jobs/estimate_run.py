@@ -15,7 +15,7 @@ from okralong.actors.ledger import plain_errors
 from okralong.jobs.answer_run import RunResult, answer_prepared
 from okralong.jobs.generator import as_served
 from okralong.jobs.progress import EstimateBar
-from okralong.jobs.run_folder import BEGUN, begin, statuses
+from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, statuses
 from okralong.pipelines.answering.estimate.estimate import Setting, StrategyEstimate, estimate
 from okralong.pipelines.answering.estimate.forecast import Outlook
 from okralong.pipelines.answering.estimate.foresee import side_by_side
@@ -84,7 +84,9 @@ def estimate_questions(
             "A pilot is answered into the folder of the run to come, so that it is not paid for twice. Name it with "
             "--run, or leave --pilot out."
         )
-    prepared = prepare(archive, questions, config)
+    prepared = prepare(
+        archive if asking.run is None else archive_of_run(Folder.of(asking.run), archive), questions, config
+    )
     llm = as_served(config.llm)
     price = prepared.prices.price(llm.model, llm.price)
     strategies, left_out = _available(prepared)

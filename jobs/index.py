@@ -20,6 +20,9 @@ def command(
     archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
     sources: Annotated[list[Path], typer.Option("--from", help="A folder or file of documents; may be repeated.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
+    ] = False,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
@@ -32,7 +35,9 @@ def command(
     console = Console()
     settings = load_config(IndexConfig, config)
     with connected(address), IndexBar(console) as bar:
-        result = index_archive(archive, [str(source) for source in sources], settings, progress=bar.update)
+        result = index_archive(
+            archive, [str(source) for source in sources], settings, progress=bar.update, rehash=rehash
+        )
     _summary(console, result)
     if result.failures:
         raise typer.Exit(EXIT_FAILURES)
@@ -40,14 +45,16 @@ def command(
 
 def _summary(console: Console, result: IndexResult) -> None:
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.storage import Folder
-    from okralong.pipelines.tables import FAILURES
+    from okralong.pipelines.search.archive import Archive
 
     chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
-    lines = [f"{result.archive}: {result.documents} documents, chunks: {chunks}"]
+    lines = [f"{result.archive}, version {result.version}: {result.documents} documents, chunks: {chunks}"]
     if result.up_to_date:
         lines.append("up to date: neither the documents nor the config have changed, nothing was done")
     else:
+        lines.append("documents: " + ", ".join(f"{count:,} {what}" for what, count in result.changes.items()))
+        work = (f"{count:,} {what.replace('_', ' ')}" for what, count in result.work.items())
+        lines.append("work: " + ", ".join(work))
         lines.append("seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items()))
     for size, count in result.over_limit.items():
         if count:
@@ -56,7 +63,7 @@ def _summary(console: Console, result: IndexResult) -> None:
             )
     if result.skipped:
         lines.append(f"skipped {len(result.skipped)} files of a kind that is not read, e.g. {result.skipped[0]}")
-    failures = Folder.of(result.archive).at("failures").read_tables(FAILURES, ["message"])["message"].to_pylist()
+    failures = Archive.open(f"{result.archive}@{result.version}").failures()
     lines += [f"not read: {message}" for message in failures[:FAILURES_SHOWN]]
     if len(failures) > FAILURES_SHOWN:
         lines.append(f"... and {len(failures) - FAILURES_SHOWN} more in {result.archive}/failures")

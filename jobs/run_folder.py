@@ -9,7 +9,8 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.archives.versions import Location, before_versions, version_numbers
+from okralong.pipelines.errors import ArchiveError, ConfigError
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import SCHEMA_VERSION
 
@@ -19,6 +20,33 @@ if TYPE_CHECKING:
 BEGUN = "run.json"
 """Written first: with what the run was begun, so that a rerun under another config is refused, not mixed in."""
 PACKAGES = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "openai", "numpy")
+
+
+def archive_of_run(folder: Folder, archive: str) -> str:
+    """The archive that a run goes on with: the version that it began with, unless ``archive`` names one itself.
+
+    A run that has not begun, or began over another archive, gets ``archive`` as it is. Raises ArchiveError when the
+    version is gone.
+    """
+    asked = Location.of(archive)
+    if asked.version is not None or not folder.exists(BEGUN):
+        return archive
+    begun = json.loads(folder.read_bytes(BEGUN))
+    started = Location.of(begun["archive"])
+    place = Folder.of(asked.place)
+    if Folder.of(started.place).path != place.path:
+        return archive
+    if not started.version:  # the layout before versions
+        old = before_versions(place)
+        same = old is not None and old.get("fingerprint") == begun["archive_fingerprint"]
+        return str(Location(asked.place, 0)) if same else archive
+    if started.version not in version_numbers(place):
+        raise ArchiveError(
+            f"{folder.path} was begun with version {started.version} of {place.path}, which is not there any more: it "
+            "was vacuumed or purged. What the run has answered stays readable, but it cannot go on. Choose another "
+            f"folder for --run; with --replies-from {folder.path} equal requests are not paid for again."
+        )
+    return str(Location(asked.place, started.version))
 
 
 def begin(folder: Folder, prepared: Prepared) -> None:
@@ -80,6 +108,7 @@ def manifest(prepared: Prepared, generator: dict[str, Any], seconds: float, tota
         "policy": prepared.policy.model_dump(mode="json"),
         "archive": {
             "location": str(prepared.archive.location),
+            "version": prepared.archive.version,
             "fingerprint": prepared.manifest.get("fingerprint"),
             "embedding": prepared.manifest["embedding"],
         },

@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import socket
 import time
 import uuid
@@ -67,6 +68,11 @@ class Folder:
         info = self.filesystem.get_file_info(self.at(name).path)
         return bool(info.type != fs.FileType.NotFound)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder itself is there."""
+        return bool(self.filesystem.get_file_info(self.path).type != fs.FileType.NotFound)
+
     def names(self, suffix: str = "") -> list[str]:
         """Names of the entries right in here that end in ``suffix``, sorted; empty when the folder is missing."""
         selector = fs.FileSelector(self.path, allow_not_found=True)
@@ -97,10 +103,49 @@ class Folder:
             partial.unlink(missing_ok=True)
             raise
 
+    def create_bytes(self, name: str, data: bytes) -> None:
+        """The same for a file that must not be there yet. Raises FileExistsError, and then has written nothing.
+
+        Locally the name is taken in one step. An object store is asked first, which is not one step: the caller holds
+        the folder's lock.
+        """
+        if not self.is_local:
+            if self.exists(name):
+                raise FileExistsError(self.at(name).path)
+            self.write_bytes(name, data)
+            return
+        partial = f".{name}.{uuid.uuid4().hex}.partial"
+        self.write_bytes(partial, data)
+        try:
+            os.link(self.at(partial).path, self.at(name).path)
+        finally:
+            self.remove(partial)
+
     def read_bytes(self, name: str) -> bytes:
         """The content of a file in here. Raises FileNotFoundError."""
         with self.filesystem.open_input_stream(self.at(name).path) as stream:
             return bytes(stream.read())
+
+    def write_file(self, name: str, source: Path) -> None:
+        """Write a whole file from a local one, as ``write_bytes`` does, a block in memory at a time."""
+        self.create()
+        if not self.is_local:
+            fs.copy_files(str(source), self.at(name).path, fs.LocalFileSystem(), self.filesystem)
+            return
+        partial = Path(self.path) / f".{name}.{uuid.uuid4().hex}.partial"
+        try:
+            with source.open("rb") as data, partial.open("wb") as out:
+                shutil.copyfileobj(data, out, 1 << 20)
+                out.flush()
+                os.fsync(out.fileno())
+            partial.rename(Path(self.path) / name)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+    def copy_out(self, name: str, target: Path) -> None:
+        """Copy a file in here to a local place. Raises FileNotFoundError."""
+        fs.copy_files(self.at(name).path, str(target), self.filesystem, fs.LocalFileSystem())
 
     def remove(self, name: str) -> None:
         """Delete one file; a missing one is fine."""

@@ -89,6 +89,51 @@ def embeddings(dimension: int, precision: str = "float32") -> pa.Schema:
     )
 
 
+def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
+    """Schema of the vectors of one encoder: a row is a distinct text, ``text_key`` its hash (``archives/texts.py``).
+
+    ``over_limit`` says that the encoder did not see the text's end; null where that is not known.
+    """
+    value = pa.float16() if precision == "float16" else pa.float32()
+    return _schema(
+        "vectors", [("text_key", pa.binary(16)), ("vector", pa.list_(value, dimension)), ("over_limit", pa.bool_())]
+    )
+
+
+_CLAIM: Final[list[tuple[str, pa.DataType]]] = [
+    ("doc_id", pa.string()),
+    ("sha256", pa.string()),
+    ("n_tokens", pa.int64()),
+    ("part", pa.string()),
+    ("origin", pa.string()),
+    ("source_uri", pa.string()),
+    ("source_name", pa.string()),
+]
+
+CATALOGUE: Final = _schema("catalogue", [*_CLAIM, ("shadowed", pa.bool_())])
+"""What a version holds: a row is a document, and ``part`` names the files that it is in. ``shadowed`` ones have an id
+that another document has, and are not seen."""
+
+OUTCOMES: Final = _schema(
+    "outcomes", [*_CLAIM, ("source_sha256", pa.string()), ("message", pa.string()), ("limits", pa.string())]
+)
+"""What became of each document of a part; with a ``message`` it could not be read, under limits of that hash."""
+
+_FAILED: Final = pa.struct([("doc_id", pa.string()), ("message", pa.string())])
+
+SOURCES: Final = _schema(
+    "sources",
+    [
+        ("uri", pa.string()),
+        ("name", pa.string()),
+        ("sha256", pa.string()),
+        ("size", pa.int64()),
+        ("mtime_ns", pa.int64()),
+        ("failed", pa.list_(_FAILED)),
+    ],
+)
+"""The files that a version was made of, with the documents of each that could not be read."""
+
 ANSWERS: Final = _schema(
     "answers",
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -57,13 +57,15 @@ class IndexConfig(Settings):
     """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes.
 
     Chunks end where ``boundaries`` says: at the ends of sentences, lines and table rows, or at any word, which fills
-    them better.
+    them better. ``shards`` "auto" grows with the archive by doubling, so that a shard holds about
+    ``chunks_per_shard`` chunks of the smallest size at most.
     """
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
     boundaries: Boundaries = "sentences"
     embedding: EmbeddingConfig = EmbeddingConfig()
-    shards: int = Field(default=1, ge=1)
+    shards: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    chunks_per_shard: int = Field(default=100_000, ge=1)
     max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
     limits: LimitsConfig = LimitsConfig()
 
@@ -73,6 +75,17 @@ class IndexConfig(Settings):
         if min(value) < MIN_GRANULARITY or len(set(value)) < len(value):
             raise ValueError(f"each size must stand once and be {MIN_GRANULARITY} tokens or more")
         return value
+
+    def shard_count(self, tokens: int, before: int = 1) -> int:
+        """How many shards an archive of so many tokens has that had ``before``. With "auto" a power of two that only
+        grows, so that documents move seldom.
+        """
+        if self.shards != "auto":
+            return self.shards
+        count = before if before & (before - 1) == 0 else 1
+        while tokens > count * self.chunks_per_shard * min(self.granularities):
+            count *= 2
+        return count
 
     def reading_limits(self) -> Limits:
         """What reading a document may cost, in seconds and bytes."""

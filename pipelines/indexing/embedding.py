@@ -75,12 +75,16 @@ class SentenceEmbedder:
 
     def count_over_limit(self, texts: list[str]) -> int:
         """How many of ``texts`` are longer than ``limit``, so that their tails are not in their vectors."""
+        return sum(self.over_limit(texts))
+
+    def over_limit(self, texts: list[str]) -> list[bool]:
+        """Which of ``texts`` these are."""
         if not texts:
-            return 0
+            return []
         tokenizer: Any = self._model.tokenizer
         read = [self._passage_prefix + text for text in texts]
         found = tokenizer(read, truncation=False, padding=False, verbose=False, return_attention_mask=False)
-        return sum(len(ids) > self.limit for ids in found["input_ids"])
+        return [len(ids) > self.limit for ids in found["input_ids"]]
 
     def _unit(self, encode: Callable[..., Any], texts: list[str], prefix: str) -> Vectors:
         if not texts:

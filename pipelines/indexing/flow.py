@@ -1,7 +1,11 @@
-"""The two Ray Data streams of the index job: files to ``documents``; ``documents`` to ``chunks`` and ``embeddings``.
+"""The Ray Data streams of the index job: files to ``documents`` and ``chunks``; texts without a vector to ``vectors``.
 
-Rows carry work and outcomes; each task writes its own immutable part under a name that depends on the input alone. Ray
-Data starts each stream anew, which takes seconds, so there are two of them and not one a table.
+Rows carry work and outcomes; each task writes its own immutable files under names that depend on the input alone. Ray
+Data starts each stream anew, which takes seconds, so there is not one a table.
+
+Ray Data's own checkpoints are not used: they hold the ids of one table's rows, all in memory, for a plan that reads a
+table and ends in one write, and they are gone after a good end. Here a file makes several tables, and what was done
+must also count the next night: a finished part says so itself (``outcomes.py``), and so does a text that has a vector.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -21,53 +25,72 @@ from okralong.actors.embedder import Embedder
 from okralong.pipelines.errors import OkraError
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-from okralong.pipelines.indexing.ingest import Read, ingest_part
-from okralong.pipelines.indexing.limits import Limits
+from okralong.pipelines.indexing.ingest import ingest_part
+from okralong.pipelines.indexing.outcomes import write_outcomes
 from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.indexing.reading.reader import held_reader
+from okralong.pipelines.indexing.shares import Share, share_texts
 from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.storage import Folder
 
 _MOST_BLOCKS: Final = 2000
 """Ours: each block is a Ray task; beyond this several parts share one."""
 
 
-def read_stream(archive: str, parts: Sequence[Sequence[Source]], limits: Limits) -> Iterator[Read]:
-    """Read and write every part of ``documents``; what became of each document, in any order."""
-
-    stride = len(parts)  # the sources themselves must not travel to every task
-
-    def ingest(row: dict[str, Any]) -> list[dict[str, Any]]:
-        sources = [Source(**source) for source in row["sources"]]
-        outcomes = ingest_part(archive, row["part"], sources, held_reader(limits), stride)
-        return [asdict(outcome) for outcome in outcomes]
-
-    items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in enumerate(parts)]
-    for row in _rows(_dataset(items).flat_map(ingest)):
-        yield Read(**row)
-
-
-def embed_stream(
-    archive: str, parts: Sequence[int], model: ResolvedModel, config: IndexConfig
+def read_stream(
+    archive: str, parts: Mapping[str, Sequence[Source]], config: IndexConfig, limits: str, purged: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Chunk and embed every part at every granularity; the embedder's row of counts for each, in any order."""
+    """Read, chunk and write every part; counts of each (documents, failures, chunks, seconds), in any order.
+
+    ``limits`` is the hash of what a document may cost; ``purged`` are documents that are not written.
+    """
+
+    def read(row: dict[str, Any]) -> dict[str, Any]:
+        started = time.perf_counter()
+        sources = [Source(**source) for source in row["sources"]]
+        outcomes = ingest_part(archive, row["part"], sources, held_reader(config.reading_limits()), frozenset(purged))
+        have_read = time.perf_counter()
+        pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
+        chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
+        write_outcomes(Folder.of(archive), row["part"], outcomes, limits)
+        return {
+            "documents": sum(bool(outcome.part) for outcome in outcomes),
+            "failures": sum(bool(outcome.message) for outcome in outcomes),
+            "chunks": chunks,
+            "read_seconds": have_read - started,
+            "chunk_seconds": time.perf_counter() - have_read,
+        }
+
+    items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in parts.items()]
+    yield from _rows(_dataset(items).map(read))
+
+
+def chunk_stream(archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
+    """Chunk the documents of parts that were read before at the sizes that they lack; counts of each."""
 
     def chunk(row: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        table = chunk_part(archive, row["part"], row["granularity"], config.boundaries)
-        lists = {
-            "chunk_ids": table["chunk_id"].to_pylist(),
-            "doc_ids": table["doc_id"].to_pylist(),
-            "texts": table["text"].to_pylist(),
-        }
-        return {**row, **lists, "seconds": time.perf_counter() - started}
+        chunks = chunk_part(archive, row["part"], row["granularities"], config.boundaries)
+        return {"chunks": chunks, "chunk_seconds": time.perf_counter() - started}
 
-    items = [{"part": part, "granularity": granularity} for part in parts for granularity in config.granularities]
+    items = [{"part": part, "granularities": list(sizes)} for part, sizes in parts.items()]
+    yield from _rows(_dataset(items).map(chunk))
+
+
+def embed_stream(
+    archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
+) -> Iterator[dict[str, Any]]:
+    """Embed the texts of every share; the embedder's row of counts for each vector file, in any order."""
+
+    def texts(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from share_texts(archive, Share(**row), config)
+
     vectors = (
-        _dataset(items)
-        .map(chunk)
+        _dataset([asdict(share) for share in shares])
+        .flat_map(texts)
         .map_batches(
             Embedder,
-            fn_constructor_args=(archive, model.path, model.name, config.embedding),
+            fn_constructor_args=(archive, encoder, model.path, config.embedding),
             batch_size=1,
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=config.embedding.actors),

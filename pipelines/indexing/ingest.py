@@ -1,7 +1,8 @@
 """From source files to a part of the ``documents`` table. Runs in Ray tasks, and knows nothing of Ray.
 
-A part is a few files that are read together and written as one Parquet file. Parts are cut by bytes, so that a small
-archive shows its progress and a large one has no swarm of small files.
+A part is a few files that are read together and written as one Parquet file, or several where they are large. Parts are
+cut by bytes, so that a small archive shows its progress and a large one has no swarm of small files. A part is named by
+the content of its files: a job that was killed finds what it had read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.archives.catalogue import digest
+from okralong.pipelines.indexing.failures import purged_message
 from okralong.pipelines.indexing.limits import MOST_BAD_ROWS
 from okralong.pipelines.indexing.readers.listing import duplicate
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
@@ -32,18 +35,29 @@ _MOST_PART_CHARS: Final = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What became of one document: where it came from, and ``message`` with the reason if it failed."""
+    """What became of one document: the part that it is in and where it came from, or ``message`` with the reason why it
+    could not be read. A file without any document has one of these all the same, with an empty doc_id.
+    """
 
-    part: int
     doc_id: str
-    origin: str
+    source_uri: str
+    source_name: str
+    source_sha256: str
+    part: str = ""
+    sha256: str = ""
     n_tokens: int = 0
+    origin: str = ""
     message: str = ""
 
 
-def part_name(part: int) -> str:
-    """File name of part number ``part``, the same in every table."""
-    return f"part-{part:05d}.parquet"
+def part_file(part: str) -> str:
+    """File name of a part, the same in every table."""
+    return f"{part}.parquet"
+
+
+def name_of_part(sources: Sequence[Source], limits: str) -> str:
+    """The name of what is read from ``sources`` under limits of that hash."""
+    return digest([(source.uri, source.doc_id, source.sha256) for source in sources] + [limits])
 
 
 def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
@@ -61,46 +75,77 @@ def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
     return parts
 
 
-def ingest_part(archive: str, part: int, sources: Iterable[Source], reader: Reader, stride: int = 1) -> list[Read]:
-    """Read ``sources``, write their documents as one part in order of doc_id, and say what became of each.
+def ingest_part(
+    archive: str, name: str, sources: Iterable[Source], reader: Reader, purged: frozenset[str] = frozenset()
+) -> list[Read]:
+    """Read ``sources``, write their documents as the part ``name``, and say what became of each.
 
-    The first document of an id is kept. A part without any document is not written. Documents that are together larger
-    than memory should hold become several parts, numbered ``part``, ``part + stride`` and so on.
+    The pieces that are written are called ``name-00``, ``name-01`` and so on, each in order of doc_id: documents that
+    are together larger than memory should hold become several, and so do two files with a document of one id. Within a
+    file the first document of an id is kept. Documents that were ``purged`` are failures, and are not written.
     """
     outcomes: list[Read] = []
-    kept: list[Document] = []
-    origins: dict[str, str] = {}
-    chars = 0
+    pieces = _Pieces(Folder.of(archive).at("documents"), name)
     for source in sources:
-        repeated = 0
+        whose = (source.uri, source.doc_id, source.sha256)
+        before, repeated = len(outcomes), 0
+        origins: dict[str, str] = {}
         for reading in reader.read(source):
             if isinstance(reading, BadRow):
-                outcomes.append(Read(part, reading.doc_id, source.uri, message=reading.message))
+                outcomes.append(Read(reading.doc_id, *whose, message=reading.message))
                 continue
             document = reading.document
+            if document.doc_id in purged:
+                message = purged_message(document.doc_id, reading.origin)
+                outcomes.append(Read(document.doc_id, *whose, message=message))
+                continue
             if document.doc_id in origins:
                 repeated += 1
                 if repeated <= MOST_BAD_ROWS:
                     failure = duplicate(document.doc_id, origins[document.doc_id], reading.origin)
-                    outcomes.append(Read(part, document.doc_id, source.uri, message=failure.message))
+                    outcomes.append(Read(document.doc_id, *whose, message=failure.message))
                 continue
-            if chars and chars + len(document.text) > _MOST_PART_CHARS:
-                _write(archive, part, kept)
-                kept, chars, part = [], 0, part + stride
-            kept.append(document)
-            chars += len(document.text)
             origins[document.doc_id] = reading.origin
-            outcomes.append(Read(part, document.doc_id, reading.origin, document.n_tokens))
+            part = pieces.take(document)
+            outcomes.append(Read(document.doc_id, *whose, part, document.sha256, document.n_tokens, reading.origin))
         if repeated > MOST_BAD_ROWS:
-            outcomes.append(Read(part, source.doc_id, source.uri, message=_repeats(source, repeated)))
-    if kept:
-        _write(archive, part, kept)
+            outcomes.append(Read(source.doc_id, *whose, message=_repeats(source, repeated)))
+        if len(outcomes) == before:
+            outcomes.append(Read("", *whose))
+    pieces.write()
     return outcomes
 
 
-def _write(archive: str, part: int, documents: Sequence[Document]) -> None:
-    table = documents_table(sorted(documents, key=lambda document: document.doc_id))
-    Folder.of(archive).at("documents").write_table(part_name(part), table)
+class _Pieces:
+    """Documents on their way into files: no file has an id twice, and no more is held than a piece may hold."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._written = self._chars = 0
+        self._open: list[dict[str, Document]] = []
+
+    def take(self, document: Document) -> str:
+        """Put a document into a piece; the piece's name."""
+        if self._chars and self._chars + len(document.text) > _MOST_PART_CHARS:
+            self.write()
+        self._chars += len(document.text)
+        free = (number for number, piece in enumerate(self._open) if document.doc_id not in piece)
+        number = next(free, len(self._open))
+        if number == len(self._open):
+            self._open.append({})
+        self._open[number][document.doc_id] = document
+        return self._called(number)
+
+    def write(self) -> None:
+        """Write what is held."""
+        for number, piece in enumerate(self._open):
+            table = documents_table([piece[doc_id] for doc_id in sorted(piece)])
+            self._folder.write_table(part_file(self._called(number)), table)
+        self._written += len(self._open)
+        self._open, self._chars = [], 0
+
+    def _called(self, number: int) -> str:
+        return f"{self._name}-{self._written + number:02d}"
 
 
 def _repeats(source: Source, repeated: int) -> str:
@@ -108,31 +153,6 @@ def _repeats(source: Source, repeated: int) -> str:
         f"{source.uri} has {repeated} rows with a doc_id that another document already has; the first {MOST_BAD_ROWS} "
         "of them are reported one by one. Give each row an id of its own, then index again."
     )
-
-
-def drop_duplicates(archive: str, outcomes: Sequence[Read]) -> list[Read]:
-    """Settle ids that several parts have: the first part keeps its document, the others' files are written without it.
-
-    Returns the outcomes with the losers turned into failures, in order of part.
-    """
-    first: dict[str, Read] = {}
-    losers: dict[int, set[str]] = {}
-    settled = []
-    for outcome in sorted(outcomes, key=lambda o: o.part):
-        winner = outcome if outcome.message else first.setdefault(outcome.doc_id, outcome)
-        if winner is not outcome:
-            losers.setdefault(outcome.part, set()).add(outcome.doc_id)
-            message = duplicate(outcome.doc_id, winner.origin, outcome.origin).message
-            outcome = Read(outcome.part, outcome.doc_id, outcome.origin, message=message)
-        settled.append(outcome)
-    folder = Folder.of(archive).at("documents")
-    for part, doc_ids in losers.items():
-        documents = [d for d in read_documents(archive, part) if d.doc_id not in doc_ids]
-        if documents:
-            folder.write_table(part_name(part), documents_table(documents))
-        else:
-            folder.remove(part_name(part))
-    return settled
 
 
 def documents_table(documents: Sequence[Document]) -> pa.Table:
@@ -157,9 +177,9 @@ def documents_table(documents: Sequence[Document]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)
 
 
-def read_documents(archive: str, part: int) -> list[Document]:
-    """The documents of one written part, in order of doc_id."""
-    data = Folder.of(archive).at("documents").read_bytes(part_name(part))
+def read_documents(archive: str, part: str) -> list[Document]:
+    """The documents of one written piece of a part, in order of doc_id."""
+    data = Folder.of(archive).at("documents").read_bytes(part_file(part))
     table = pq.read_table(pa.BufferReader(data)).cast(DOCUMENTS)
     return [
         Document(

@@ -1,7 +1,8 @@
-"""The index job: documents in, a searchable archive out.
+"""The index job: documents in, a new version of the archive out.
 
-The manifest is written last and holds a fingerprint of the inputs and the config: a second run that would make the same
-archive does nothing. Anything else is built anew from the documents.
+Only files that are new or changed are read, only texts that no vector is held of are embedded, and only shards whose
+documents changed are written. Everything that is written is found again by the next job, whether this one ends well or
+is killed; a version is published last, and readers see it from then on.
 """
 
 from __future__ import annotations
@@ -10,30 +11,37 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-
-from okralong.pipelines.errors import InputError
-from okralong.pipelines.indexing.clearing import clear_archive
+from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
+from okralong.pipelines.archives.known_sources import KnownSource, read_sources
+from okralong.pipelines.archives.settle import settle, winners
+from okralong.pipelines.archives.text_index import TextIndex
+from okralong.pipelines.archives.versions import Location, latest_version, publish
+from okralong.pipelines.errors import ConfigError, InputError
+from okralong.pipelines.indexing.changes import SourceChanges, carried, source_changes
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.flow import embed_stream, read_stream
-from okralong.pipelines.indexing.ingest import Read, drop_duplicates, part_name, plan_parts
-from okralong.pipelines.indexing.manifest import archive_manifest, fingerprint_of
+from okralong.pipelines.indexing.failures import failures_of
+from okralong.pipelines.indexing.flow import chunk_stream, embed_stream, read_stream
+from okralong.pipelines.indexing.ingest import name_of_part, plan_parts
+from okralong.pipelines.indexing.manifest import embedding_facts, fingerprint_of, version_manifest
+from okralong.pipelines.indexing.migration import take_over_vectors
+from okralong.pipelines.indexing.outcomes import claims_of, finished_parts, found_of, known_of
 from okralong.pipelines.indexing.readers.listing import Listing, list_sources, with_hashes
+from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.embedded import ResolvedModel, resolve_embedding_model
-from okralong.pipelines.search.build import build_shards
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import FAILURES
 
 _REASONS_SHOWN: Final = 3
+_NO_CHANGES: Final = {"added": 0, "changed": 0, "removed": 0, "unchanged": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far the job is. ``stage`` is read, embed, build or done; ``expected_chunks`` an estimate, 0 while unknown."""
+    """How far the job is. ``stage`` is read, embed, build or done; ``expected_chunks`` are the texts that have to be
+    embedded, 0 while unknown.
+    """
 
     stage: str
     files: int
@@ -46,13 +54,16 @@ class IndexProgress:
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """What an archive holds after the job. ``up_to_date`` says that nothing had to be done.
+    """What an archive holds after the job. ``up_to_date`` says that nothing had to be done, and no version was added.
 
     ``chunks`` and ``over_limit`` (chunks longer than the encoder sees) are by granularity; ``skipped`` are files of
-    unknown suffix; ``failures`` have their reasons in the table of that name.
+    unknown suffix; ``failures`` have their reasons in the table of that name. ``changes`` counts documents added,
+    changed, removed and unchanged since the version before, ``work`` what was done: files read, texts embedded, shards
+    written.
     """
 
     archive: str
+    version: int
     documents: int
     failures: int
     chunks: dict[int, int]
@@ -60,6 +71,8 @@ class IndexResult:
     skipped: tuple[str, ...]
     seconds: dict[str, float]
     up_to_date: bool = False
+    changes: dict[str, int] = field(default_factory=lambda: dict(_NO_CHANGES))
+    work: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -73,104 +86,194 @@ class _Clock:
         self.seconds[name] = round(time.perf_counter() - started, 3)
 
 
+Report = Callable[[IndexProgress], None]
+
+
 def index_archive(
     archive: str,
     sources: Sequence[str],
     config: IndexConfig,
-    progress: Callable[[IndexProgress], None] | None = None,
+    progress: Report | None = None,
+    *,
+    rehash: bool = False,
 ) -> IndexResult:
-    """Index every document at or below ``sources`` into ``archive`` (a local folder or URI), on the connected Ray.
+    """Bring the archive (a local folder or URI) to what stands at or below ``sources`` now, on the connected Ray.
 
-    Raises InputError when a source is missing or no document can be read, ConfigError when the model cannot be had,
-    LockedError when another process writes the archive.
+    With ``rehash`` every file is opened and hashed, also one of the size and time of change that are known. Raises
+    InputError when a source is missing or no document can be read, ConfigError when the model cannot be had or a
+    version is named, LockedError when another process writes the archive.
     """
-    report = progress or (lambda _: None)
-    clock = _Clock()
+    if Location.of(archive).version is not None:
+        raise ConfigError(
+            f"{archive} names a version, and versions do not change: okralong index adds the next one. Leave out the @ "
+            "and what follows it."
+        )
     location = archive if "://" in archive else str(Path(archive).resolve())
-    with clock.stage("list"):
-        listing = list_sources(sources, outside=location)
-        model = resolve_embedding_model(config.embedding.model)
-        listing = replace(listing, sources=with_hashes(listing.sources))
     folder = Folder.of(location)
-    fingerprint = fingerprint_of(listing, config, model)
+    listing = list_sources(sources, outside=location)
+    model = resolve_embedding_model(config.embedding.model)
     with folder.locked("okralong index"):
-        manifest = folder.read_manifest()
-        if manifest is not None and manifest["fingerprint"] == fingerprint:
-            return _result(location, manifest, listing.skipped, up_to_date=True)
-        clear_archive(folder)
-        state = IndexProgress("read", len(listing.sources))
-        with clock.stage("read"):
-            outcomes, state = _read(location, listing, config, state, report)
-        good = [outcome for outcome in outcomes if not outcome.message]
-        bad = [(row.doc_id, row.message) for row in listing.bad]
-        bad += [(outcome.doc_id, outcome.message) for outcome in outcomes if outcome.message]
-        _write_failures(folder, bad)
-        if not good:
+        return _Job(location, folder, sources, config, model, progress or (lambda _: None)).run(listing, rehash)
+
+
+class _Job:
+    def __init__(
+        self,
+        location: str,
+        folder: Folder,
+        asked: Sequence[str],
+        config: IndexConfig,
+        model: ResolvedModel,
+        report: Report,
+    ) -> None:
+        self.location, self.folder, self.asked = location, folder, asked
+        self.config, self.model, self.report = config, model, report
+        self.clock = _Clock()
+        self.parent = latest_version(folder)
+        self.limits = digest([config.limits.model_dump(), config.max_file_megabytes])
+        self.work = {"files_read": 0, "texts_embedded": 0, "shards_written": 0}
+        self.cpu = {"read": 0.0, "chunk": 0.0, "embed": 0.0}
+        self.state = IndexProgress("read", 0)
+
+    def run(self, listing: Listing, rehash: bool) -> IndexResult:
+        listed_at_ns = time.time_ns()
+        parent = self.parent
+        known = read_sources(self.folder, parent["files"]["sources"]) if parent else {}
+        before = list(read_catalogue(self.folder, parent["files"]["catalogue"])) if parent else []
+        with self.clock.stage("list"):
+            trusted = int(parent["listed_at_ns"]) if parent and not rehash else 0
+            hashed = with_hashes(listing.sources, known, trusted)
+        changes = source_changes(hashed, known, not parent or parent["limits"] != self.limits)
+        same_config = parent is not None and parent["config"] == self.config.model_dump()
+        if parent and same_config and changes.none and sorted(map(list, _refused(listing))) == parent["refused"]:
+            return _result(self.location, parent, listing.skipped, up_to_date=True)
+        self.state = replace(self.state, files=len(hashed))
+        with self.clock.stage("read"):
+            claims, sources = self._read(changes, before)
+        purged = set(parent["purged"]) if parent else set()
+        claims = settle(claim for claim in claims if claim.doc_id not in purged)
+        live = winners(claims)
+        failures = failures_of(claims, sources, _refused(listing))
+        if not live:
             raise InputError(
-                f"None of the {len(bad)} documents below {', '.join(sources)} could be read. "
-                + " ".join(message for _, message in bad[:_REASONS_SHOWN])
+                f"None of the {len(failures)} documents below {', '.join(self.asked)} could be read. "
+                + " ".join(message for _, message in failures[:_REASONS_SHOWN])
             )
-        with clock.stage("embed"):
-            rows, state = _embed(location, good, model, config, state, report)
-        with clock.stage("build"):
-            report(replace(state, stage="build"))
-            for granularity in config.granularities:
-                build_shards(folder, granularity, model.name, config.shards)
-        manifest = archive_manifest(fingerprint, config, model, good, bad, rows, clock.seconds)
-        folder.write_manifest(manifest)
-    report(replace(state, stage="done"))
-    return _result(location, manifest, listing.skipped)
+        build = VersionBuild(self.folder, self.config, self.model, live, parent, winners(before))
+        with self.clock.stage("embed"):
+            index = self._embed(build)
+        with self.clock.stage("build"):
+            self._say(stage="build", documents=len(live), failures=len(failures))
+            shards = build.build_shards(index)
+        self.work["shards_written"] = sum(shard.built for built in shards.values() for shard in built)
+        files = build.write_files(claims, sources, failures, len(shards[self.config.granularities[0]]))
+        files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
+        fingerprint = fingerprint_of(self.config, self.model, files)
+        if parent and parent["fingerprint"] == fingerprint:
+            return _result(self.location, parent, listing.skipped, up_to_date=True)
+        dimension, precision = index.store.about() or (0, "")
+        about = {
+            "parent": parent["version"] if parent else None,
+            "fingerprint": fingerprint,
+            "files": files,
+            "changes": _changes(build),
+            "documents": len(live),
+            "document_tokens": sum(claim.n_tokens for claim in live.values()),
+            "failures": len(failures),
+            "embedding": embedding_facts(self.config, self.model, dimension, precision),
+            "limits": self.limits,
+            "listed_at_ns": listed_at_ns,
+            "refused": sorted(map(list, _refused(listing))),
+            "purged": sorted(purged),
+            "seconds": self.clock.seconds,
+            "work": self.work,
+            "work_seconds": {stage: round(spent, 3) for stage, spent in self.cpu.items()},
+        }
+        manifest = version_manifest(parent["version"] + 1 if parent else 1, self.config, shards, about)
+        publish(self.folder, manifest)
+        self._say(stage="done")
+        return _result(self.location, manifest, listing.skipped)
+
+    def _read(self, changes: SourceChanges, before: Sequence[Claim]) -> tuple[list[Claim], list[KnownSource]]:
+        """All documents and source files of the version to come; what no finished part has is read."""
+        claims, sources = carried(before, changes), list(changes.kept.values())
+        wanted = {source.uri: source for source in changes.to_read}
+        held = {part.rsplit("-", 1)[0] for part in self.parent["files"]["parts"]} if self.parent else set()
+        found = found_of(self.folder, [name for name in finished_parts(self.folder) if name not in held], wanted)
+        for uri, (outcomes, limits) in found.items():
+            failed = any(outcome.message for outcome in outcomes)
+            if wanted[uri].sha256 and (limits == self.limits or not failed):
+                source = wanted.pop(uri)
+                claims += claims_of(outcomes)
+                sources.append(known_of(source, outcomes))
+        for outcomes, _ in found_of(self.folder, self._read_parts(list(wanted.values())), wanted).values():
+            claims += claims_of(outcomes)
+            sources.append(known_of(wanted[outcomes[0].source_uri], outcomes))
+        return claims, sources
+
+    def _read_parts(self, sources: Sequence[Any]) -> list[str]:
+        parts = {name_of_part(part, self.limits): part for part in plan_parts(sources)}
+        self._say()
+        self.work["files_read"] = len(sources)
+        if not parts:
+            return []
+        purged = self.parent["purged"] if self.parent else []
+        for row in read_stream(self.location, parts, self.config, self.limits, purged):
+            self.cpu["read"] += row["read_seconds"]
+            self.cpu["chunk"] += row["chunk_seconds"]
+            self._say(
+                documents=self.state.documents + row["documents"],
+                failures=self.state.failures + row["failures"],
+                chunks=self.state.chunks + row["chunks"],
+            )
+        return list(parts)
+
+    def _embed(self, build: VersionBuild) -> TextIndex:
+        self._say(stage="embed")
+        if unchunked := build.unchunked():
+            for row in chunk_stream(self.location, unchunked, self.config):
+                self.cpu["chunk"] += row["chunk_seconds"]
+                self._say(chunks=self.state.chunks + row["chunks"])
+        if self.parent is None:
+            take_over_vectors(self.folder, build.store, self.config, self.model)
+        index = TextIndex.open(build.store)
+        numbers = []
+        with build.embedding_work(index) as (shares, texts):
+            self._say(expected_chunks=texts)
+            if shares:
+                for row in embed_stream(self.location, shares, build.encoder, self.model, self.config):
+                    numbers.append(row["number"])
+                    self.cpu["embed"] += row["embed_seconds"]
+                    self.work["texts_embedded"] += row["texts"]
+                    self._say(embedded=self.state.embedded + row["texts"])
+        index.take_in(numbers)
+        return index
+
+    def _say(self, **news: Any) -> None:
+        self.state = replace(self.state, **news)
+        self.report(self.state)
 
 
-def _read(
-    location: str, listing: Listing, config: IndexConfig, state: IndexProgress, report: Callable[[IndexProgress], None]
-) -> tuple[list[Read], IndexProgress]:
-    parts = plan_parts(listing.sources)
-    state = replace(state, failures=len(listing.bad))
-    report(state)
-    outcomes = []
-    for outcome in read_stream(location, parts, config.reading_limits()):
-        outcomes.append(outcome)
-        failed = bool(outcome.message)
-        state = replace(state, documents=state.documents + (not failed), failures=state.failures + failed)
-        report(state)
-    settled = drop_duplicates(location, outcomes)
-    failures = len(listing.bad) + sum(bool(outcome.message) for outcome in settled)
-    return settled, replace(state, documents=sum(not o.message for o in settled), failures=failures)
+def _refused(listing: Listing) -> list[tuple[str, str]]:
+    return [(row.doc_id, row.message) for row in listing.bad]
 
 
-def _embed(
-    location: str,
-    good: Sequence[Read],
-    model: ResolvedModel,
-    config: IndexConfig,
-    state: IndexProgress,
-    report: Callable[[IndexProgress], None],
-) -> tuple[list[dict[str, Any]], IndexProgress]:
-    expected = sum(-(-outcome.n_tokens // size) for outcome in good for size in config.granularities)
-    state = replace(state, stage="embed", expected_chunks=expected)
-    report(state)
-    rows = []
-    parts = sorted({outcome.part for outcome in good})
-    for row in embed_stream(location, parts, model, config):
-        rows.append(row)
-        state = replace(state, chunks=state.chunks + row["chunks"], embedded=state.embedded + row["chunks"])
-        report(state)
-    return rows, state
-
-
-def _write_failures(folder: Folder, bad: Sequence[tuple[str, str]]) -> None:
-    now = datetime.now(UTC)
-    rows = [
-        {"id": doc_id, "stage": "read", "error_type": "DocumentError", "message": message, "at": now}
-        for doc_id, message in sorted(bad)
-    ]
-    folder.at("failures").write_table(part_name(0), pa.Table.from_pylist(rows, schema=FAILURES))
+def _changes(build: VersionBuild) -> dict[str, int]:
+    before, live = build.before, build.live
+    kept = [doc_id for doc_id in live if doc_id in before]
+    changed = sum(before[doc_id].sha256 != live[doc_id].sha256 for doc_id in kept)
+    return {
+        "added": len(live) - len(kept),
+        "changed": changed,
+        "removed": len(before) - len(kept),
+        "unchanged": len(kept) - changed,
+    }
 
 
 def _result(location: str, manifest: dict[str, Any], skipped: tuple[str, ...], up_to_date: bool = False) -> IndexResult:
     return IndexResult(
         archive=location,
+        version=manifest["version"],
         documents=manifest["documents"],
         failures=manifest["failures"],
         chunks={int(size): count for size, count in manifest["chunks"].items()},
@@ -178,4 +281,6 @@ def _result(location: str, manifest: dict[str, Any], skipped: tuple[str, ...], u
         skipped=skipped,
         seconds={} if up_to_date else dict(manifest["seconds"]),
         up_to_date=up_to_date,
+        changes=dict(_NO_CHANGES) | {"unchanged": manifest["documents"]} if up_to_date else manifest["changes"],
+        work={} if up_to_date else manifest["work"],
     )

@@ -6,28 +6,30 @@ the other.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from okralong.pipelines.indexing.chunk_tables import chunk_part, embeddings_folder, write_vectors
-from okralong.pipelines.indexing.clearing import clear_archive
+from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
+from okralong.pipelines.archives.settle import winners
+from okralong.pipelines.archives.text_index import TextIndex
+from okralong.pipelines.archives.vector_store import VectorStore
+from okralong.pipelines.archives.versions import latest_version, publish
+from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.ingest import Read, documents_table, part_name
+from okralong.pipelines.indexing.ingest import documents_table, part_file
 from okralong.pipelines.indexing.make_document import make_document
-from okralong.pipelines.indexing.manifest import archive_manifest
+from okralong.pipelines.indexing.manifest import embedding_facts, fingerprint_of, version_manifest
 from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.shares import share_texts
+from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.embedded import ResolvedModel
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.build import build_shards
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SCHEMA_VERSION
-from okralong.pipelines.values import Document
 
 Encode = Callable[[list[str]], npt.NDArray[np.float32]]
 
@@ -36,68 +38,74 @@ Encode = Callable[[list[str]], npt.NDArray[np.float32]]
 class Encoder:
     """What embeds: ``encode`` gives unit vectors of shape (n, d), ``model`` says whose they are.
 
-    ``precision`` is the number format that it runs in; ``over_limit`` counts the texts of which it does not see the
-    end. Both are asked only when an archive is built.
+    ``precision`` is the number format that it runs in; ``over_limit`` says of which texts it does not see the end.
+    Both are asked only when an archive is built.
     """
 
     encode: Encode
     model: ResolvedModel
     precision: Callable[[], str]
-    over_limit: Callable[[list[str]], int]
+    over_limit: Callable[[list[str]], list[bool]]
 
 
 def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, encoder: Encoder) -> Archive:
-    """The archive of ``raw`` at ``location``; one that was made of the same documents and config is left as it is.
+    """The archive of ``raw`` at ``location``, as its next version; the same documents and config make none.
 
-    Any other archive there is replaced. Raises ValueError when there is no document or two have one id, LockedError
-    while another process writes the archive.
+    Raises ValueError when there is no document or two have one id, LockedError while another process writes there.
     """
     ids = {document.doc_id for document in raw}
     if not raw or len(ids) < len(raw):
         raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs an id of its own.")
     folder = Folder.of(location)
     documents = sorted(map(make_document, raw), key=lambda document: document.doc_id)
-    fingerprint = _fingerprint(documents, config, encoder.model)
-    if (folder.read_manifest() or {}).get("fingerprint") == fingerprint:
-        return Archive.open(location)
     with folder.locked(f"the archive {folder.path}"):
-        clear_archive(folder)
-        folder.at("documents").write_table(part_name(0), documents_table(documents))
-        rows = [_embed(folder, granularity, config, encoder) for granularity in config.granularities]
-        for granularity in config.granularities:
-            build_shards(folder, granularity, encoder.model.name, config.shards)
-        good = [Read(0, document.doc_id, document.source_uri, document.n_tokens) for document in documents]
-        folder.write_manifest(archive_manifest(fingerprint, config, encoder.model, good, (), rows, {}))
+        parent = latest_version(folder)
+        before = winners(read_catalogue(folder, parent["files"]["catalogue"])) if parent else {}
+        part = f"{digest([(each.doc_id, each.sha256, each.source_uri) for each in documents])}-00"
+        claims = [
+            Claim(each.doc_id, each.sha256, each.n_tokens, part, each.source_uri, each.source_uri, each.doc_id)
+            for each in documents
+        ]
+        build = VersionBuild(folder, config, encoder.model, winners(claims), parent, before)
+        started = time.perf_counter()
+        folder.at("documents").write_table(part_file(part), documents_table(documents))
+        for name, sizes in build.unchunked().items():
+            chunk_part(folder.path, name, sizes, config.boundaries)
+        cut = time.perf_counter()
+        index = TextIndex.open(build.store)
+        with build.embedding_work(index) as (shares, embedded):
+            numbers = [
+                _embed(build.store, order, encoder) for one in shares for order in share_texts(folder.path, one, config)
+            ]
+        index.take_in(numbers)
+        spent = {"chunk": round(cut - started, 3), "embed": round(time.perf_counter() - cut, 3)}
+        shards = build.build_shards(index)
+        files = build.write_files(claims, [], [], len(shards[config.granularities[0]]))
+        files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
+        fingerprint = fingerprint_of(config, encoder.model, files)
+        if parent is None or parent["fingerprint"] != fingerprint:
+            dimension, precision = index.store.about() or (0, "")
+            about: dict[str, Any] = {
+                "parent": parent["version"] if parent else None,
+                "fingerprint": fingerprint,
+                "files": files,
+                "documents": len(documents),
+                "document_tokens": sum(each.n_tokens for each in documents),
+                "failures": 0,
+                "embedding": embedding_facts(config, encoder.model, dimension, precision),
+                "limits": "",
+                "listed_at_ns": 0,
+                "refused": [],
+                "purged": parent["purged"] if parent else [],
+                "seconds": {},
+                "work": {"texts_embedded": embedded},
+                "work_seconds": spent,
+            }
+            publish(folder, version_manifest(parent["version"] + 1 if parent else 1, config, shards, about))
     return Archive.open(location)
 
 
-def _embed(folder: Folder, granularity: int, config: IndexConfig, encoder: Encoder) -> dict[str, object]:
-    started = time.perf_counter()
-    chunks = chunk_part(folder.path, 0, granularity, config.boundaries)
-    cut = time.perf_counter()
-    texts = chunks["text"].to_pylist()
-    vectors = encoder.encode(texts)
-    target = embeddings_folder(folder, granularity, encoder.model.name)
-    write_vectors(
-        target, 0, chunks["chunk_id"].to_pylist(), chunks["doc_id"].to_pylist(), vectors, config.embedding.dtype
-    )
-    return {
-        "granularity": granularity,
-        "chunks": len(chunks),
-        "over_limit": encoder.over_limit(texts),
-        "dimension": vectors.shape[1],
-        "precision": encoder.precision(),
-        "chunk_seconds": cut - started,
-        "embed_seconds": time.perf_counter() - cut,
-    }
-
-
-def _fingerprint(documents: Sequence[Document], config: IndexConfig, model: ResolvedModel) -> str:
-    content = [
-        SCHEMA_VERSION,
-        config.model_dump(exclude={"limits"}),  # they bound the reading of files, and none is read here
-        model.name,
-        model.sha256,
-        [(document.doc_id, document.sha256) for document in documents],
-    ]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _embed(store: VectorStore, order: Mapping[str, Any], encoder: Encoder) -> int:
+    vectors = encoder.encode(order["texts"])
+    store.write(order["number"], order["keys"], vectors, encoder.over_limit(order["texts"]), encoder.precision())
+    return int(order["number"])

@@ -1,82 +1,65 @@
-"""What an archive says of itself: from which inputs, with which settings and models it was made, and what it holds."""
+"""What a version says of itself: from which settings and models it was made, what it holds, and in which files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, Final
 
+from okralong.pipelines.archives.versions import LAYOUT
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.ingest import Read
-from okralong.pipelines.indexing.readers.listing import Listing
 from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.search.rebuild import BuiltShard
 from okralong.pipelines.tables import SCHEMA_VERSION
 
 _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "pypdfium2")
 
 
-def fingerprint_of(listing: Listing, config: IndexConfig, model: ResolvedModel) -> str:
-    """The same for the same files, config and model, wherever they are. Files that cannot be read count by name."""
-    inputs = [(source.doc_id, Path(source.uri).suffix, source.sha256) for source in listing.sources]
-    content = [
-        SCHEMA_VERSION,
-        config.model_dump(),
-        model.name,
-        model.sha256,
-        inputs,
-        [row.doc_id for row in listing.bad],
-    ]
+def fingerprint_of(config: IndexConfig, model: ResolvedModel, files: Mapping[str, Any]) -> str:
+    """The same for the same documents, failures, config and model. ``files`` are named by what they hold."""
+    content = [SCHEMA_VERSION, LAYOUT, config.model_dump(), model.name, model.sha256]
+    content += [files["catalogue"], files["failures"], files["index"]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def archive_manifest(
-    fingerprint: str,
+def embedding_facts(config: IndexConfig, model: ResolvedModel, dimension: int, precision: str) -> dict[str, Any]:
+    """The encoder of a version, for those who embed questions."""
+    return {
+        "model": config.embedding.model,
+        "name": model.name,
+        "sha256": model.sha256,
+        "dimension": dimension,
+        "precision": precision,
+        "max_seq_length": config.embedding.max_seq_length,
+        "dtype": config.embedding.dtype,
+    }
+
+
+def version_manifest(
+    number: int,
     config: IndexConfig,
-    model: ResolvedModel,
-    good: Sequence[Read],
-    bad: Sequence[tuple[str, str]],
-    rows: Sequence[dict[str, Any]],
-    seconds: dict[str, float],
+    shards: Mapping[int, Sequence[BuiltShard]],
+    about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The manifest of a finished archive. ``rows`` are the embedder's counts; ``seconds`` are wall time by stage."""
-    chunks: Counter[str] = Counter()
-    over_limit: Counter[str] = Counter()
-    for row in rows:
-        chunks[str(row["granularity"])] += row["chunks"]
-        over_limit[str(row["granularity"])] += row["over_limit"]
+    """The manifest of version ``number``; ``about`` is what else there is to say."""
     return {
         "kind": "archive",
-        "fingerprint": fingerprint,
+        "version": number,
+        "layout": LAYOUT,
         "schema_version": SCHEMA_VERSION,
         "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "config": config.model_dump(),
         "granularities": config.granularities,
-        "shards": config.shards,
-        "documents": len(good),
-        "document_tokens": sum(outcome.n_tokens for outcome in good),
-        "failures": len(bad),
-        "chunks": dict(chunks),
-        "chunks_over_encoder_limit": dict(over_limit),
-        "embedding": {
-            "model": config.embedding.model,
-            "name": model.name,
-            "sha256": model.sha256,
-            "dimension": rows[0]["dimension"],
-            "precision": rows[0]["precision"],
-            "max_seq_length": config.embedding.max_seq_length,
-            "dtype": config.embedding.dtype,
-        },
-        "seconds": seconds,
-        "work_seconds": {
-            "chunk": round(sum(row["chunk_seconds"] for row in rows), 3),
-            "embed": round(sum(row["embed_seconds"] for row in rows), 3),
+        "shards": len(next(iter(shards.values()))),
+        "chunks": {str(size): sum(shard.rows for shard in built) for size, built in shards.items()},
+        "chunks_over_encoder_limit": {
+            str(size): sum(shard.over_limit for shard in built) for size, built in shards.items()
         },
         "versions": {name: _version(name) for name in _PACKAGES},
+        **about,
     }
 
 

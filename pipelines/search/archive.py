@@ -10,21 +10,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from okralong.pipelines.archives.catalogue import read_catalogue
+from okralong.pipelines.archives.versions import Location, latest_version, read_version
 from okralong.pipelines.errors import ArchiveError, QuestionError
 from okralong.pipelines.search.documents import DocumentStore
-from okralong.pipelines.search.layout import shard_folder
+from okralong.pipelines.search.layout import granularity_folder, shard_folder
 from okralong.pipelines.search.scatter import LocalShard
 from okralong.pipelines.search.shard import Shard
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SCHEMA_VERSION
+from okralong.pipelines.tables import FAILURES, SCHEMA_VERSION
 from okralong.pipelines.values import Document
 
 
 @dataclass
 class Archive:
-    """Open one with ``Archive.open``. ``manifest`` is what the index job wrote last.
+    """One version of an archive; open it with ``Archive.open``. ``manifest`` is that of the version.
 
-    ``location`` is the absolute path or URI under which another process can open the same archive.
+    ``location`` is the absolute path or URI, with ``@`` and the version, under which another process opens the same.
     """
 
     location: str
@@ -34,32 +38,20 @@ class Archive:
 
     @classmethod
     def open(cls, location: str | Path) -> Archive:
-        """The archive at a local path or URI. Documents and shards are opened when first asked for.
+        """The latest version of the archive at a local path or URI, or version 3 at ``location@3``.
 
-        Raises ArchiveError when it is missing, unfinished, or of another schema version.
+        Documents and shards are opened when first asked for. Version 0 is the layout before versions. Raises
+        ArchiveError when the archive or version is missing, unfinished, or of another schema version.
         """
-        folder = Folder.of(location)
-        try:
-            manifest = folder.read_manifest()
-        except ValueError as error:
-            raise ArchiveError(
-                f"{folder.path}/manifest.json is not valid JSON: {error}. "
-                f"Run okralong index {location} --from DIR again."
-            ) from error
-        if manifest is None:
-            raise ArchiveError(
-                f"{folder.path} has no manifest.json: there is no archive, or its index job has not finished. "
-                f"Run okralong index {location} --from DIR."
-            )
-        found = manifest.get("schema_version")
-        missing = [key for key in ("granularities", "embedding", "shards") if key not in manifest]
-        if found != SCHEMA_VERSION or missing:
-            why = f"lacks {', '.join(missing)}" if missing else f"has schema version {found}, not {SCHEMA_VERSION}"
-            raise ArchiveError(
-                f"{folder.path}/manifest.json {why}, so this okralong cannot read the archive. "
-                f"Run okralong index {location} --from DIR again."
-            )
-        return cls(str(location) if "://" in str(location) else folder.path, folder, manifest)
+        asked = Location.of(location)
+        folder = Folder.of(asked.place)
+        place = asked.place if "://" in asked.place else folder.path
+        if asked.version:
+            return cls(str(Location(place, asked.version)), folder, read_version(folder, asked.version))
+        latest = latest_version(folder) if asked.version is None else None
+        if latest is not None:
+            return cls(str(Location(place, latest["version"])), folder, latest)
+        return cls(str(Location(place, 0)), folder, _before_versions(folder, asked.place))
 
     @property
     def granularities(self) -> tuple[int, ...]:
@@ -71,9 +63,18 @@ class Archive:
         """Shards of each granularity."""
         return int(self.manifest["shards"])
 
+    @property
+    def version(self) -> int:
+        """The number of the version; 0 in the layout before versions."""
+        return int(self.manifest.get("version", 0))
+
     @cached_property
     def _documents(self) -> DocumentStore:
-        return DocumentStore.open(self.folder.at("documents"))
+        if not self.version:
+            return DocumentStore.open(self.folder.at("documents"))
+        claims = read_catalogue(self.folder, self.manifest["files"]["catalogue"])
+        seen = ((claim.doc_id, f"{claim.part}.parquet", claim.n_tokens) for claim in claims if not claim.shadowed)
+        return DocumentStore.of(self.folder.at("documents"), seen)
 
     def doc_ids(self) -> list[str]:
         """All documents, sorted."""
@@ -107,6 +108,14 @@ class Archive:
             chosen |= matching
         return tuple(sorted(chosen))
 
+    def failures(self) -> list[str]:
+        """Why documents could not be had, a paragraph each, in order of their doc_ids."""
+        folder = self.folder.at("failures")
+        if not self.version:
+            return list(folder.read_tables(FAILURES, ["message"])["message"].to_pylist())
+        with folder.filesystem.open_input_file(folder.at(self.manifest["files"]["failures"]).path) as file:
+            return list(pq.ParquetFile(file).read(["message"])["message"].to_pylist())
+
     def _no_such(self, entry: str) -> str:
         near = difflib.get_close_matches(entry, self.doc_ids(), n=3, cutoff=0.4)
         hint = f"The nearest ids are {', '.join(map(repr, near))}." if near else "No id of the archive is like it."
@@ -122,9 +131,39 @@ class Archive:
             )
         key = (granularity, number)
         if key not in self._shards:
-            self._shards[key] = Shard.open(shard_folder(self.folder, granularity, number))
+            self._shards[key] = Shard.open(self._shard_folder(granularity, number))
         return self._shards[key]
+
+    def _shard_folder(self, granularity: int, number: int) -> Folder:
+        if not self.version:
+            return shard_folder(self.folder, granularity, number)
+        name = self.manifest["files"]["index"][str(granularity)][number]
+        return granularity_folder(self.folder, granularity).at(name)
 
     def clients(self, granularity: int) -> list[LocalShard]:
         """All shards of a granularity in this process, as ``search`` takes them."""
         return [LocalShard(self.shard(granularity, number)) for number in range(self.n_shards)]
+
+
+def _before_versions(folder: Folder, location: str) -> dict[str, Any]:
+    """The manifest of an archive in the layout before versions, which is still read."""
+    try:
+        manifest = folder.read_manifest()
+    except ValueError as error:
+        raise ArchiveError(
+            f"{folder.path}/manifest.json is not valid JSON: {error}. Run okralong index {location} --from DIR again."
+        ) from error
+    if manifest is None:
+        raise ArchiveError(
+            f"{folder.path} has neither versions/ nor manifest.json: there is no archive, or its first index job has "
+            f"not finished. Run okralong index {location} --from DIR."
+        )
+    found = manifest.get("schema_version")
+    missing = [key for key in ("granularities", "embedding", "shards") if key not in manifest]
+    if found != SCHEMA_VERSION or missing:
+        why = f"lacks {', '.join(missing)}" if missing else f"has schema version {found}, not {SCHEMA_VERSION}"
+        raise ArchiveError(
+            f"{folder.path}/manifest.json {why}, so this okralong cannot read the archive. "
+            f"Run okralong index {location} --from DIR again."
+        )
+    return manifest

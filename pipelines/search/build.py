@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.search import layout
+from okralong.pipelines.search.merged_postings import MergedPostings, PostingPiece
 from okralong.pipelines.search.partition import partition, partitioned
-from okralong.pipelines.search.postings import Postings
-from okralong.pipelines.search.terms import analyze_texts
 from okralong.pipelines.storage import MANIFEST, Folder
 from okralong.pipelines.tables import SCHEMA_VERSION
 
@@ -38,7 +37,7 @@ def build_shards(archive: Folder, granularity: int, model: str, shards: int) -> 
         for number in range(shards):
             rows = _ordered(partitioned(chunk_parts, number), chunks)
             matrix = _aligned(partitioned(vector_parts, number), rows, vectors)
-            _write(layout.shard_folder(archive, granularity, number), granularity, rows, matrix)
+            write_shard(layout.shard_folder(archive, granularity, number), granularity, rows, matrix)
     _remove_beyond(layout.granularity_folder(archive, granularity), shards)
 
 
@@ -80,11 +79,26 @@ def _aligned(part: pa.Table | None, rows: pa.Table, source: Folder) -> NDArray[n
     return matrix
 
 
-def _write(folder: Folder, granularity: int, rows: pa.Table, matrix: NDArray[np.float32]) -> None:
+def write_shard(
+    folder: Folder,
+    granularity: int,
+    rows: pa.Table,
+    matrix: NDArray[np.float32],
+    over_limit: NDArray[np.bool_] | None = None,
+    postings: MergedPostings | None = None,
+) -> None:
+    """Write the files of one shard, its manifest last. ``rows`` are in order of (doc_id, ordinal), row i of ``matrix``
+    is the vector of row i; ``over_limit`` says of which rows the encoder does not see the end. ``postings`` are those
+    of the rows where they are known.
+    """
     folder.remove(MANIFEST)
+    over_limit = np.zeros(len(rows), dtype=np.bool_) if over_limit is None else over_limit
     layout.write_array(folder, layout.VECTORS, matrix)
-    table = analyze_texts(text.as_py() for text in rows.column("text"))
-    Postings.build(table).write(folder)
+    layout.write_array(folder, layout.OVER_LIMIT, over_limit)
+    if postings is None:
+        everything = PostingPiece.of_texts(rows.column("text").to_pylist(), np.arange(len(rows)))
+        postings = MergedPostings.of([everything], len(rows))
+    postings.write(folder)
     layout.write_columns(folder, layout.ROWS, rows)
     layout.write_columns(folder, layout.RANGES, _document_ranges(rows))
     folder.write_manifest(
@@ -92,8 +106,9 @@ def _write(folder: Folder, granularity: int, rows: pa.Table, matrix: NDArray[np.
             "schema_version": SCHEMA_VERSION,
             "granularity": granularity,
             "rows": len(rows),
-            "terms": len(table.vocabulary),
+            "terms": len(postings.vocabulary),
             "dimension": matrix.shape[1],
+            "over_limit": int(over_limit.sum()),
         }
     )
 

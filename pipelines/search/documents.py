@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from okralong.pipelines.errors import ArchiveError, QuestionError
@@ -23,14 +25,12 @@ _ROWS_AT_A_TIME: Final = 16
 @dataclass(frozen=True, slots=True)
 class _Place:
     file: str
-    row_group: int
-    row: int
     n_tokens: int
 
 
 @dataclass
 class DocumentStore:
-    """The documents of an archive. Only ids, sizes and places are kept; texts are read when asked for.
+    """The documents of an archive. Only ids, sizes and files are kept; texts are read when asked for.
 
     May be used from many threads.
     """
@@ -41,10 +41,20 @@ class DocumentStore:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
+    def of(cls, folder: Folder, documents: Iterable[tuple[str, str, int]]) -> DocumentStore:
+        """The documents of a version: (doc_id, file, tokens) of each."""
+        return cls(folder, {doc_id: _Place(file, n_tokens) for doc_id, file, n_tokens in sorted(documents)})
+
+    @classmethod
     def open(cls, folder: Folder) -> DocumentStore:
-        """Read where each document stands. Raises ArchiveError when a doc_id stands twice or a file cannot be read."""
+        """Read where each document of an archive of the layout before versions stands.
+
+        Raises ArchiveError when a doc_id stands twice or a file cannot be read.
+        """
         store = cls(folder)
         for name in folder.names(".parquet"):
+            if not name.startswith("part-"):  # of a version that was made since
+                continue
             try:
                 store._note(name)
             except (OSError, ValueError) as error:
@@ -57,15 +67,14 @@ class DocumentStore:
     def _note(self, name: str) -> None:
         with self.folder.filesystem.open_input_file(self.folder.at(name).path) as file:
             parquet = pq.ParquetFile(file)
-            for group in range(parquet.num_row_groups):
-                columns = parquet.read_row_group(group, ["doc_id", "n_tokens"]).to_pydict()
-                for row, (doc_id, n_tokens) in enumerate(zip(columns["doc_id"], columns["n_tokens"], strict=True)):
-                    if doc_id in self._places:
-                        raise ArchiveError(
-                            f"The document {doc_id} stands twice in {self.folder.path}: in {self._places[doc_id].file} "
-                            f"and in {name}. Delete the folder and run okralong index again."
-                        )
-                    self._places[doc_id] = _Place(name, group, row, n_tokens)
+            columns = parquet.read(["doc_id", "n_tokens"]).to_pydict()
+            for doc_id, n_tokens in zip(columns["doc_id"], columns["n_tokens"], strict=True):
+                if doc_id in self._places:
+                    raise ArchiveError(
+                        f"The document {doc_id} stands twice in {self.folder.path}: in {self._places[doc_id].file} "
+                        f"and in {name}. Delete the folder and run okralong index again."
+                    )
+                self._places[doc_id] = _Place(name, n_tokens)
 
     def doc_ids(self) -> list[str]:
         """All doc_ids, sorted."""
@@ -84,7 +93,7 @@ class DocumentStore:
             if doc_id in self._cache:
                 self._cache.move_to_end(doc_id)
                 return self._cache[doc_id]
-        document = _document(self._read(self._place(doc_id)))
+        document = _document(self._read(doc_id, self._place(doc_id).file))
         with self._lock:
             self._cache[doc_id] = document
             while len(self._cache) > CACHED_DOCUMENTS:
@@ -98,18 +107,20 @@ class DocumentStore:
             )
         return self._places[doc_id]
 
-    def _read(self, place: _Place) -> dict[str, Any]:
-        # Batches keep the memory at a few documents, however many share a row group.
-        with self.folder.filesystem.open_input_file(self.folder.at(place.file).path) as file:
-            left = place.row
-            for batch in pq.ParquetFile(file).iter_batches(
-                _ROWS_AT_A_TIME, row_groups=[place.row_group], columns=DOCUMENTS.names
-            ):
-                if left < len(batch):
-                    return dict(batch.slice(left, 1).to_pylist()[0])
-                left -= len(batch)
+    def _read(self, doc_id: str, name: str) -> dict[str, Any]:
+        # First the ids alone, then batches, which keep the memory at a few documents, however many share a file.
+        with self.folder.filesystem.open_input_file(self.folder.at(name).path) as file:
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):
+                left = pc.index(parquet.read_row_group(group, ["doc_id"])["doc_id"], doc_id).as_py()
+                if left < 0:
+                    continue
+                for batch in parquet.iter_batches(_ROWS_AT_A_TIME, row_groups=[group], columns=DOCUMENTS.names):
+                    if left < len(batch):
+                        return dict(batch.slice(left, 1).to_pylist()[0])
+                    left -= len(batch)
         raise ArchiveError(
-            f"{self.folder.at(place.file).path} has changed since the archive was opened. Open the archive again."
+            f"{self.folder.at(name).path} has changed since the archive was opened. Open the archive again."
         )
 
 

@@ -19,6 +19,8 @@ from okralong.pipelines.storage import Folder
 
 VECTORS: Final = "vectors.npy"
 """float32, shape (rows, dimension), C-contiguous."""
+OVER_LIMIT: Final = "over-limit.npy"
+"""bool, shape (rows,): the encoder does not see the chunk's end. For the next build alone; old shards have it not."""
 LENGTHS: Final = "lengths.npy"
 """int32, shape (rows,): terms of each chunk after stop words."""
 POINTERS: Final = "postings-pointers.npy"

@@ -45,7 +45,7 @@ def index(folder: Path, limits: Limits) -> dict[str, str]:
         pids = set()
         outcomes = []
         for part, source in enumerate(list_sources([str(folder)]).sources):
-            outcomes += ingest_part(str(archive), part, [source], reader)
+            outcomes += ingest_part(str(archive), f"part-{part}", [source], reader)
             pids.add(reader.pid)
     assert high_water() - started < MOST_GROWTH
     assert not any(alive(pid) for pid in pids if pid is not None)
@@ -53,7 +53,7 @@ def index(folder: Path, limits: Limits) -> dict[str, str]:
     good = [outcome for outcome in outcomes if not outcome.message]
     assert [outcome.doc_id for outcome in good] == ["a-first", "z-last"]
     assert sorted(path.name for path in (archive / "documents").iterdir()) == [
-        f"part-{outcome.part:05d}.parquet" for outcome in good
+        f"{outcome.part}.parquet" for outcome in good
     ]
     assert [document.text for o in good for document in read_documents(str(archive), o.part)] == [ORCHARD, ORCHARD]
     return {outcome.doc_id: outcome.message for outcome in outcomes if outcome.message}

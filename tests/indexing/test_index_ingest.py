@@ -1,18 +1,22 @@
-"""Parts of ``documents`` without Ray: how they are cut, and who keeps an id that several parts have."""
+"""Parts of ``documents`` without Ray: how they are cut, and what becomes of an id that several files have."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import docx
 import pytest
 
+from okralong.pipelines.archives.known_sources import KnownSource
+from okralong.pipelines.archives.settle import settle
 from okralong.pipelines.indexing import ingest
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.ingest import drop_duplicates, ingest_part, part_name, plan_parts, read_documents
-from okralong.pipelines.indexing.readers.listing import list_sources
+from okralong.pipelines.indexing.ingest import ingest_part, plan_parts, read_documents
+from okralong.pipelines.indexing.outcomes import claims_of, finished_parts, found_of, known_of, write_outcomes
+from okralong.pipelines.indexing.readers.listing import list_sources, with_hashes
 from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.indexing.reading.reader import Reader
 from okralong.pipelines.storage import Folder
@@ -35,7 +39,7 @@ def reader() -> Iterator[Reader]:
         yield running
 
 
-def test_the_first_part_keeps_an_id_and_the_other_loses_it(tmp_path: Path, reader: Reader) -> None:
+def test_two_files_with_one_id_go_into_two_pieces(tmp_path: Path, reader: Reader) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
     (sources / "a.txt").write_text("The text of a.", encoding="utf-8")
@@ -43,19 +47,61 @@ def test_the_first_part_keeps_an_id_and_the_other_loses_it(tmp_path: Path, reade
     (sources / "m.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (sources / "z.jsonl").write_text(json.dumps(rows[0]), encoding="utf-8")
     archive = str(tmp_path / "archive")
-    listed = list_sources([str(sources)]).sources
-    outcomes = [row for part, source in enumerate(listed) for row in ingest_part(archive, part, [source], reader)]
-    settled = drop_duplicates(archive, list(reversed(outcomes)))
-    assert [(row.part, row.doc_id, bool(row.message)) for row in settled] == [
-        (0, "a", False),
-        (1, "b", False),
-        (1, "a", True),
-        (2, "a", True),
+    outcomes = ingest_part(archive, "p", list_sources([str(sources)]).sources, reader)
+    assert [(row.part, row.doc_id, row.message) for row in outcomes] == [
+        ("p-00", "a", ""),
+        ("p-01", "a", ""),
+        ("p-00", "b", ""),
+        ("p-02", "a", ""),
     ]
-    assert "a.txt is kept" in settled[2].message
-    assert "m.jsonl, row 1 is left out" in settled[2].message
-    assert [document.doc_id for document in read_documents(archive, 1)] == ["b"]
-    assert Folder.of(archive).at("documents").names() == [part_name(0), part_name(1)]
+    assert [document.text for document in read_documents(archive, "p-00")] == ["The text of a.", "The text of b."]
+    assert [document.text for document in read_documents(archive, "p-01")] == ["Another a."]
+    settled = settle(claims_of(outcomes))
+    assert [(claim.doc_id, claim.part, claim.shadowed) for claim in settled] == [
+        ("a", "p-00", False),
+        ("a", "p-01", True),
+        ("a", "p-02", True),
+        ("b", "p-00", False),
+    ]
+
+
+def test_a_purged_document_is_not_written_again(tmp_path: Path, reader: Reader) -> None:
+    rows = [{"doc_id": "a", "text": "The zebrafish of Quillon."}, {"doc_id": "b", "text": "The text of b."}]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    archive = str(tmp_path / "archive")
+    first, second = ingest_part(archive, "p", [Source(str(file), "rows")], reader, frozenset({"a"}))
+    assert (first.doc_id, first.part, second.part) == ("a", "", "p-00")
+    assert "rows.jsonl, row 1 holds the document 'a', which was purged" in first.message
+    assert [document.doc_id for document in read_documents(archive, "p-00")] == ["b"]
+
+
+def test_outcomes_say_which_sources_a_killed_job_had_read(tmp_path: Path, reader: Reader) -> None:
+    (tmp_path / "a.txt").write_text("The text of a.", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("The text of b.", encoding="utf-8")
+    (tmp_path / "empty.txt").write_bytes(b"")
+    sources = with_hashes(list_sources([str(tmp_path)]).sources)
+    archive = Folder.of(tmp_path / "archive")
+    write_outcomes(archive, "p", ingest_part(archive.path, "p", sources, reader), "limits")
+    (tmp_path / "b.txt").write_text("Another text of b.", encoding="utf-8")
+    wanted = {source.uri: source for source in with_hashes(list_sources([str(tmp_path)]).sources)}
+    found = found_of(archive, finished_parts(archive), wanted)
+    assert sorted(Path(uri).name for uri in found) == ["a.txt", "empty.txt"]
+    outcomes, limits = found[str(tmp_path / "empty.txt")]
+    assert ("holds no text" in outcomes[0].message, limits) == (True, "limits")
+    assert known_of(wanted[str(tmp_path / "empty.txt")], outcomes).failed[0][0] == "empty"
+    assert found_of(archive, finished_parts(archive), {}) == {}
+
+
+def test_a_file_of_the_known_size_and_time_is_not_opened(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("The text of a.", encoding="utf-8")
+    (source,) = list_sources([str(file)]).sources
+    known = {source.uri: KnownSource(source.uri, "a", "believed", source.size, source.mtime_ns)}
+    later = source.mtime_ns + 3_000_000_000
+    assert with_hashes([source], known, later)[0].sha256 == "believed"
+    assert len(with_hashes([source], known, later - 2_000_000_000)[0].sha256) == 64  # within a tick of its clock
+    assert len(with_hashes([replace(source, size=3)], known, later)[0].sha256) == 64
 
 
 def test_a_text_that_is_no_text_fails_alone(tmp_path: Path, reader: Reader) -> None:
@@ -63,7 +109,7 @@ def test_a_text_that_is_no_text_fails_alone(tmp_path: Path, reader: Reader) -> N
     page.add_paragraph("good")
     page.save(str(tmp_path / "good.docx"))
     (tmp_path / "half.html").write_text("<p>&#xD800;&#0;</p>", encoding="utf-8")
-    outcomes = ingest_part(str(tmp_path / "archive"), 0, list_sources([str(tmp_path)]).sources, reader)
+    outcomes = ingest_part(str(tmp_path / "archive"), "p", list_sources([str(tmp_path)]).sources, reader)
     assert [row.doc_id for row in outcomes] == ["good", "half"]
     assert outcomes[0].message == ""
 
@@ -73,8 +119,8 @@ def test_a_document_survives_its_part(tmp_path: Path, reader: Reader) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(row), encoding="utf-8")
     archive = str(tmp_path / "archive")
-    (outcome,) = ingest_part(archive, 0, [Source(str(file), "rows")], reader)
-    (document,) = read_documents(archive, 0)
+    (outcome,) = ingest_part(archive, "p", [Source(str(file), "rows")], reader)
+    (document,) = read_documents(archive, "p-00")
     assert (document.text, document.title, document.metadata) == (row["text"], "T", {"k": "v"})
     assert document.n_tokens == outcome.n_tokens > 0
     assert len(document.sha256) == 64
@@ -88,17 +134,17 @@ def test_what_unpacks_to_more_than_a_part_becomes_several(
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(map(json.dumps, [*rows, rows[0]])), encoding="utf-8")
     archive = str(tmp_path / "archive")
-    outcomes = ingest_part(archive, 1, [Source(str(file), "rows")], reader, stride=10)
+    outcomes = ingest_part(archive, "p", [Source(str(file), "rows")], reader)
     assert [(outcome.part, outcome.doc_id) for outcome in outcomes] == [
-        (1, "c"),
-        (1, "a"),
-        (11, "b"),
-        (11, "d"),
-        (11, "c"),
+        ("p-00", "c"),
+        ("p-00", "a"),
+        ("p-01", "b"),
+        ("p-01", "d"),
+        ("", "c"),
     ]
     assert "Two documents are called 'c'" in outcomes[-1].message
-    assert Folder.of(archive).at("documents").names() == [part_name(1), part_name(11)]
-    assert [document.doc_id for document in read_documents(archive, 1)] == ["a", "c"]
+    assert Folder.of(archive).at("documents").names() == ["p-00.parquet", "p-01.parquet"]
+    assert [document.doc_id for document in read_documents(archive, "p-00")] == ["a", "c"]
 
 
 def test_rows_that_repeat_an_id_are_not_all_told(
@@ -107,6 +153,6 @@ def test_rows_that_repeat_an_id_are_not_all_told(
     monkeypatch.setattr(ingest, "MOST_BAD_ROWS", 2)
     file = tmp_path / "rows.jsonl"
     file.write_text('{"doc_id": "a", "text": "b"}\n' * 6, encoding="utf-8")
-    outcomes = ingest_part(str(tmp_path / "archive"), 0, [Source(str(file), "rows")], reader)
+    outcomes = ingest_part(str(tmp_path / "archive"), "p", [Source(str(file), "rows")], reader)
     assert [bool(outcome.message) for outcome in outcomes] == [False, True, True, True]
     assert "has 5 rows with a doc_id that another document already has" in outcomes[-1].message

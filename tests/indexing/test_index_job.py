@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.errors import InputError, LockedError
+from okralong.pipelines.archives.versions import version_numbers
+from okralong.pipelines.errors import ConfigError, InputError, LockedError
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig, LimitsConfig
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, index_archive
+from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import CHUNKS, DOCUMENTS, FAILURES, embeddings
+from okralong.pipelines.tables import CHUNKS, FAILURES
 from okralong.pipelines.tokens import count_tokens
 from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import word_bomb
@@ -52,7 +54,7 @@ def test_counts_failures_and_progress(indexed: Indexed) -> None:
     assert result.over_limit == {32: 0, 150: 0}
     assert list(dict.fromkeys(p.stage for p in seen)) == ["read", "embed", "build", "done"]
     assert (seen[-1].documents, seen[-1].failures) == (5, 5)
-    assert seen[-1].embedded == seen[-1].chunks == sum(result.chunks.values())
+    assert seen[-1].embedded == seen[-1].expected_chunks == result.work["texts_embedded"] <= seen[-1].chunks
     failures = Folder.of(archive).at("failures").read_tables(FAILURES).to_pylist()
     assert [row["id"] for row in failures] == ["alder", "bomb", "empty", "old", "torn"]
     assert "rows.jsonl, row 2 is left out" in failures[0]["message"]
@@ -62,24 +64,26 @@ def test_counts_failures_and_progress(indexed: Indexed) -> None:
 
 def test_documents_hold_what_was_read(indexed: Indexed) -> None:
     _, archive, _, _ = indexed
-    table = Folder.of(archive).at("documents").read_tables(DOCUMENTS)
-    rows = {row["doc_id"]: row for row in table.to_pylist()}
-    assert list(rows) == ["alder", "lantern", "page", "row-1", "sub/ferry"]
-    assert rows["alder"]["text"] == ORCHARD
-    assert rows["lantern"]["title"] == "Lantern Works"
-    assert "| Petrel | 1,204 |" in rows["sub/ferry"]["text"]
-    assert len({row["sha256"] for row in rows.values()}) == 5
-    for row in rows.values():
-        assert row["n_tokens"] == count_tokens(row["text"])
-        assert row["n_chars"] == len(row["text"])
+    opened = Archive.open(archive)
+    assert opened.doc_ids() == ["alder", "lantern", "page", "row-1", "sub/ferry"]
+    documents = {doc_id: opened.document(doc_id) for doc_id in opened.doc_ids()}
+    assert documents["alder"].text == ORCHARD
+    assert documents["lantern"].title == "Lantern Works"
+    assert "| Petrel | 1,204 |" in documents["sub/ferry"].text
+    assert len({document.sha256 for document in documents.values()}) == 5
+    assert all(document.n_tokens == count_tokens(document.text) for document in documents.values())
 
 
 @pytest.mark.parametrize("granularity", [32, 150])
 def test_chunks_tile_and_vectors_are_unit(indexed: Indexed, granularity: int) -> None:
     _, archive, result, _ = indexed
     folder = Folder.of(archive)
-    texts = {row["doc_id"]: row["text"] for row in folder.at("documents").read_tables(DOCUMENTS).to_pylist()}
-    chunks = folder.at("chunks", f"granularity={granularity}").read_tables(CHUNKS).to_pylist()
+    texts = {doc_id: Archive.open(archive).document(doc_id).text for doc_id in Archive.open(archive).doc_ids()}
+    chunks = sorted(
+        folder.at("chunks", f"granularity={granularity}").read_tables(CHUNKS).to_pylist(),
+        key=lambda chunk: (chunk["doc_id"], chunk["ordinal"]),
+    )
+    chunks = [chunk for chunk in chunks if chunk["text"] != "Not the first alder."]
     assert len(chunks) == result.chunks[granularity]
     assert list(dict.fromkeys(chunk["doc_id"] for chunk in chunks)) == sorted(texts)
     for doc_id, text in texts.items():
@@ -87,26 +91,24 @@ def test_chunks_tile_and_vectors_are_unit(indexed: Indexed, granularity: int) ->
         assert "".join(chunk["text"] for chunk in own) == text
         assert [chunk["ordinal"] for chunk in own] == list(range(len(own)))
         assert all(chunk["n_tokens"] == count_tokens(chunk["text"]) <= granularity for chunk in own)
-    place = folder.at("embeddings", f"granularity={granularity}", "model=all-MiniLM-L6-v2")
-    vectors = place.read_tables(embeddings(384, "float16"))
-    assert vectors["chunk_id"].to_pylist() == [chunk["chunk_id"] for chunk in chunks]
-    assert vectors["doc_id"].to_pylist() == [chunk["doc_id"] for chunk in chunks]
-    values = np.array(vectors["vector"].to_pylist(), dtype=np.float32)
-    np.testing.assert_allclose(np.linalg.norm(values, axis=1), 1.0, atol=2e-3)
-    assert folder.at("index").exists(f"granularity={granularity}")
+    opened = Archive.open(archive)
+    shard = opened.shard(granularity, 0)
+    assert {chunk.chunk_id for chunk in shard.chunks(range(shard.n_chunks))} == {chunk["chunk_id"] for chunk in chunks}
+    np.testing.assert_allclose(np.linalg.norm(shard.vectors, axis=1), 1.0, atol=2e-3)
 
 
 def test_files_carry_their_schema_and_the_manifest_says_how(indexed: Indexed) -> None:
     _, archive, result, _ = indexed
     for file in archive.glob("documents/*.parquet"):
         assert pq.read_schema(file).metadata[b"okralong.table"] == b"documents"
-    manifest = Folder.of(archive).read_manifest()
-    assert manifest is not None
+    manifest = Archive.open(archive).manifest
+    assert (manifest["version"], result.version) == (1, 1)
     assert manifest["embedding"]["dimension"] == 384
     assert manifest["embedding"]["sha256"].startswith("53aa5117")
     assert manifest["granularities"] == [32, 150]
     assert manifest["chunks"] == {str(size): count for size, count in result.chunks.items()}
     assert set(manifest["seconds"]) == {"list", "read", "embed", "build"}
+    assert not Folder.of(archive).exists("work")
 
 
 def test_a_second_run_does_nothing(indexed: Indexed) -> None:
@@ -115,33 +117,46 @@ def test_a_second_run_does_nothing(indexed: Indexed) -> None:
     seen: list[IndexProgress] = []
     again = index_archive(str(archive), [str(sources)], CONFIG, seen.append)
     assert again.up_to_date
-    assert (again.documents, again.chunks, seen) == (first.documents, first.chunks, [])
+    assert (again.version, again.documents, again.chunks, seen) == (1, first.documents, first.chunks, [])
     assert {f: f.stat().st_mtime_ns for f in before} == before
     with Folder.of(archive).locked("another job"), pytest.raises(LockedError, match="another job"):
         index_archive(str(archive), [str(sources)], CONFIG)
 
 
-def test_changed_documents_build_the_archive_anew(indexed: Indexed) -> None:
-    sources, archive, _, _ = indexed
+def test_what_changed_is_read_and_the_version_before_stays(indexed: Indexed) -> None:
+    sources, archive, first, _ = indexed
+    old = Archive.open(archive)
     (sources / "lantern.md").unlink()
-    (sources / "alder.txt").write_text(f"{ORCHARD} More was said in spring.", encoding="utf-8")
-    result = index_archive(str(archive), [str(sources)], CONFIG.model_copy(update={"granularities": [32]}))
-    assert (result.documents, list(result.chunks), result.up_to_date) == (4, [32], False)
-    rows = Folder.of(archive).at("documents").read_tables(DOCUMENTS).to_pylist()
-    assert [row["doc_id"] for row in rows] == ["alder", "page", "row-1", "sub/ferry"]
-    assert rows[0]["text"].endswith("in spring.")
-    assert Folder.of(archive).at("chunks").names() == ["granularity=32"]
+    (sources / "new.txt").write_text("A harbour that is new.", encoding="utf-8")
+    (sources / "alder.txt").unlink()  # now the row of that name is seen, which nobody has to read again
+    result = index_archive(str(archive), [str(sources)], CONFIG)
+    assert (result.version, result.documents, result.up_to_date) == (2, 5, False)
+    assert result.changes == {"added": 1, "changed": 1, "removed": 1, "unchanged": 3}
+    assert (result.work["files_read"], result.work["texts_embedded"]) == (1, 1)
+    assert result.failures == first.failures - 1
+    opened = Archive.open(archive)
+    assert opened.doc_ids() == ["alder", "new", "page", "row-1", "sub/ferry"]
+    assert opened.document("alder").text == "Not the first alder."
+    assert (old.version, Archive.open(old.location).document("alder").text) == (1, ORCHARD)
+    assert "lantern" in Archive.open(f"{archive}@1").doc_ids()
+    narrow = index_archive(str(archive), [str(sources)], CONFIG.model_copy(update={"granularities": [32]}))
+    assert (narrow.version, list(narrow.chunks), narrow.work["files_read"]) == (3, [32], 0)
+    assert (narrow.work["texts_embedded"], narrow.work["shards_written"]) == (0, 0)
 
 
 def test_only_bad_documents_is_an_error_with_reasons(ray_cluster: None, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_bytes(b"")
     with pytest.raises(InputError, match=r"None of the 1 documents .* holds no text"):
         index_archive(str(tmp_path / "archive"), [str(tmp_path)], CONFIG)
-    assert Folder.of(tmp_path / "archive").read_manifest() is None
+    assert version_numbers(Folder.of(tmp_path / "archive")) == []
+
+
+def test_a_version_that_is_there_is_not_indexed_into(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"archive@1 names a version.*Leave out the @"):
+        index_archive(str(tmp_path / "archive@1"), [str(tmp_path)], CONFIG)
 
 
 def test_the_small_archive_has_four_granularities(small_archive: Path) -> None:
-    manifest = Folder.of(small_archive).read_manifest()
-    assert manifest is not None
+    manifest = Archive.open(small_archive).manifest
     assert list(manifest["chunks"]) == ["150", "256", "400", "512"]
     assert manifest["documents"] == 3

@@ -18,6 +18,7 @@ from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.scatter import search, stored_vectors
+from okralong.pipelines.search.sharding import shard_of
 from okralong.pipelines.tokens import count_tokens
 from okralong.pipelines.values import Chunk
 from tests.conftest import LANTERN, ORCHARD
@@ -40,8 +41,8 @@ class Counting:
             self.calls.append(len(texts))
             return self.embed(texts)
 
-        def long_ones(texts: list[str]) -> int:
-            return sum(count_tokens(text) > 100 for text in texts)
+        def long_ones(texts: list[str]) -> list[bool]:
+            return [count_tokens(text) > 100 for text in texts]
 
         return Encoder(encode, resolve_embedding_model("embedded"), lambda: "float32", long_ones)
 
@@ -87,28 +88,50 @@ def test_the_manifest_says_what_was_made(minilm: Embed, tmp_path: Path) -> None:
     assert manifest["embedding"]["dimension"] == 384
 
 
-async def test_it_is_made_once_and_anew_when_something_changed(minilm: Embed, tmp_path: Path) -> None:
+async def test_a_next_version_embeds_only_texts_that_are_new(minilm: Embed, tmp_path: Path) -> None:
     counting = Counting(minilm)
-    index_here(str(tmp_path), RAW, CONFIG, counting.encoder())
-    made = (tmp_path / "manifest.json").stat().st_mtime_ns
-    index_here(str(tmp_path), RAW[::-1], CONFIG, counting.encoder())
-    assert len(counting.calls) == 2
-    assert (tmp_path / "manifest.json").stat().st_mtime_ns == made
-    changed = [replace(RAW[0], text=ORCHARD.replace("Ines Calder", "Odd Fellow")), RAW[1]]
+    first = index_here(str(tmp_path), RAW, CONFIG, counting.encoder())
+    assert sum(counting.calls) == len({chunk.text for size in (64, 150) for chunk in expected(RAW, size)})
+    assert index_here(str(tmp_path), RAW[::-1], CONFIG, counting.encoder()).version == first.version == 1
+    counting.calls.clear()
+    changed = [replace(RAW[0], text=f"{ORCHARD} Odd Fellow was there."), RAW[1]]
     archive = index_here(str(tmp_path), changed, CONFIG, counting.encoder())
-    assert len(counting.calls) == 4
+    old = {chunk.text for size in (64, 150) for chunk in expected(RAW, size)}
+    new = {chunk.text for size in (64, 150) for chunk in expected(changed, size)} - old
+    assert sum(counting.calls) == len(new) < len(old)
     (query,) = minilm(["Odd Fellow"])
-    assert ids(await everything(archive, 64, query)) == ids(expected(changed, 64)) != ids(expected(RAW, 64))
+    for size in (64, 150):
+        found = await everything(archive, size, query)
+        assert {chunk.chunk_id: chunk for chunk in found} == {c.chunk_id: c for c in expected(changed, size)}
+        held = await stored_vectors(archive.clients, found)
+        np.testing.assert_allclose(held, minilm([chunk.text for chunk in found]), atol=1e-5)
+        # Who has opened the first version reads on in it.
+        assert ids(await everything(Archive.open(first.location), size, query)) == ids(expected(RAW, size))
+    assert (first.document("orchard").text, archive.document("orchard").text) == (ORCHARD, changed[0].text)
+    counting.calls.clear()
+    back = index_here(str(tmp_path), RAW, CONFIG, counting.encoder())  # what went and comes back is known
+    assert (back.version, counting.calls) == (3, [])
+    assert back.manifest["fingerprint"] == first.manifest["fingerprint"]
 
 
-def test_nothing_of_another_archive_is_left(minilm: Embed, tmp_path: Path) -> None:
-    index_here(str(tmp_path), RAW, CONFIG, Counting(minilm).encoder())
-    chunks = tmp_path / "chunks" / "granularity=150"
-    (chunks / "part-00000.parquet").rename(chunks / "part-00007.parquet")
-    archive = index_here(str(tmp_path), RAW[:1], IndexConfig(granularities=[150]), Counting(minilm).encoder())
-    assert archive.doc_ids() == ["orchard"]
-    assert [path.name for path in (tmp_path / "chunks").iterdir()] == ["granularity=150"]
-    assert [path.name for path in chunks.iterdir()] == ["part-00000.parquet"]
+async def test_shards_are_shared_and_sizes_come_and_go(minilm: Embed, tmp_path: Path) -> None:
+    counting = Counting(minilm)
+    first = index_here(str(tmp_path), RAW, CONFIG, counting.encoder())
+    wider = IndexConfig(granularities=[64, 150, 100], shards=3)
+    second = index_here(str(tmp_path), RAW, wider, counting.encoder())
+    assert (second.n_shards, second.granularities) == (3, (64, 150, 100))
+    (query,) = minilm(["anything"])
+    for size in wider.granularities:
+        assert ids(await everything(second, size, query)) == ids(expected(RAW, size))
+    texts = {chunk.text for size in wider.granularities for chunk in expected(RAW, size)}
+    assert sum(counting.calls) == len(texts)  # nothing was embedded again for another number of shards
+    third = index_here(str(tmp_path), RAW[:1], IndexConfig(granularities=[150], shards=2), counting.encoder())
+    assert third.doc_ids() == ["orchard"]
+    assert ids(await everything(third, 150, query)) == ids(expected(RAW[:1], 150))
+    names = [archive.manifest["files"]["index"]["150"] for archive in (first, third)]
+    lantern, orchard = shard_of("lantern", 2), shard_of("orchard", 2)
+    assert (names[0][orchard] == names[1][orchard]) == (lantern != orchard)
+    assert names[0][lantern] != names[1][lantern]
 
 
 @pytest.mark.parametrize("raw", [[], [RAW[0], RAW[0]]])

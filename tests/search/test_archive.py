@@ -73,7 +73,7 @@ def test_a_shard_on_another_filesystem_is_copied(small: Small) -> None:
 
 
 def test_an_archive_that_is_not_there_or_not_finished(tmp_path: Path, small: Small) -> None:
-    with pytest.raises(ArchiveError, match=r"no manifest.json.*Run okralong index"):
+    with pytest.raises(ArchiveError, match=r"neither versions/ nor manifest.json.*Run okralong index"):
         Archive.open(tmp_path / "nothing")
     manifest = small.location / "manifest.json"
     manifest.write_text("{")

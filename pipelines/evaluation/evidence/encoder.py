@@ -36,13 +36,13 @@ def index_encoder(cached: CachedEncoder) -> Encoder:
     return Encoder(cached.encode, cached.model, _precision, partial(over_limit, cached.model.path))
 
 
-def over_limit(folder: str, texts: list[str], limit: int = LIMIT) -> int:
-    """How many of ``texts`` have more than ``limit`` tokens, by the tokenizer in a model's folder."""
+def over_limit(folder: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
+    """Which of ``texts`` have more than ``limit`` tokens, by the tokenizer in a model's folder."""
     tokenizer = Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     batches = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
-    return sum(len(found.ids) > limit for batch in batches for found in tokenizer.encode_batch_fast(batch))
+    return [len(found.ids) > limit for batch in batches for found in tokenizer.encode_batch_fast(batch)]
 
 
 def _load(path: str) -> Callable[[list[str]], Vectors]:

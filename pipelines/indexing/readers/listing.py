@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -11,12 +11,15 @@ from typing import Final
 
 from pyarrow import fs
 
+from okralong.pipelines.archives.known_sources import KnownSource
 from okralong.pipelines.errors import DocumentError, InputError
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
 from okralong.pipelines.indexing.readers.registry import READERS, reader_for
 from okralong.pipelines.indexing.readers.walk import Walk, walk_folder
 
 _BLOCK: Final = 1 << 20
+_TICK_NS: Final = 2_000_000_000
+"""The coarsest clock of a filesystem in use (FAT) ticks every two seconds."""
 _ROW_SUFFIXES: Final = (".jsonl", ".parquet")
 
 
@@ -71,10 +74,25 @@ def duplicate(doc_id: str, kept: str, dropped: str) -> BadRow:
     )
 
 
-def with_hashes(sources: Sequence[Source]) -> tuple[Source, ...]:
-    """``sources`` with the sha256 of their bytes; a file that cannot be read keeps an empty one."""
+def with_hashes(
+    sources: Sequence[Source], known: Mapping[str, KnownSource] | None = None, seen_at_ns: int = 0
+) -> tuple[Source, ...]:
+    """``sources`` with the sha256 of their bytes; a file that cannot be read keeps an empty one.
+
+    A file of the size and the time of change that are ``known`` of its uri is not opened: its hash is taken over. Not
+    so where that time is less than two seconds before ``seen_at_ns``, when it was listed: it may have changed again
+    within the same tick of its filesystem's clock.
+    """
+
+    def hashed(source: Source) -> Source:
+        before = known.get(source.uri) if known else None
+        settled = 0 < source.mtime_ns < seen_at_ns - _TICK_NS
+        if before and settled and (before.size, before.mtime_ns) == (source.size, source.mtime_ns):
+            return replace(source, sha256=before.sha256) if before.sha256 else _hashed(source)
+        return _hashed(source)
+
     with ThreadPoolExecutor(max_workers=8) as pool:
-        return tuple(pool.map(_hashed, sources))
+        return tuple(pool.map(hashed, sources))
 
 
 def _hashed(source: Source) -> Source:
@@ -99,7 +117,8 @@ def _list(location: str) -> Walk:
             raise InputError(f"--from {location} does not exist. Check the path; nothing was indexed.")
         if not path.is_file():
             raise InputError(f"--from {location} is neither file nor folder. Give one of them; nothing was indexed.")
-        return Walk([Source(str(path), path.stem, path.stat().st_size)])
+        about = path.stat()
+        return Walk([Source(str(path), path.stem, about.st_size, mtime_ns=about.st_mtime_ns)])
     return _list_remote(location)
 
 
@@ -118,5 +137,6 @@ def _list_remote(location: str) -> Walk:
     for item in infos:
         inside = PurePosixPath(item.path).relative_to(root)
         if item.type == fs.FileType.File and not any(part.startswith(".") for part in inside.parts):
-            found.sources.append(Source(prefix + item.path, inside.with_suffix("").as_posix(), item.size or 0))
+            name, changed = inside.with_suffix("").as_posix(), item.mtime_ns or 0
+            found.sources.append(Source(prefix + item.path, name, item.size or 0, mtime_ns=changed))
     return found

@@ -19,13 +19,15 @@ from okralong.pipelines.errors import DocumentError
 class Source:
     """A file to read. ``uri`` is a local path or a filesystem URI; ``doc_id`` its name below the ``--from`` folder.
 
-    ``size`` is in bytes. ``sha256`` is that of the bytes, empty until it is asked for.
+    ``size`` is in bytes, ``mtime_ns`` the time of its last change (0: not known). ``sha256`` is that of the bytes,
+    empty until it is asked for.
     """
 
     uri: str
     doc_id: str
     size: int = 0
     sha256: str = ""
+    mtime_ns: int = 0
 
     def open(self) -> fs.NativeFile:
         """The file, open for reading and seeking. Raises DocumentError when it is not there or may not be read."""

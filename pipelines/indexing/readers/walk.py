@@ -53,7 +53,7 @@ def walk_folder(root: Path, wanted: Callable[[str], bool]) -> Walk:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
                 continue
-            kind, size, reason = _look(entry, root)
+            kind, about, reason = _look(entry, root)
             if kind == "folder" or (reason and kind == "file" and not wanted(entry.name)):
                 continue
             if not reason and _CONTROL.search(entry.path[len(str(root)) :]):
@@ -61,29 +61,34 @@ def walk_folder(root: Path, wanted: Callable[[str], bool]) -> Walk:
             if reason:
                 found.bad.append(_bad(entry.path, root, reason))
             else:
-                found.sources.append(Source(entry.path, _doc_id(entry.path, root), size))
+                size, mtime_ns = (about.st_size, about.st_mtime_ns) if about else (0, 0)
+                found.sources.append(Source(entry.path, _doc_id(entry.path, root), size, mtime_ns=mtime_ns))
     return found
 
 
-def _look(entry: os.DirEntry[str], root: Path) -> tuple[str, int, str]:
-    """What stands behind an entry that is no folder itself: its kind, its size, and why it cannot be taken."""
+def _look(entry: os.DirEntry[str], root: Path) -> tuple[str, os.stat_result | None, str]:
+    """What stands behind an entry that is no folder itself: its kind, what is known of it, why it cannot be taken."""
     try:
         about = entry.stat()
         if entry.is_symlink():
             target = Path(entry.path).resolve(strict=True)
             if not target.is_relative_to(root):
                 kind = "link" if stat.S_ISDIR(about.st_mode) else "file"
-                return kind, 0, "is a link that leads out of its folder. Put a copy there, or give --from the original."
+                return (
+                    kind,
+                    None,
+                    "is a link that leads out of its folder. Put a copy there, or give --from the original.",
+                )
             if stat.S_ISDIR(about.st_mode):
                 hidden = any(part.startswith(".") for part in target.relative_to(root).parts)
                 reason = "is a link to a hidden folder, which is not read. Give that folder to --from as well."
-                return ("link", 0, reason) if hidden else ("folder", 0, "")
+                return ("link", None, reason) if hidden else ("folder", None, "")
     except OSError as error:
         what = "is a link that leads nowhere" if entry.is_symlink() else "cannot be looked at"
-        return "file", 0, f"{what} ({error.strerror}). Mend or remove it, then index again."
+        return "file", None, f"{what} ({error.strerror}). Mend or remove it, then index again."
     if not stat.S_ISREG(about.st_mode):
-        return "file", 0, "is a pipe, socket or device and no file. Write what it gives into a file, and index that."
-    return "file", about.st_size, ""
+        return "file", None, "is a pipe, socket or device and no file. Write what it gives into a file, and index that."
+    return "file", about, ""
 
 
 def _doc_id(path: str, root: Path) -> str:

@@ -34,7 +34,7 @@ def town(minilm: Callable[[list[str]], npt.NDArray[np.float32]], tmp_path_factor
         str(folder / "archive"),
         [RawDocument(document.doc_id, document.text, "questions.json") for document in pooled.documents],
         IndexConfig(granularities=[64, 150, 256, 400]),
-        Encoder(encoder.encode, encoder.model, lambda: "float32", lambda texts: 0),
+        Encoder(encoder.encode, encoder.model, lambda: "float32", lambda texts: [False] * len(texts)),
     )
     texts = {document.doc_id: document.text for document in pooled.documents}
     return Bench("town all", pooled, Retrievals(archive, encoder), texts)

@@ -18,8 +18,8 @@ def test_precision_and_limit_are_those_of_the_loaded_model(tmp_path: Path) -> No
     assert encoder.precision() == embedder.precision
     assert embedder.limit == LIMIT
     texts = ["word " * 511, "word " * 510, "short", "Straße naïve 表 " * 200]
-    assert encoder.over_limit(texts) == embedder.count_over_limit(texts) == 2
-    assert over_limit(path, texts * 400, 2) == 1600
+    assert encoder.over_limit(texts) == embedder.over_limit(texts) == [True, False, False, True]
+    assert sum(over_limit(path, texts * 400, 2)) == 1600
 
 
 def test_nothing_is_loaded_before_a_text_is_new() -> None:

@@ -1,0 +1,79 @@
+"""Taking what a run holds of a document out of its tables: prompts and replies quote documents word for word."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from okralong.pipelines.answering.journal import read_run_table
+from okralong.pipelines.errors import InputError
+from okralong.pipelines.storage import Folder
+from okralong.pipelines.tables import RUN_TABLES
+
+BEGUN: Final = "run.json"
+
+
+def purge_run(run: Folder, doc_id: str) -> list[str]:
+    """Take all that rests on a document out of a run that no process writes; the query_ids of the questions, sorted.
+
+    Their steps go from the journal, so that nothing can be replayed; their answers become failures that say why, and
+    what ``failures`` quoted goes too. What they cost stays in the ledger, which holds no text. Raises InputError for a
+    folder that is no run, LockedError while the run is being written.
+    """
+    if not run.exists(BEGUN):
+        raise InputError(f"{run.path} is no run folder (it has no {BEGUN}), so nothing was purged from it.")
+    with run.locked("okralong archive purge"):
+        touched = questions_on(run, doc_id)
+        why = (
+            f"The document {doc_id!r} was purged from this run on {datetime.now(UTC):%Y-%m-%d}, and the answer with it."
+        )
+        blank = {"answer": "", "cited": False, "citations": [], "context": [], "analysis": "", "plan": ""}
+        blank |= {"status": "failed", "error": f"{why} --retry failed asks again."}
+        _rewrite(run.at("journal"), "query_id", touched, None)
+        _rewrite(run.at("answers"), "query_id", touched, lambda row: row | blank)
+        _rewrite(run.at("failures"), "id", touched, lambda row: row | {"message": why})
+    return sorted(touched)
+
+
+def questions_on(run: Folder, doc_id: str) -> set[str]:
+    """The questions that were asked of the document, were shown it, or cite it. Its id is looked for as a whole word in
+    every step of the journal: a question too many is purged rather than one too few.
+    """
+    word = re.compile(rf"(?<![\w/.-]){re.escape(json.dumps(doc_id)[1:-1])}(?![\w/-])")
+    plain = re.compile(rf"(?<![\w/.-]){re.escape(doc_id)}(?![\w/-])")
+    touched = set()
+    for row in read_run_table(run, "journal", ["query_id", "body"]).to_pylist():
+        if row["query_id"] and (word.search(row["body"]) or plain.search(row["body"])):
+            touched.add(row["query_id"])
+    for row in read_run_table(run, "answers", ["query_id", "doc_ids", "citations", "context"]).to_pylist():
+        spans = [*(row["citations"] or ()), *(row["context"] or ())]
+        if doc_id in (row["doc_ids"] or ()) or any(span["doc_id"] == doc_id for span in spans):
+            touched.add(row["query_id"])
+    return touched
+
+
+def _rewrite(
+    folder: Folder, key: str, touched: set[str], change: Callable[[dict[str, Any]], dict[str, Any]] | None
+) -> None:
+    """Write each file that holds rows of these questions anew under its own name; without a ``change`` the rows go."""
+    schema = RUN_TABLES[folder.path.rsplit("/", 1)[1]]
+    wanted = pa.array(sorted(touched), pa.string())
+    for name in folder.names(".parquet"):
+        with folder.filesystem.open_input_file(folder.at(name).path) as file:
+            table = pq.ParquetFile(file).read()
+        mine = pc.is_in(table[key], value_set=wanted)
+        if not pc.any(mine).as_py():
+            continue
+        kept = table.filter(pc.invert(mine))
+        if change is not None:
+            rows = [change(row) for row in table.filter(mine).to_pylist()]
+            changed = pa.Table.from_pylist(rows, schema=table.schema)
+            kept = pa.concat_tables([kept, changed])
+        folder.write_table(name, kept.replace_schema_metadata(schema.metadata))

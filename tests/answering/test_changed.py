@@ -1,0 +1,62 @@
+"""Which questions rest on a change of the archive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from okralong.pipelines.answering.changed import rests_on_change, since_version
+from okralong.pipelines.answering.preparation import prepare
+from okralong.pipelines.answering.run_config import RunConfig
+from okralong.pipelines.archives.diff import VersionDiff
+from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.settings import load_config
+from tests.archives.nights import made_up, night
+
+DIFF = VersionDiff(added=("2024_AAPL",), changed=("notes",), removed=("2023_old",))
+
+
+@pytest.mark.parametrize(
+    ("scope", "doc_ids", "wanted"),
+    [
+        ((), (), True),
+        (("notes",), ("notes",), True),
+        (("other",), ("other",), False),
+        (("2024_*",), ("2024_AAPL", "2024_MSFT"), True),
+        (("2024_MSFT", "other"), ("2024_MSFT", "other"), False),
+        (("2023_*",), ("2023_new",), True),
+        (("2023_old",), (), True),
+        (("2023_o?d", "other"), ("other",), True),
+        (("never",), (), False),
+    ],
+)
+def test_a_question_rests_on_its_documents(scope: tuple[str, ...], doc_ids: tuple[str, ...], wanted: bool) -> None:
+    assert rests_on_change(scope, doc_ids, DIFF) is wanted
+
+
+def test_nothing_changed_nothing_is_asked() -> None:
+    assert not rests_on_change((), (), VersionDiff())
+    assert not rests_on_change(("a",), ("a",), VersionDiff())
+
+
+def test_a_run_is_left_with_the_questions_that_rest_on_a_change(tmp_path: Path) -> None:
+    place, questions = tmp_path / "archive", tmp_path / "questions.jsonl"
+    sizes = IndexConfig(granularities=[512])
+    first = {name: made_up(name) for name in ("2023_a", "2024_a", "2024_b")}
+    night(place, first, config=sizes)
+    night(place, {name: text for name, text in first.items() if name != "2023_a"} | {"2024_b": "Now."}, config=sizes)
+    scopes = {"kept": ["2024_a"], "changed": ["2024_*"], "gone": ["2023_a"], "never": ["1999_x"], "whole": []}
+    rows = [{"query_id": name, "question": "?", "doc_ids": scope} for name, scope in scopes.items()]
+    questions.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    prepared = prepare(str(place), str(questions), load_config(RunConfig, "answer.yaml", {"strategy": "std_rag"}))
+    assert prepared.archive.location == f"{place}@2"
+    left, diff = since_version(prepared, 1)
+    assert (diff.added, diff.changed, diff.removed) == ((), ("2024_b",), ("2023_a",))
+    assert [one.question.query_id for one in left.questions] == ["changed", "whole"]
+    assert [question.query_id for question, _ in left.unscoped] == ["gone"]
+    assert since_version(prepared, 2)[0].questions == []
+    with pytest.raises(ArchiveError, match="no version 9"):
+        since_version(prepared, 9)

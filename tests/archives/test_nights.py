@@ -1,0 +1,81 @@
+"""Night after night: the archive is that of one run over all documents, and the cost is that of what is new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from okralong.pipelines.archives.diff import diff_versions
+from okralong.pipelines.archives.versions import read_version
+from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.make_document import make_document
+from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.storage import Folder
+from tests.archives.nights import CONFIG, contents, made_up, night
+
+
+def texts_of(documents: dict[str, str]) -> set[str]:
+    made = [make_document(RawDocument(doc_id, text, "")) for doc_id, text in documents.items()]
+    return {chunk.text for each in made for size in CONFIG.granularities for chunk in chunk_document(each, size)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_night_by_night_is_as_all_at_once(tmp_path: Path, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    documents: dict[str, str] = {}
+    seen: list[str] = []
+    versions = []
+    for number in range(6):
+        for doc_id in generator.choice(list("abcdefghij"), size=4, replace=False).tolist():
+            if doc_id in documents and len(documents) > 1 and generator.random() < 0.4:
+                del documents[doc_id]
+            else:
+                documents[doc_id] = made_up(f"{doc_id}{generator.integers(3)}")
+        versions.append((night(tmp_path / "grown", documents, seen), dict(documents)))
+        fresh = night(tmp_path / f"fresh-{number}", documents)
+        assert contents(versions[-1][0]) == contents(fresh)
+        assert versions[-1][0].manifest["fingerprint"] == fresh.manifest["fingerprint"]
+        assert versions[-1][0].manifest["chunks_over_encoder_limit"] == fresh.manifest["chunks_over_encoder_limit"]
+    assert len(seen) == len(set(seen))  # each distinct text once over the life of the archive
+    for archive, held in versions:
+        again = Archive.open(archive.location)
+        assert {doc_id: again.document(doc_id).text for doc_id in again.doc_ids()} == held
+
+
+def test_only_what_changed_is_embedded_and_written(tmp_path: Path) -> None:
+    documents = {f"doc-{number}": made_up(str(number)) for number in range(12)}
+    before = night(tmp_path, documents)
+    files = {path for path in tmp_path.rglob("*.parquet") if path.parent.name == "documents"}
+    seen: list[str] = []
+    after = night(tmp_path, documents | {"doc-3": documents["doc-3"] + " A tail."}, seen)
+    assert set(seen) == texts_of({"doc-3": documents["doc-3"] + " A tail."}) - texts_of(documents)
+    assert len(files) == 1
+    for size in ("16", "32"):
+        old, new = (set(archive.manifest["files"]["index"][size]) for archive in (before, after))
+        assert len(new - old) == 1
+    catalogues = [set(archive.manifest["files"]["catalogue"]) for archive in (before, after)]
+    # index_here writes all documents as one part, so catalogues name another part; the diff looks at hashes.
+    assert len(catalogues[0]) == len(catalogues[1]) == 3
+    found = diff_versions(Folder.of(tmp_path), before.manifest, after.manifest)
+    assert (found.added, found.changed, found.removed) == ((), ("doc-3",), ())
+
+
+def test_the_diff_names_what_came_and_went_also_between_shard_counts(tmp_path: Path) -> None:
+    night(tmp_path, {"a": made_up("a"), "b": made_up("b")})
+    night(tmp_path, {"b": made_up("b2"), "c": made_up("c")}, config=IndexConfig(granularities=[16], shards=2))
+    folder = Folder.of(tmp_path)
+    found = diff_versions(folder, read_version(folder, 1), read_version(folder, 2))
+    assert (found.added, found.changed, found.removed, found.none) == (("c",), ("b",), ("a",), False)
+    assert diff_versions(folder, read_version(folder, 2), read_version(folder, 2)).none
+
+
+def test_shards_double_and_never_shrink() -> None:
+    config = IndexConfig(granularities=[100, 200], chunks_per_shard=10)
+    assert [config.shard_count(tokens) for tokens in (1, 1000, 1001, 2001, 4001)] == [1, 1, 2, 4, 8]
+    assert config.shard_count(1, before=4) == 4
+    assert config.shard_count(1, before=3) == 1
+    assert IndexConfig(shards=5).shard_count(10**12, before=2) == 5

@@ -1,0 +1,121 @@
+"""Where vectors are found again: by key, over many files and merges, and which part embeds what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from okralong.pipelines.archives import text_index
+from okralong.pipelines.archives.text_index import TextIndex
+from okralong.pipelines.archives.text_plan import owned_texts
+from okralong.pipelines.archives.texts import key_bytes, text_keys
+from okralong.pipelines.archives.vector_store import VectorStore
+from okralong.pipelines.storage import Folder
+
+
+def vector_of(text: str) -> list[float]:
+    return [float(len(text)), float(sum(map(ord, text)))]
+
+
+def write(store: VectorStore, number: int, texts: list[str]) -> None:
+    values = np.array([vector_of(text) for text in texts], dtype=np.float32)
+    store.write(number, key_bytes(text_keys(texts)), values, [len(text) > 8 for text in texts])
+
+
+def check(index: TextIndex, texts: list[str]) -> None:
+    files, rows = index.find(text_keys(texts))
+    assert (files > 0).all()
+    values, over = index.store.gather(files, rows)
+    assert values.tolist() == [vector_of(text) for text in texts]
+    assert over.tolist() == [len(text) > 8 for text in texts]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> VectorStore:
+    return VectorStore.of(Folder.of(tmp_path), "tiny-1")
+
+
+def test_what_was_written_is_found_and_nothing_else(store: VectorStore) -> None:
+    index = TextIndex.open(store)
+    assert index.find(text_keys(["a"]))[0].tolist() == [-1]
+    assert (index.reserve(0), store.about()) == (1, None)
+    for number in range(1, 41):
+        write(store, number, [f"text {number}-{row}" for row in range(number % 7 + 1)])
+        index.take_in([number])
+    everything = [f"text {number}-{row}" for number in range(1, 41) for row in range(number % 7 + 1)]
+    check(index, everything[::-1])
+    assert index.find(text_keys(["text 1-9", "", "text 41-0"]))[0].tolist() == [-1, -1, -1]
+    assert store.about() == (2, "float32")
+    assert len(index.folder.names(".places.npy")) <= 6  # log2 of 40, where one a job would be 40
+    again = TextIndex.open(store)
+    check(again, everything)
+    assert (again.reserve(0), again.reserve(5), again.reserve(0)) == (41, 41, 46)
+    assert TextIndex.open(store).reserve(1) == 46
+
+
+def test_files_of_a_killed_job_are_taken_in(store: VectorStore) -> None:
+    write(store, 1, ["one"])
+    TextIndex.open(store)
+    write(store, 4, ["four"])
+    write(store, 3, ["three"])
+    index = TextIndex.open(store)
+    check(index, ["one", "three", "four"])
+    assert index.reserve(0) == 5
+
+
+def test_a_worker_of_a_killed_job_that_was_late_does_no_harm(store: VectorStore) -> None:
+    many = [f"text {number}" for number in range(9)]
+    write(store, 1, many)
+    TextIndex.open(store)
+    write(store, 4, ["four"])
+    assert len(TextIndex.open(store).folder.names(".places.npy")) == 2
+    write(store, 2, ["two"])
+    check(TextIndex.open(store), [*many, "two", "four"])
+
+
+def test_a_merge_that_was_killed_before_it_cleared_away_counts_once(store: VectorStore) -> None:
+    write(store, 1, ["one", "uno"])
+    TextIndex.open(store)
+    left = {name: store.folder.at("runs").read_bytes(name) for name in store.folder.at("runs").names()}
+    write(store, 2, ["two"])
+    TextIndex.open(store)
+    for name, data in left.items():
+        store.folder.at("runs").write_bytes(name, data)
+    index = TextIndex.open(store)
+    check(index, ["one", "uno", "two"])
+    assert len(index.folder.names(".npy")) == 2
+
+
+def test_runs_are_made_of_few_keys_at_a_time(store: VectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_index, "RUN_KEYS", 5)
+    for number in range(1, 9):
+        write(store, number, [f"{number}/{row}" for row in range(2)])
+    check(TextIndex.open(store), [f"{number}/{row}" for number in range(1, 9) for row in range(2)])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    parts=st.lists(st.lists(st.integers(0, 60), max_size=30), max_size=6),
+    known=st.sets(st.integers(0, 60), max_size=30),
+)
+def test_each_text_is_embedded_by_the_first_part_that_has_it(
+    parts: list[list[int]], known: set[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("plan")
+    store = VectorStore.of(Folder.of(folder), "tiny-1")
+    if known:
+        write(store, 1, [f"text {number}" for number in sorted(known)])
+    keys = {f"part-{at}": np.unique(text_keys(f"text {number}" for number in part)) for at, part in enumerate(parts)}
+    counts = owned_texts(keys, TextIndex.open(store), folder)
+    seen = set(known)
+    for at, part in enumerate(parts):
+        mine = sorted(set(part) - seen)
+        seen |= set(part)
+        assert counts.get(f"part-{at}", 0) == len(mine)
+        if mine:
+            owned = np.frombuffer((folder / f"part-{at}").read_bytes(), dtype="S16")
+            assert owned.tolist() == np.sort(text_keys(f"text {number}" for number in mine)).tolist()

@@ -1,0 +1,61 @@
+"""An index job that is killed goes on with the same command, and does again no more than was in the making."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+from okralong.pipelines.archives.vector_store import VECTORS, VectorStore
+from okralong.pipelines.archives.versions import latest_version
+from okralong.pipelines.samples import generate, write_sample
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.storage import Folder
+from tests.conftest import CHECKOUT
+
+FILES_BEFORE_KILL = 6
+MOST_LOST = 0.05
+"""Of the texts of the job, those that may be embedded twice: the issue's bound."""
+
+
+def test_a_killed_index_job_recomputes_under_a_twentieth(tmp_path: Path) -> None:
+    write_sample(generate(reports=3, questions=3, seed=5, words=9_000), tmp_path)
+    config = tmp_path / "index.yaml"
+    config.write_text(yaml.safe_dump({"granularities": [64, 150]}))
+    archive = tmp_path / "archive"
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {
+        "PYTHONPATH": str(CHECKOUT)
+    }
+    command = [sys.executable, "-m", "okralong.jobs.cli", "index", str(archive)]
+    command += ["--from", str(tmp_path / "reports"), "--config", str(config)]
+    job = subprocess.Popen(command, env=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        vectors = Folder.of(archive)
+        deadline = time.monotonic() + 300
+        while len(list(archive.glob(f"{VECTORS}/*/*.parquet"))) < FILES_BEFORE_KILL and job.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        job.send_signal(signal.SIGKILL)
+        job.wait()
+    assert latest_version(vectors) is None
+    time.sleep(3)  # its workers notice that it is gone
+    (encoder,) = (name.removeprefix("encoder=") for name in vectors.at(VECTORS).names())
+    store = VectorStore.of(vectors, encoder)
+    held = sum(len(store.keys(number)) for number in store.numbers())
+    sizes = [len(store.keys(number)) for number in store.numbers()]
+    done = subprocess.run(command, env=ours, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    manifest = Archive.open(archive).manifest
+    distinct = sum(len(store.keys(number)) for number in store.numbers())
+    assert manifest["work"]["files_read"] == 0
+    assert manifest["work"]["texts_embedded"] == distinct - held  # nothing that was on the disk is done again
+    assert max(sizes) <= MOST_LOST * distinct  # and at most one file was in the making
+    keys = [key for number in store.numbers() for key in store.keys(number).tolist()]
+    assert len(keys) == len(set(keys))
+    print(f"{held} of {distinct} texts were held after the kill; at most {max(sizes)} were embedded twice")
