@@ -39,14 +39,14 @@ class Embedder:
 
     def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        vectors = self._encoder.encode(row["texts"])
+        embedded = self._encoder.embed(row["texts"])
         folder = embeddings_folder(self._archive, row["granularity"], self._name)
-        write_vectors(folder, row["part"], row["chunk_ids"], row["doc_ids"], vectors, self._dtype)
+        write_vectors(folder, row["part"], row["chunk_ids"], row["doc_ids"], embedded.vectors, self._dtype)
         return {
             "part": row["part"],
             "granularity": row["granularity"],
             "chunks": len(row["texts"]),
-            "over_limit": self._encoder.count_over_limit(row["texts"]),
+            "over_limit": embedded.over_limit,
             "dimension": self._encoder.dimension,
             "precision": self._encoder.precision,
             "chunk_seconds": row["seconds"],

@@ -115,7 +115,7 @@ def index_archive(
         with clock.stage("build"):
             report(replace(state, stage="build"))
             for granularity in config.granularities:
-                build_shards(folder, granularity, model.name, config.shards)
+                build_shards(folder, granularity, model.name, config.shards, config.dense)
         manifest = archive_manifest(fingerprint, config, model, good, bad, rows, clock.seconds)
         folder.write_manifest(manifest)
     report(replace(state, stage="done"))

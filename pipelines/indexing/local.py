@@ -65,7 +65,7 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
         folder.at("documents").write_table(part_name(0), documents_table(documents))
         rows = [_embed(folder, granularity, config, encoder) for granularity in config.granularities]
         for granularity in config.granularities:
-            build_shards(folder, granularity, encoder.model.name, config.shards)
+            build_shards(folder, granularity, encoder.model.name, config.shards, config.dense)
         good = [Read(0, document.doc_id, document.source_uri, document.n_tokens) for document in documents]
         folder.write_manifest(archive_manifest(fingerprint, config, encoder.model, good, (), rows, {}))
     return Archive.open(location)

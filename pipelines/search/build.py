@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.search import layout
+from okralong.pipelines.search.approximate import build_approximate
+from okralong.pipelines.search.dense_config import DenseConfig
 from okralong.pipelines.search.partition import partition, partitioned
 from okralong.pipelines.search.postings import Postings
 from okralong.pipelines.search.terms import analyze_texts
@@ -19,10 +21,11 @@ from okralong.pipelines.storage import MANIFEST, Folder
 from okralong.pipelines.tables import SCHEMA_VERSION
 
 
-def build_shards(archive: Folder, granularity: int, model: str, shards: int) -> None:
+def build_shards(archive: Folder, granularity: int, model: str, shards: int, dense: DenseConfig | None = None) -> None:
     """Write ``index/granularity=N/shard-00000`` and so on; shards from an earlier build are replaced.
 
-    ``model`` is the dense model's name; a slash in it is written ``--`` in the folder's name. One shard is in memory at
+    ``model`` is the dense model's name; a slash in it is written ``--`` in the folder's name. ``dense`` says which
+    shards get an approximate index beside their vectors (None: none). One shard is in memory at
     a time; the rows of the others wait in the system's temporary folder, which must have room for the vectors of one
     granularity. Vectors of chunks that are no longer there are passed over. Raises ArchiveError when a chunk has no
     vector of ``model``, or when a chunk_id stands twice.
@@ -38,7 +41,7 @@ def build_shards(archive: Folder, granularity: int, model: str, shards: int) -> 
         for number in range(shards):
             rows = _ordered(partitioned(chunk_parts, number), chunks)
             matrix = _aligned(partitioned(vector_parts, number), rows, vectors)
-            _write(layout.shard_folder(archive, granularity, number), granularity, rows, matrix)
+            _write(layout.shard_folder(archive, granularity, number), granularity, rows, matrix, dense)
     _remove_beyond(layout.granularity_folder(archive, granularity), shards)
 
 
@@ -80,9 +83,16 @@ def _aligned(part: pa.Table | None, rows: pa.Table, source: Folder) -> NDArray[n
     return matrix
 
 
-def _write(folder: Folder, granularity: int, rows: pa.Table, matrix: NDArray[np.float32]) -> None:
+def _write(
+    folder: Folder, granularity: int, rows: pa.Table, matrix: NDArray[np.float32], dense: DenseConfig | None
+) -> None:
     folder.remove(MANIFEST)
     layout.write_array(folder, layout.VECTORS, matrix)
+    approximate = None if dense is None else build_approximate(matrix, dense)
+    if approximate is None:
+        folder.remove(layout.APPROXIMATE)
+    else:
+        folder.write_bytes(layout.APPROXIMATE, approximate.data)
     table = analyze_texts(text.as_py() for text in rows.column("text"))
     Postings.build(table).write(folder)
     layout.write_columns(folder, layout.ROWS, rows)
@@ -94,6 +104,7 @@ def _write(folder: Folder, granularity: int, rows: pa.Table, matrix: NDArray[np.
             "rows": len(rows),
             "terms": len(table.vocabulary),
             "dimension": matrix.shape[1],
+            "approximate": approximate and {"effort": approximate.effort, "recall": approximate.recall},
         }
     )
 

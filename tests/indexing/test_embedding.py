@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.embedded import resolve_embedding_model
@@ -28,6 +29,47 @@ def test_unit_vectors_in_the_order_given(embedder: SentenceEmbedder) -> None:
     for number, text in enumerate(texts):
         np.testing.assert_allclose(embedder.encode([text])[0], vectors[number], atol=1e-5)
     assert embedder.encode([]).shape == (0, 384)
+
+
+def test_passes_of_our_own_give_what_the_library_gives(embedder: SentenceEmbedder) -> None:
+    draw = np.random.default_rng(1)
+    words = [
+        "the",
+        "press",
+        "was",
+        "bought",
+        "in",
+        "March",
+        "by",
+        "a",
+        "grower",
+        "of",
+        "pears",
+        "|",
+        "1,204",
+        "|",
+        "naïve",
+        "café",
+    ]
+    texts = [" ".join(draw.choice(words, size)) for size in (*draw.integers(1, 90, size=20), 700)]
+    model = SentenceTransformer(resolve_embedding_model("embedded").path, device="cpu")
+    model.max_seq_length = embedder.limit
+    embedded = embedder.embed(texts)
+    assert embedder._beside_tokens is not None  # it is not the library that was asked
+    np.testing.assert_allclose(embedded.vectors, model.encode_document(texts, normalize_embeddings=True), atol=1e-5)
+    assert embedded.over_limit == embedder.count_over_limit(texts) > 0
+    assert embedder.embed([]).over_limit == 0
+
+
+def test_a_model_that_is_more_than_its_tokens_embeds_by_itself(
+    embedder: SentenceEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["word " * 600, "A second press was bought."]
+    wanted = embedder.embed(texts)
+    monkeypatch.setattr(embedder, "_beside_tokens", None)
+    found = embedder.embed(texts)
+    np.testing.assert_allclose(found.vectors, wanted.vectors, atol=1e-5)
+    assert found.over_limit == wanted.over_limit == 1
 
 
 def test_the_tail_of_a_400_token_chunk_is_in_its_vector(embedder: SentenceEmbedder) -> None:

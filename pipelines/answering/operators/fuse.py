@@ -63,8 +63,8 @@ def normalise(hits: Sequence[Hit]) -> dict[str, float]:
     """Min-max normalised score by chunk_id. A list whose scores are all equal, or of one hit, counts 1 throughout."""
     if not hits:
         return {}
-    low = min(hit.score for hit in hits)
-    high = max(hit.score for hit in hits)
+    scores = [hit.score for hit in hits]
+    low, high = min(scores), max(scores)
     if not high > low:
         return {hit.chunk.chunk_id: 1.0 for hit in hits}
     return {hit.chunk.chunk_id: (hit.score - low) / (high - low) for hit in hits}
