@@ -58,7 +58,9 @@ def deal(lengths: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[
 
 def _cut_ahead(texts: Sequence[str], cut: Callable[[list[str]], list[Cut]]) -> Iterator[tuple[int, list[Cut]]]:
     """Where each block starts, and its texts cut; the next block is cut meanwhile."""
-    starts = [0, *range(FIRST_BLOCK, len(texts), BLOCK)] if texts else []
+    if not texts:
+        return
+    starts = [0, *range(FIRST_BLOCK, len(texts), BLOCK)]
     blocks = [list(texts[start:end]) for start, end in zip(starts, [*starts[1:], len(texts)], strict=True)]
     with ThreadPoolExecutor(1) as thread:
         ahead = [thread.submit(cut, block) for block in blocks[:1]]

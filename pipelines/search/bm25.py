@@ -46,18 +46,18 @@ class ScopeStatistics:
         return math.log(1 + (self.n_chunks - df + 0.5) / (df + 0.5))
 
     def scores(
-        self, weights: NDArray[np.float64], frequencies: NDArray[np.int32], lengths: NDArray[np.int32]
+        self, weights: NDArray[np.float64] | np.float64, frequencies: NDArray[np.int32], lengths: NDArray[np.int32]
     ) -> NDArray[np.float64]:
         """What each occurrence of a term in a chunk adds to the chunk's score, all of shape (n,), n > 0.
 
-        ``weights`` are the inverse document frequencies, times how often the query says the term; ``frequencies`` how
-        often the chunk does, ``lengths`` those of the chunks.
+        ``weights`` are the inverse document frequencies, times how often the query says the term (one for all where
+        they are of one term); ``frequencies`` how often the chunk does, ``lengths`` those of the chunks.
         """
         average = self.total_length / self.n_chunks
         # In place: for a whole archive these are hundreds of thousands.
         damping = np.multiply(lengths, K1 * B / average, dtype=np.float64)
         damping += K1 * (1 - B)
         damping += frequencies
-        scores = np.multiply(weights, frequencies, dtype=np.float64)
+        scores: NDArray[np.float64] = np.multiply(weights, frequencies, dtype=np.float64)
         scores /= damping
         return scores

@@ -54,15 +54,20 @@ def nearest(
         while wanted < end - start and scores[k - 1] - scores[-1] <= 2 * tolerance:
             wanted = min(end - start, 2 * wanted)
             scores, places = knn(start, end, wanted)
+        if wanted > k:  # best first: those that may be tied with this range's k-th
+            near = int((scores >= scores[k - 1] - tolerance).sum())
+            scores, places = scores[:near], places[:near]
         rows.append(places + start)
         rough.append(scores)
-    found, estimates = np.concatenate(rows), np.concatenate(rough)
-    if len(found) > k:
+    found = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    if len(rows) > 1 and len(found) > k:
+        estimates = np.concatenate(rough)
         found = found[estimates >= np.partition(estimates, len(estimates) - k)[-k] - tolerance]
     return found, products(matrix, vector, found)
 
 
 def products(matrix: NDArray[np.float32], vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """Inner products of some rows with ``vector``, the same for a row whichever others are asked with it."""
-    exact: NDArray[np.float64] = (matrix[rows].astype(np.float64) * vector.astype(np.float64)).sum(axis=1)
+    # Row by row: a product of matrices would sum a row's terms in an order that depends on its neighbours.
+    exact: NDArray[np.float64] = np.vecdot(matrix[rows].astype(np.float64), vector.astype(np.float64))
     return exact.astype(np.float32)

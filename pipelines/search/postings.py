@@ -80,10 +80,10 @@ class Postings:
             raise ValueError("the postings and the vocabulary do not belong together")
         return postings
 
-    def total_length(self, scope: RowRanges) -> int:
-        """The sum of the lengths of the scope's chunks."""
-        runs = zip(scope.starts.tolist(), scope.ends.tolist(), strict=True)
-        return sum(int(self.lengths[start:end].sum(dtype=np.int64)) for start, end in runs)
+    def lengths_of(self, scope: RowRanges) -> Int32:
+        """The lengths of the scope's chunks, by place; those of a single range are not copied."""
+        runs = [self.lengths[start:end] for start, end in zip(scope.starts.tolist(), scope.ends.tolist(), strict=True)]
+        return runs[0] if len(runs) == 1 else np.concatenate([_NONE, *runs])
 
     def count(self, term: str, scope: RowRanges) -> int:
         """In how many chunks of the scope a term occurs."""

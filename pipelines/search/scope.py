@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +38,17 @@ class RowRanges:
 
     def rows_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The row numbers of some places."""
-        part: Any = 0 if len(self.starts) == 1 else np.searchsorted(self.offsets, places, side="right") - 1
+        if len(self.starts) == 1:
+            return places + int(self.bounds[0])
+        part = np.searchsorted(self.offsets, places, side="right") - 1
         rows: NDArray[np.int64] = places + (self.starts - self.offsets)[part]
         return rows
 
     def places_of(self, rows: Int32) -> Int32:
         """The places of some rows of the ranges."""
-        part: Any = 0 if len(self.starts) == 1 else np.searchsorted(self.starts, rows, side="right") - 1
+        if len(self.starts) == 1:
+            return rows - self.bounds[0] if self.bounds[0] else rows
+        part = np.searchsorted(self.starts, rows, side="right") - 1
         places: Int32 = rows - (self.starts - self.offsets)[part]
         return places
 

@@ -25,6 +25,7 @@ from okralong.pipelines.search.columns import ChunkRows
 from okralong.pipelines.search.gpu_rows import GpuRows
 from okralong.pipelines.search.nearest import nearest, products
 from okralong.pipelines.search.postings import Postings
+from okralong.pipelines.search.ranking import best_places
 from okralong.pipelines.search.scope import RowRanges, joined
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import SCHEMA_VERSION
@@ -36,12 +37,14 @@ RECENT_CHUNKS: Final = 8_192
 """Chunks kept as they were built, for the next question about the same documents; ours: some 10 MB a shard."""
 
 RECENT_SCOPES: Final = 1_024
-"""Scopes whose rows and lengths are remembered; ours."""
+"""Scopes whose rows are remembered, of those that are one document or the whole shard; ours. Others would take memory
+with their size, and seldom come again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
     rows: RowRanges
+    lengths: NDArray[np.int32]
     total_length: int
 
 
@@ -182,10 +185,12 @@ class Shard:
             return self._scopes[key]
         except KeyError:
             rows = RowRanges.of(self.rows_of(key))
-        scope = _Scope(rows, self.postings.total_length(rows))
-        if len(self._scopes) >= RECENT_SCOPES:
-            self._scopes.clear()
-        self._scopes[key] = scope
+        lengths = self.postings.lengths_of(rows)
+        scope = _Scope(rows, lengths, int(lengths.sum(dtype=np.int64)))
+        if key is None or len(key) == 1:
+            if len(self._scopes) >= RECENT_SCOPES:
+                self._scopes.clear()
+            self._scopes[key] = scope
         return scope
 
     def _exact(self, terms: Sequence[str], scope: _Scope, statistics: ScopeStatistics | None, k: int) -> _Scored:
@@ -194,30 +199,13 @@ class Shard:
             return _NOTHING
         repeats = Counter(terms)
         found = [self.postings.find(term, rows_of) for term in repeats]
-        counts = [len(rows) for rows, _ in found]
-        if not any(counts):
-            return _NOTHING
         if statistics is None:
-            frequency = dict(zip(repeats, counts, strict=True))
+            frequency = {term: len(rows) for term, (rows, _) in zip(repeats, found, strict=True)}
             statistics = ScopeStatistics(rows_of.size, scope.total_length, frequency)
-        rows = np.concatenate([rows for rows, _ in found])
         weights = np.array([count * statistics.inverse_document_frequency(term) for term, count in repeats.items()])
-        scores = statistics.scores(
-            weights.repeat(counts),
-            np.concatenate([frequencies for _, frequencies in found]),
-            self.postings.lengths[rows],
-        )
-        # Term by term in the query's order, so that a chunk's sum is the same to the last bit in every shard.
-        total = np.bincount(rows_of.places_of(rows), scores, rows_of.size)
-        (hit,) = total.nonzero()
-        best = total[hit]
-        if len(hit) > k:
-            # Everything tied with the k-th stays until the chunk_ids have decided.
-            ranked = best.copy()
-            ranked.partition(len(best) - k)
-            kept = best >= ranked[-k]
-            hit, best = hit[kept], best[kept]
-        return rows_of.rows_at(hit), best
+        placed = [(rows_of.places_of(rows), frequencies) for rows, frequencies in found]
+        places, scores = best_places(statistics, weights, placed, scope.lengths, k)
+        return rows_of.rows_at(places), scores
 
     def _semantic(self, vector: Vector, scope: RowRanges, k: int) -> _Scored:
         if k <= 0 or not scope.size:
