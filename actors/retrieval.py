@@ -28,7 +28,7 @@ from okralong.actors.scorer import deploy_scorer
 from okralong.actors.serving import remove_app
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.preparation import Prepared
-from okralong.pipelines.errors import BrokenError, OkraError
+from okralong.pipelines.errors import BrokenError, ConfigError, OkraError
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.replicas import calls_by_shard, replicas_by_shard
 from okralong.pipelines.values import Analysis
@@ -64,6 +64,7 @@ def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames
     config = prepared.config
     apps = [f"okralong-{part}-{hashlib.sha256(key.encode()).hexdigest()[:8]}" for part in APPS]
     shard_names = _shard_names(prepared, tag)
+    _have_gpus(config.search.gpus_per_shard, sum(map(len, shard_names)))
     location = prepared.archive.location
     with ExitStack() as held:
         gpus = config.search.gpus_per_shard
@@ -90,6 +91,17 @@ def _shard_names(prepared: Prepared, tag: str) -> tuple[tuple[str, ...], ...]:
         tuple(f"okralong-shard-{tag}-{number}-{replica}" for replica in range(replicas))
         for number, replicas in enumerate(dealt)
     )
+
+
+def _have_gpus(each: float, processes: int) -> None:
+    """Raises ConfigError when the cluster cannot give the shards their GPUs: Ray would wait for ever."""
+    cluster: Any = ray
+    found = cluster.cluster_resources().get("GPU", 0.0)
+    if each * processes > found:
+        raise ConfigError(
+            f"search.gpus_per_shard is {each} and {processes} process(es) hold the shards, but the cluster has "
+            f"{found:g} GPUs. Set it to 0 (FAISS then runs on processors), or lower it or search.replicas."
+        )
 
 
 class Retrieval:
