@@ -9,7 +9,7 @@ whatever was left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ def _all(
     frequencies = np.concatenate([frequencies for _, frequencies in found])
     each = weights.repeat([len(places) for places, _ in found])
     # bincount adds in the order given: term by term.
-    total = np.bincount(places, statistics.scores(each, frequencies, lengths[places]), len(lengths))
+    total: Any = np.bincount(places, statistics.scores(each, frequencies, lengths[places]), len(lengths))
     (hit,) = total.nonzero()
     return hit, total[hit]
 
