@@ -37,9 +37,8 @@ class Embedder:
 
     def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        vectors = self._encoder.encode(row["texts"])
-        over_limit = self._encoder.over_limit(row["texts"])
-        self._store.write(row["number"], row["keys"], vectors, over_limit, self._encoder.precision)
+        embedded = self._encoder.embed(row["texts"])
+        self._store.write(row["number"], row["keys"], embedded.vectors, embedded.over_limit, self._encoder.precision)
         return {
             "number": row["number"],
             "texts": len(row["texts"]),

@@ -21,15 +21,16 @@ from ray.exceptions import RayError
 
 from okralong.actors.analyzer import analyzer_app
 from okralong.actors.cluster import NAMESPACE, named_actor
-from okralong.actors.index_shard import RayShard, start_index_shards
+from okralong.actors.index_shard import RayShard, Replicas, start_index_shards
 from okralong.actors.patience import asked_again
 from okralong.actors.query_embedder import query_embedder_app
 from okralong.actors.scorer import scorer_app
 from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.preparation import Prepared
-from okralong.pipelines.errors import BrokenError, OkraError
+from okralong.pipelines.errors import BrokenError, ConfigError, OkraError
 from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.search.replicas import calls_by_shard, replicas_by_shard
 from okralong.pipelines.values import Analysis
 
 REVIVED: Final[dict[str, Any]] = {"max_restarts": 3, "max_task_retries": 3}
@@ -41,12 +42,13 @@ APPS: Final = ("analyzer", "embedder", "scorer")
 
 @dataclass(frozen=True)
 class RetrievalNames:
-    """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace; ``analyzer``
-    (None: the generator analyses), ``embedder`` and ``scorer`` (None where the policy needs none) run on Ray Serve.
+    """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace, for each shard
+    number one or more; ``analyzer`` (None: the generator analyses), ``embedder`` and ``scorer`` (None where the policy
+    needs none) run on Ray Serve.
     """
 
     archive: str
-    shards: tuple[str, ...]
+    shards: tuple[tuple[str, ...], ...]
     analyzer: str | None
     embedder: str
     scorer: str | None
@@ -62,11 +64,13 @@ def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames
     config = prepared.config
     mark = hashlib.sha256(key.encode()).hexdigest()[:8]
     analyzer, embedder, scorer = apps = [f"okralong-{part}-{mark}" for part in APPS]
-    shard_names = tuple(f"okralong-shard-{tag}-{number}" for number in range(prepared.archive.n_shards))
+    shard_names = _shard_names(prepared, tag)
+    gpus = config.search.gpus_per_shard
+    _have_gpus(gpus, sum(map(len, shard_names)))
     location = prepared.archive.location
     with ExitStack() as held:
-        started = start_index_shards(location, shard_names, namespace=NAMESPACE, **REVIVED)
-        shards = [hold(held, shard) for shard in started]
+        started = start_index_shards(location, shard_names, gpus, namespace=NAMESPACE, **REVIVED)
+        shards = [hold(held, shard) for replicas in started for shard in replicas]
         held.callback(remove_apps, apps)
         wanted = {embedder: query_embedder_app(prepared.manifest)}
         if config.analyzer.kind != "llm":
@@ -79,6 +83,27 @@ def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames
         yield RetrievalNames(location, shard_names, analyzer_or_none, embedder, scorer_or_none)
 
 
+def _shard_names(prepared: Prepared, tag: str) -> tuple[tuple[str, ...], ...]:
+    """The names of each shard number's actors: more for those that more of the questions ask."""
+    calls = calls_by_shard((scoped.doc_ids for scoped in prepared.questions), prepared.archive.n_shards)
+    dealt = replicas_by_shard(calls, prepared.config.search.replicas)
+    return tuple(
+        tuple(f"okralong-shard-{tag}-{number}-{replica}" for replica in range(replicas))
+        for number, replicas in enumerate(dealt)
+    )
+
+
+def _have_gpus(each: float, processes: int) -> None:
+    """Raises ConfigError when the cluster cannot give the shards their GPUs: Ray would wait for ever."""
+    cluster: Any = ray
+    found = cluster.cluster_resources().get("GPU", 0.0)
+    if each * processes > found:
+        raise ConfigError(
+            f"search.gpus_per_shard is {each} and {processes} process(es) hold the shards, but the cluster has "
+            f"{found:g} GPUs. Set it to 0 (FAISS then runs on processors), or lower it or search.replicas."
+        )
+
+
 class Retrieval:
     """The same as an actor sees it. The methods are ports of ``QuestionTools``; each outlives a replica that dies."""
 
@@ -86,14 +111,14 @@ class Retrieval:
         self.archive = Archive.open(names.archive)
         self.has_analyzer = names.analyzer is not None
         self.has_scorer = names.scorer is not None
-        self._shards = [named_actor(name) for name in names.shards]
+        self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]
         self._embedder: Any = serve.get_app_handle(names.embedder)
         self._analyzer: Any = serve.get_app_handle(names.analyzer) if names.analyzer else None
         self._scorer: Any = serve.get_app_handle(names.scorer) if names.scorer else None
 
     def shards(self, granularity: int) -> list[RayShard]:
         """All shards of a granularity, in order of their numbers."""
-        return [RayShard(handle, granularity) for handle in self._shards]
+        return [RayShard(replicas, granularity) for replicas in self._shards]
 
     async def embed(self, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Unit vectors, shape (texts, dimension)."""

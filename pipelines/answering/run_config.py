@@ -13,6 +13,7 @@ from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.scorer import ScorerConfig
+from okralong.pipelines.search.search_config import SearchConfig
 from okralong.pipelines.settings import Settings
 
 
@@ -21,8 +22,9 @@ class RunConfig(Settings):
 
     ``policy`` and ``prices`` are paths or names of shipped configs; ``concurrency`` is questions in flight over all
     planners (in batch mode ``llm.batch.concurrency`` is); ``scorer`` is the model of policies that measure likelihoods
-    (null: none); ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row; ``replies_from`` are other
-    run folders, whose replies to equal requests are taken instead of paid for.
+    (null: none); ``search`` says how many processes hold the index; ``budget_usd`` is a hard cap (null: none); ``tags``
+    go to every ledger row; ``replies_from`` are other run folders, whose replies to equal requests are taken instead of
+    paid for.
     """
 
     strategy: str
@@ -31,6 +33,7 @@ class RunConfig(Settings):
     analyzer: AnalyzerConfig
     llm: LlmConfig
     scorer: ScorerConfig | None = None
+    search: SearchConfig = SearchConfig()
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     concurrency: Annotated[int, Field(ge=1, le=4096)] = 64
     planners: Annotated[int, Field(ge=1, le=256)] = 1

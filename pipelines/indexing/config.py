@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.units import Boundaries
+from okralong.pipelines.search.dense_config import DenseConfig
 from okralong.pipelines.settings import Settings
 
 
@@ -66,6 +67,7 @@ class IndexConfig(Settings):
     embedding: EmbeddingConfig = EmbeddingConfig()
     shards: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     chunks_per_shard: int = Field(default=100_000, ge=1)
+    dense: DenseConfig = DenseConfig()
     max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
     limits: LimitsConfig = LimitsConfig()
 

@@ -118,11 +118,12 @@ class VersionBuild:
             mine[shard_of(doc_id, shards)].append((doc_id, held.sha256))
         built = {}
         for size in self.config.granularities:
-            # What a shard's files depend on beside its documents; "dense" is that of approximate indexes.
-            salt = (self.encoder, self.config.boundaries, size, self.config.model_dump().get("dense"))
+            # What a shard's files depend on beside its documents.
+            salt = (self.encoder, self.config.boundaries, size, self.config.dense.model_dump())
             names = [f"shard-{number:05d}-{digest((salt, held))}" for number, held in enumerate(mine)]
             place, base = granularity_folder(self.archive, size), self._base(size)
-            built[size] = rebuild_shards(place, size, names, documents, base, self._rows_of(index, size), about[0])
+            rows_of, dense = self._rows_of(index, size), self.config.dense
+            built[size] = rebuild_shards(place, size, names, documents, base, rows_of, about[0], dense)
         return built
 
     def _base(self, granularity: int) -> Base:

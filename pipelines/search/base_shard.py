@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,9 +61,9 @@ class BaseShard:
 
     def postings(self, places: NDArray[np.int64]) -> PostingPiece:
         """Its postings; ``places`` has for each row its place among the rows to come, or -1."""
-        arrays: list[NDArray[Any]] = [
+        pointers, rows, frequencies, lengths = (
             layout.open_array(self.path, name)
             for name in (layout.POINTERS, layout.POSTING_ROWS, layout.FREQUENCIES, layout.LENGTHS)
-        ]
+        )
         column = layout.open_columns(self.path, layout.VOCABULARY, layout.VOCABULARY_SCHEMA).column("term")
-        return PostingPiece(column.combine_chunks(), *arrays, places)
+        return PostingPiece(column.combine_chunks(), pointers, rows, frequencies, lengths, places)

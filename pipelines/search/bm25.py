@@ -45,13 +45,19 @@ class ScopeStatistics:
         df = self.document_frequency.get(term, 0)
         return math.log(1 + (self.n_chunks - df + 0.5) / (df + 0.5))
 
-    def term_scores(self, term: str, frequencies: NDArray[np.int32], lengths: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Scores that one occurrence of ``term`` in the query gives to chunks that hold it.
+    def scores(
+        self, weights: NDArray[np.float64] | np.float64, frequencies: NDArray[np.int32], lengths: NDArray[np.int32]
+    ) -> NDArray[np.float64]:
+        """What each occurrence of a term in a chunk adds to the chunk's score, all of shape (n,), n > 0.
 
-        ``frequencies`` and ``lengths`` are those of the chunks, both of shape (n,), n > 0.
+        ``weights`` are the inverse document frequencies, times how often the query says the term (one for all where
+        they are of one term); ``frequencies`` how often the chunk does, ``lengths`` those of the chunks.
         """
         average = self.total_length / self.n_chunks
-        tf = frequencies.astype(np.float64)
-        damping = K1 * ((1 - B) + B * lengths.astype(np.float64) / average)
-        scores: NDArray[np.float64] = self.inverse_document_frequency(term) * (tf / (damping + tf))
+        # In place: for a whole archive these are hundreds of thousands.
+        damping = np.multiply(lengths, K1 * B / average, dtype=np.float64)
+        damping += K1 * (1 - B)
+        damping += frequencies
+        scores: NDArray[np.float64] = np.multiply(weights, frequencies, dtype=np.float64)
+        scores /= damping
         return scores

@@ -12,16 +12,19 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.search import layout
+from okralong.pipelines.search.approximate import build_approximate
+from okralong.pipelines.search.dense_config import DenseConfig
 from okralong.pipelines.search.merged_postings import MergedPostings, PostingPiece
 from okralong.pipelines.search.partition import partition, partitioned
 from okralong.pipelines.storage import MANIFEST, Folder
 from okralong.pipelines.tables import SCHEMA_VERSION
 
 
-def build_shards(archive: Folder, granularity: int, model: str, shards: int) -> None:
+def build_shards(archive: Folder, granularity: int, model: str, shards: int, dense: DenseConfig | None = None) -> None:
     """Write ``index/granularity=N/shard-00000`` and so on; shards from an earlier build are replaced.
 
-    ``model`` is the dense model's name; a slash in it is written ``--`` in the folder's name. One shard is in memory at
+    ``model`` is the dense model's name; a slash in it is written ``--`` in the folder's name. ``dense`` says which
+    shards get an approximate index beside their vectors (None: none). One shard is in memory at
     a time; the rows of the others wait in the system's temporary folder, which must have room for the vectors of one
     granularity. Vectors of chunks that are no longer there are passed over. Raises ArchiveError when a chunk has no
     vector of ``model``, or when a chunk_id stands twice.
@@ -37,7 +40,7 @@ def build_shards(archive: Folder, granularity: int, model: str, shards: int) -> 
         for number in range(shards):
             rows = _ordered(partitioned(chunk_parts, number), chunks)
             matrix = _aligned(partitioned(vector_parts, number), rows, vectors)
-            write_shard(layout.shard_folder(archive, granularity, number), granularity, rows, matrix)
+            write_shard(layout.shard_folder(archive, granularity, number), granularity, rows, matrix, dense)
     _remove_beyond(layout.granularity_folder(archive, granularity), shards)
 
 
@@ -84,17 +87,24 @@ def write_shard(
     granularity: int,
     rows: pa.Table,
     matrix: NDArray[np.float32],
+    dense: DenseConfig | None = None,
     over_limit: NDArray[np.bool_] | None = None,
     postings: MergedPostings | None = None,
 ) -> None:
     """Write the files of one shard, its manifest last. ``rows`` are in order of (doc_id, ordinal), row i of ``matrix``
-    is the vector of row i; ``over_limit`` says of which rows the encoder does not see the end. ``postings`` are those
-    of the rows where they are known.
+    is the vector of row i. ``dense`` says whether it gets an approximate index beside its vectors (None: it does not),
+    ``over_limit`` of which rows the encoder does not see the end. ``postings`` are those of the rows where they are
+    known.
     """
     folder.remove(MANIFEST)
     over_limit = np.zeros(len(rows), dtype=np.bool_) if over_limit is None else over_limit
     layout.write_array(folder, layout.VECTORS, matrix)
     layout.write_array(folder, layout.OVER_LIMIT, over_limit)
+    approximate = None if dense is None else build_approximate(matrix, dense)
+    if approximate is None:
+        folder.remove(layout.APPROXIMATE)
+    else:
+        folder.write_bytes(layout.APPROXIMATE, approximate.data)
     if postings is None:
         everything = PostingPiece.of_texts(rows.column("text").to_pylist(), np.arange(len(rows)))
         postings = MergedPostings.of([everything], len(rows))
@@ -109,6 +119,7 @@ def write_shard(
             "terms": len(postings.vocabulary),
             "dimension": matrix.shape[1],
             "over_limit": int(over_limit.sum()),
+            "approximate": approximate and {"effort": approximate.effort, "recall": approximate.recall},
         }
     )
 

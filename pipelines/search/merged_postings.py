@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from okralong.pipelines.search import layout
-from okralong.pipelines.search.postings import Postings
 from okralong.pipelines.search.terms import analyze_texts
 from okralong.pipelines.storage import Folder
 
@@ -33,11 +32,21 @@ class PostingPiece:
 
     @classmethod
     def of_texts(cls, texts: Sequence[str], places: NDArray[np.int64]) -> PostingPiece:
-        """The postings of texts that were not counted before."""
+        """The postings of texts that were not counted before; text number i is row i of the piece."""
         table = analyze_texts(texts)
-        made = Postings.build(table)
-        words = pa.array(table.vocabulary, pa.large_string())
-        return cls(words, made.pointers, made.rows, made.frequencies, made.lengths, places)
+        n_rows = max(len(table.lengths), 1)
+        row_of = np.repeat(np.arange(len(table.lengths), dtype=np.int64), table.lengths)
+        # One sorted integer per (term, row) gives the order of the columns and the counts in a single pass.
+        pairs, counts = np.unique(table.terms * n_rows + row_of, return_counts=True)
+        per_term = np.bincount(pairs // n_rows, minlength=len(table.vocabulary))
+        return cls(
+            vocabulary=pa.array(table.vocabulary, pa.large_string()),
+            pointers=np.concatenate(([0], np.cumsum(per_term))).astype(np.int64),
+            rows=(pairs % n_rows).astype(np.int32),
+            frequencies=counts.astype(np.int32),
+            lengths=table.lengths,
+            places=places,
+        )
 
 
 @dataclass(frozen=True)

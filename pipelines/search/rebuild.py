@@ -22,6 +22,7 @@ from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.base_shard import BaseShard
 from okralong.pipelines.search.build import write_shard
+from okralong.pipelines.search.dense_config import DenseConfig
 from okralong.pipelines.search.merged_postings import MergedPostings, PostingPiece
 from okralong.pipelines.search.scope import joined
 from okralong.pipelines.search.sharding import shard_of
@@ -69,6 +70,7 @@ def rebuild_shards(
     base: Base,
     new_rows: NewRows,
     dimension: int,
+    dense: DenseConfig,
 ) -> list[BuiltShard]:
     """Have every shard of ``names``, in order of their numbers, in the folder ``place``; build those that are missing.
 
@@ -95,6 +97,7 @@ def rebuild_shards(
                 sources,
                 Path(scratch, str(number)),
                 dimension,
+                dense,
             )
     return [_described(place.at(name), name, number in missing) for number, name in enumerate(names)]
 
@@ -127,6 +130,7 @@ def _build(
     sources: Sequence[Folder],
     scratch: Path,
     dimension: int,
+    dense: DenseConfig,
 ) -> None:
     tables: list[pa.Table] = []
     values: list[NDArray[np.float32]] = []
@@ -165,7 +169,7 @@ def _build(
         start += len(block)
     over_limit = np.concatenate(flags)[order] if flags else np.zeros(0, dtype=np.bool_)
     pieces = [*_old_postings(taken, places), PostingPiece.of_texts(texts, places[old_rows:])]
-    write_shard(folder, granularity, rows_table, matrix, over_limit, MergedPostings.of(pieces, len(order)))
+    write_shard(folder, granularity, rows_table, matrix, dense, over_limit, MergedPostings.of(pieces, len(order)))
 
 
 def _old_postings(

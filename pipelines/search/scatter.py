@@ -1,7 +1,7 @@
 """One search over many shards: ask those that hold documents of the scope, merge what they found.
 
 The exact side takes two rounds where the scope spans shards: first what the scope looks like, then the scores under
-the sum. A scope inside one shard, the usual case, takes one.
+the sum. A scope inside one shard, the usual case, takes one call for both sides.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ class ShardClient(Protocol):
         """See ``Shard.statistics``."""
         ...
 
+    async def candidates(
+        self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
+    ) -> Candidates:
+        """See ``Shard.candidates``."""
+        ...
+
     async def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
     ) -> list[Hit]:
@@ -54,6 +60,12 @@ class LocalShard:
     async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
         """See ``Shard.statistics``."""
         return self.shard.statistics(terms, doc_ids)
+
+    async def candidates(
+        self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
+    ) -> Candidates:
+        """See ``Shard.candidates``."""
+        return self.shard.candidates(terms, vector, doc_ids, k)
 
     async def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
@@ -82,9 +94,12 @@ async def search(
     ``shards`` are all shards of one granularity in order of their numbers; ``vector`` is the query's, of shape
     (dimension,); an empty ``doc_ids`` means the whole archive.
     """
-    parts = _parts(shards, doc_ids)
+    parts, terms = _parts(shards, doc_ids), analyze_query(query)
+    if len(parts) == 1:
+        client, part = parts[0]
+        return await client.candidates(terms, vector, part, k)
     exact, semantic = await asyncio.gather(
-        _exact(parts, analyze_query(query), k),
+        _exact(parts, terms, k),
         asyncio.gather(*(client.semantic(vector, part, k) for client, part in parts)),
     )
     return Candidates(tuple(exact), tuple(merge_hits(semantic, k)))
@@ -120,9 +135,6 @@ def merge_hits(lists: Iterable[Iterable[Hit]], k: int) -> list[Hit]:
 async def _exact(parts: Sequence[_Part], terms: list[str], k: int) -> list[Hit]:
     if not terms:
         return []
-    if len(parts) == 1:
-        client, part = parts[0]
-        return await client.exact(terms, part, None, k)
     known = await asyncio.gather(*(client.statistics(terms, part) for client, part in parts))
     total = reduce(add, known, ScopeStatistics())
     found = await asyncio.gather(*(client.exact(terms, part, total, k) for client, part in parts))

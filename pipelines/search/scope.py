@@ -22,6 +22,8 @@ class RowRanges:
     ends: Int32
     offsets: Int32
     size: int
+    bounds: Int32
+    """The first start and the last end."""
 
     @classmethod
     def of(cls, ranges: Iterable[range]) -> RowRanges:
@@ -31,13 +33,24 @@ class RowRanges:
         ends = np.array([part.stop for part in listed], dtype=np.int32)
         widths = ends - starts
         offsets = (np.cumsum(widths) - widths).astype(np.int32)
-        return cls(starts, ends, offsets, int(widths.sum()))
+        bounds = np.array([starts[0], ends[-1]] if listed else [0, 0], dtype=np.int32)
+        return cls(starts, ends, offsets, int(widths.sum()), bounds)
 
     def rows_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The row numbers of some places."""
+        if len(self.starts) == 1:
+            return places + int(self.bounds[0])
         part = np.searchsorted(self.offsets, places, side="right") - 1
         rows: NDArray[np.int64] = places + (self.starts - self.offsets)[part]
         return rows
+
+    def places_of(self, rows: Int32) -> Int32:
+        """The places of some rows of the ranges."""
+        if len(self.starts) == 1:
+            return rows - self.bounds[0] if self.bounds[0] else rows
+        part = np.searchsorted(self.starts, rows, side="right") - 1
+        places: Int32 = rows - (self.starts - self.offsets)[part]
+        return places
 
     def within(self, rows: Int32) -> tuple[Int32, Int32]:
         """For sorted ``rows``: where each range's run of them begins and ends."""

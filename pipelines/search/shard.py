@@ -1,13 +1,16 @@
-"""One shard of the index, open for questions. It keeps no state between calls and may be used from many threads."""
+"""One shard of the index, open for questions. It may be used from many threads.
+
+Between calls it keeps nothing but what would be found again: places of terms and scopes, and chunks of late.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +19,47 @@ from pyarrow import fs
 
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.search import layout
+from okralong.pipelines.search.approximate import LARGEST_K, ApproximateIndex
 from okralong.pipelines.search.bm25 import ScopeStatistics
-from okralong.pipelines.search.nearest import nearest
+from okralong.pipelines.search.columns import ChunkRows
+from okralong.pipelines.search.gpu_rows import GpuRows
+from okralong.pipelines.search.nearest import nearest, products
 from okralong.pipelines.search.postings import Postings
+from okralong.pipelines.search.ranking import best_places
 from okralong.pipelines.search.scope import RowRanges, joined
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import SCHEMA_VERSION
-from okralong.pipelines.values import Chunk, Hit
+from okralong.pipelines.values import Candidates, Chunk, Hit
 
 Vector = Sequence[float] | NDArray[np.float32]
+
+RECENT_CHUNKS: Final = 8_192
+"""Chunks kept as they were built, for the next question about the same documents; ours: some 10 MB a shard."""
+
+RECENT_SCOPES: Final = 1_024
+"""Scopes whose rows are remembered, of those that are one document or the whole shard; ours. Others would take memory
+with their size, and seldom come again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    rows: RowRanges
+    lengths: NDArray[np.int32]
+    total_length: int
+
+
+_Scored = tuple[NDArray[np.int64], NDArray[Any]]
+"""Rows, and the score of each."""
+
+_NOTHING: Final[_Scored] = (np.empty(0, dtype=np.int64), np.empty(0))
 
 
 @dataclass(frozen=True)
 class Shard:
     """All chunks of some documents at one granularity. Open one with ``Shard.open``.
+
+    ``approximate`` stands beside the vectors of a large shard where the index config asked for it; ``on_gpu`` is a copy
+    of the vectors that ``Shard.on_a_gpu`` made.
 
     In every method ``doc_ids`` None means the whole shard; documents that the shard does not hold add nothing.
     """
@@ -37,8 +67,12 @@ class Shard:
     granularity: int
     vectors: NDArray[np.float32]
     postings: Postings
-    rows: pa.Table
+    rows: ChunkRows
     ranges: dict[str, range]
+    approximate: ApproximateIndex | None = None
+    on_gpu: GpuRows | None = field(default=None, repr=False)
+    _scopes: dict[tuple[str, ...] | None, _Scope] = field(default_factory=dict, repr=False)
+    _recent: dict[int, Chunk] = field(default_factory=dict, repr=False)
     copied_to: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
 
     @classmethod
@@ -63,21 +97,29 @@ class Shard:
     @classmethod
     def _map(cls, path: Path, manifest: dict[str, Any], copied_to: tempfile.TemporaryDirectory[str] | None) -> Shard:
         ranges = layout.open_columns(path, layout.RANGES, layout.RANGES_SCHEMA).to_pydict()
+        vectors = layout.open_array(path, layout.VECTORS)
+        beside = manifest.get("approximate")
         shard = cls(
             granularity=manifest["granularity"],
-            vectors=layout.open_array(path, layout.VECTORS),
+            vectors=vectors,
             postings=Postings.open(path),
-            rows=layout.open_columns(path, layout.ROWS, layout.ROWS_SCHEMA),
+            rows=ChunkRows.of(layout.open_columns(path, layout.ROWS, layout.ROWS_SCHEMA)),
             ranges={
                 doc_id: range(first, end)
                 for doc_id, first, end in zip(ranges["doc_id"], ranges["first_row"], ranges["end_row"], strict=True)
             },
+            approximate=beside
+            and ApproximateIndex.open(path / layout.APPROXIMATE, beside["effort"], len(vectors), vectors.shape[1]),
             copied_to=copied_to,
         )
-        found = (len(shard.rows), len(shard.vectors), len(shard.postings.lengths))
+        found = (len(shard.rows.chunk_id), len(shard.vectors), len(shard.postings.lengths))
         if set(found) != {manifest["rows"]}:
             raise ValueError(f"rows, vectors and lengths count {found}, not {manifest['rows']} as the manifest says")
         return shard
+
+    def on_a_gpu(self) -> Shard:
+        """The same shard with its vectors on the GPU too. Raises ConfigError where FAISS has none."""
+        return replace(self, on_gpu=GpuRows(self.vectors))
 
     @property
     def doc_ids(self) -> tuple[str, ...]:
@@ -97,9 +139,15 @@ class Shard:
 
     def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
         """What BM25 must know of the scope's part in this shard; the parts of all shards add up to the scope."""
-        scope = RowRanges.of(self.rows_of(doc_ids))
-        frequency = {term: self.postings.count(term, scope) for term in set(terms)}
-        return ScopeStatistics(scope.size, self.postings.total_length(scope), frequency)
+        scope = self._scope(doc_ids)
+        frequency = {term: self.postings.count(term, scope.rows) for term in set(terms)}
+        return ScopeStatistics(scope.rows.size, scope.total_length, frequency)
+
+    def candidates(self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int) -> Candidates:
+        """``exact`` and ``semantic`` at once, for a scope that lies in this shard alone."""
+        scope = self._scope(doc_ids)
+        exact = self._hits(self._exact(terms, scope, None, k), k)
+        return Candidates(tuple(exact), tuple(self._hits(self._semantic(vector, scope.rows, k), k)))
 
     def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
@@ -108,42 +156,15 @@ class Shard:
 
         ``statistics`` are those of the whole scope; None when the whole scope lies in this shard.
         """
-        scope = RowRanges.of(self.rows_of(doc_ids))
-        if k <= 0 or not terms or not scope.size:
-            return []
-        found_of = {term: self.postings.find(term, scope) for term in set(terms)}
-        if statistics is None:
-            frequency = {term: len(places) for term, (places, _, _) in found_of.items()}
-            statistics = ScopeStatistics(scope.size, self.postings.total_length(scope), frequency)
-        scores = np.zeros(scope.size)
-        for term, repeats in Counter(terms).items():
-            places, frequencies, lengths = found_of[term]
-            if len(places):
-                scores[places] += repeats * statistics.term_scores(term, frequencies, lengths)
-        (hit,) = np.nonzero(scores)
-        found = scores[hit]
-        if len(hit) > k:
-            # Everything tied with the k-th stays until the chunk_ids have decided.
-            kept = found >= np.partition(found, len(found) - k)[-k]
-            hit, found = hit[kept], found[kept]
-        return self._hits(scope.rows_at(hit), found, k)
+        return self._hits(self._exact(terms, self._scope(doc_ids), statistics, k), k)
 
     def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
         """The ``k`` chunks whose vectors have the largest inner product with ``vector``, of shape (dimension,).
 
-        Raises ValueError when the vector's dimension is not that of the index.
+        Exact, except that an approximate index may overlook some when the scope is the whole shard. Raises ValueError
+        when the vector's dimension is not that of the index.
         """
-        scope = RowRanges.of(self.rows_of(doc_ids))
-        if k <= 0 or not scope.size:
-            return []
-        query = np.asarray(vector, dtype=np.float32)
-        if query.shape != self.vectors.shape[1:]:
-            raise ValueError(
-                f"A query vector of shape {query.shape} was given to an index of {self.vectors.shape[1]} dimensions. "
-                "Embed questions with the model that the archive's manifest names."
-            )
-        rows, scores = nearest(self.vectors, query, scope, k)
-        return self._hits(rows, scores, k)
+        return self._hits(self._semantic(vector, self._scope(doc_ids).rows, k), k)
 
     def vectors_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
         """The vectors of some chunks of this shard, shape (chunks, dimension), in the order given.
@@ -156,14 +177,72 @@ class Shard:
 
     def chunks(self, rows: Iterable[int]) -> list[Chunk]:
         """The chunks of some rows, in the order given."""
-        taken = self.rows.take(pa.array(rows, pa.int64()))
-        return [Chunk(granularity=self.granularity, **row) for row in taken.to_pylist()]
+        return [self.rows.chunk(row, self.granularity) for row in rows]
 
-    def _hits(self, rows: NDArray[np.int64], scores: NDArray[Any], k: int) -> list[Hit]:
-        chunk_ids = self.rows.column("chunk_id").take(pa.array(rows, pa.int64())).to_pylist()
-        best = sorted(zip((-scores).tolist(), chunk_ids, rows.tolist(), strict=True))[:k]
-        chunks = self.chunks(row for _, _, row in best)
-        return [Hit(chunk, -negated) for (negated, _, _), chunk in zip(best, chunks, strict=True)]
+    def _scope(self, doc_ids: Sequence[str] | None) -> _Scope:
+        key = None if doc_ids is None else tuple(doc_ids)
+        try:
+            return self._scopes[key]
+        except KeyError:
+            rows = RowRanges.of(self.rows_of(key))
+        lengths = self.postings.lengths_of(rows)
+        scope = _Scope(rows, lengths, int(lengths.sum(dtype=np.int64)))
+        if key is None or len(key) == 1:
+            if len(self._scopes) >= RECENT_SCOPES:
+                self._scopes.clear()
+            self._scopes[key] = scope
+        return scope
+
+    def _exact(self, terms: Sequence[str], scope: _Scope, statistics: ScopeStatistics | None, k: int) -> _Scored:
+        rows_of = scope.rows
+        if k <= 0 or not terms or not rows_of.size:
+            return _NOTHING
+        repeats = Counter(terms)
+        found = [self.postings.find(term, rows_of) for term in repeats]
+        if statistics is None:
+            frequency = {term: len(rows) for term, (rows, _) in zip(repeats, found, strict=True)}
+            statistics = ScopeStatistics(rows_of.size, scope.total_length, frequency)
+        weights = np.array([count * statistics.inverse_document_frequency(term) for term, count in repeats.items()])
+        placed = [(rows_of.places_of(rows), frequencies) for rows, frequencies in found]
+        places, scores = best_places(statistics, weights, placed, scope.lengths, k)
+        return rows_of.rows_at(places), scores
+
+    def _semantic(self, vector: Vector, scope: RowRanges, k: int) -> _Scored:
+        if k <= 0 or not scope.size:
+            return _NOTHING
+        query = np.asarray(vector, dtype=np.float32)
+        if query.shape != self.vectors.shape[1:]:
+            raise ValueError(
+                f"A query vector of shape {query.shape} was given to an index of {self.vectors.shape[1]} dimensions. "
+                "Embed questions with the model that the archive's manifest names."
+            )
+        # A GPU compares with every vector sooner than a processor walks an index.
+        if self.approximate and not self.on_gpu and scope.size == self.n_chunks and k <= LARGEST_K:
+            rows = self.approximate.candidates(query, k)
+            if len(rows) >= min(k, scope.size):
+                return rows, products(self.vectors, query, rows)
+        return nearest(self.vectors, query, scope, k, self.on_gpu)
+
+    def _hits(self, scored: _Scored, k: int) -> list[Hit]:
+        """The best ``k``, best first, ties by chunk_id."""
+        rows, scores = scored
+        order = (-scores).argsort()
+        ranked = scores[order]
+        best = list(zip(rows[order].tolist(), ranked.tolist(), strict=True))
+        if (ranked[1:] == ranked[:-1]).any():
+            name = self.rows.chunk_id.at
+            best.sort(key=lambda pair: (-pair[1], name(pair[0])))
+        return [Hit(self._chunk(row), score) for row, score in best[:k]]
+
+    def _chunk(self, row: int) -> Chunk:
+        try:
+            return self._recent[row]
+        except KeyError:
+            chunk = self.rows.chunk(row, self.granularity)
+        if len(self._recent) >= RECENT_CHUNKS:
+            self._recent.clear()
+        self._recent[row] = chunk
+        return chunk
 
 
 def _unusable(folder: Folder, why: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.embedded import resolve_embedding_model
@@ -30,24 +31,66 @@ def test_unit_vectors_in_the_order_given(embedder: SentenceEmbedder) -> None:
     assert embedder.encode([]).shape == (0, 384)
 
 
+def test_passes_of_our_own_give_what_the_library_gives(embedder: SentenceEmbedder) -> None:
+    draw = np.random.default_rng(1)
+    words = [
+        "the",
+        "press",
+        "was",
+        "bought",
+        "in",
+        "March",
+        "by",
+        "a",
+        "grower",
+        "of",
+        "pears",
+        "|",
+        "1,204",
+        "|",
+        "naïve",
+        "café",
+    ]
+    texts = [" ".join(draw.choice(words, size)) for size in (*draw.integers(1, 90, size=20), 700)]
+    model = SentenceTransformer(resolve_embedding_model("embedded").path, device="cpu")
+    model.max_seq_length = embedder.limit
+    embedded = embedder.embed(texts)
+    assert embedder._beside_tokens is not None  # it is not the library that was asked
+    np.testing.assert_allclose(embedded.vectors, model.encode_document(texts, normalize_embeddings=True), atol=1e-5)
+    assert embedded.over_limit == embedder.over_limit(texts)
+    assert any(embedded.over_limit)
+    assert embedder.embed([]).over_limit == []
+
+
+def test_a_model_that_is_more_than_its_tokens_embeds_by_itself(
+    embedder: SentenceEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["word " * 600, "A second press was bought."]
+    wanted = embedder.embed(texts)
+    monkeypatch.setattr(embedder, "_beside_tokens", None)
+    found = embedder.embed(texts)
+    np.testing.assert_allclose(found.vectors, wanted.vectors, atol=1e-5)
+    assert found.over_limit == wanted.over_limit == [True, False]
+
+
 def test_the_tail_of_a_400_token_chunk_is_in_its_vector(embedder: SentenceEmbedder) -> None:
     head = "The orchard grows apples and pears in the valley. " * 36
     plain = head + "It also sells pears in autumn and apples in spring to the shops."
     other = head + "The submarine volcano erupted under a violin concert in Lisbon!"
     assert 350 < count_tokens(plain) <= 400
-    assert embedder.count_over_limit([plain, other]) == 0
+    assert embedder.over_limit([plain, other]) == [False, False]
     first, second = embedder.encode([plain, other])
     assert float(first @ second) < 0.9999
     cut = SentenceEmbedder(resolve_embedding_model("embedded").path, max_seq_length=256, precision="float32")
     first, second = cut.encode([plain, other])
     assert float(first @ second) > 0.999999
-    assert cut.count_over_limit([plain, other, "short"]) == 2
+    assert cut.over_limit([plain, other, "short"]) == [True, True, False]
 
 
 def test_a_limit_beyond_the_positions_is_lowered_to_them() -> None:
     embedder = SentenceEmbedder(resolve_embedding_model("embedded").path, max_seq_length=4096, precision="float32")
     assert embedder.limit == 512
-    assert embedder.count_over_limit(["word " * 511, "word " * 510]) == 1
+    assert embedder.over_limit(["word " * 511, "word " * 510]) == [True, False]
 
 
 def test_what_stands_before_queries_and_passages(embedder: SentenceEmbedder) -> None:
@@ -59,7 +102,7 @@ def test_what_stands_before_queries_and_passages(embedder: SentenceEmbedder) -> 
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     np.testing.assert_allclose(embedder.encode_queries([text]), embedder.encode([text]), atol=1e-6)
     longest = "word " * 510
-    assert (embedder.count_over_limit([longest]), prefixed.count_over_limit([longest])) == (0, 1)
+    assert (embedder.over_limit([longest]), prefixed.over_limit([longest])) == ([False], [True])
 
 
 def test_a_models_own_prompts_are_taken_unless_others_are_given(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import ray
 
-from okralong.actors.index_shard import RayShard, start_index_shards
+from okralong.actors.index_shard import RayShard, Replicas, start_index_shards
 from okralong.pipelines.search.scatter import search, stored_vectors
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 
@@ -17,10 +17,11 @@ from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors,
 async def test_actors_answer_like_local_shards(tmp_path: Path) -> None:
     small = write_archive(tmp_path, random_corpus(13, documents=8, chunks=12), shards=2)
     archive = small.open()
-    handles = start_index_shards(str(tmp_path), [None] * archive.n_shards)
+    first, second = start_index_shards(str(tmp_path), [[None, None], [None]])
+    handles = [*first, *second]
     try:
-        assert sum(ray.get([handle.ready.remote() for handle in handles])) == len(small.texts)
-        remote = [RayShard(handle, GRANULARITY) for handle in handles]
+        assert sum(ray.get([handle.ready.remote() for handle in (first[0], second[0])])) == len(small.texts)
+        remote = [RayShard(Replicas(each), GRANULARITY) for each in (first, second)]
         vector = unit_vectors(6, 1)[0]
         for scope in ((), ("report-002",), ("report-001", "report-005", "report-007")):
             found = await search(remote, "growth of taxation", vector, scope, 7)
@@ -29,6 +30,10 @@ async def test_actors_answer_like_local_shards(tmp_path: Path) -> None:
         chunks = [hit.chunk for hit in found.semantic]
         held = await stored_vectors(lambda granularity: remote, chunks)
         assert np.array_equal(held, await stored_vectors(archive.clients, chunks))
+        # One of two goes for good: the other answers in its place.
+        ray.kill(first[0])
+        for _ in range(4):
+            assert found == await search(remote, "growth of taxation", vector, scope, 7)
     finally:
         for handle in handles:
             ray.kill(handle)

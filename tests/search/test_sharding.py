@@ -14,7 +14,7 @@ from okralong.pipelines.search.scatter import LocalShard, merge_hits, search
 from okralong.pipelines.search.shard import Vector
 from okralong.pipelines.search.sharding import shard_of
 from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Hit
+from okralong.pipelines.values import Candidates, Hit
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 
 CORPUS = random_corpus(21, documents=10, chunks=20)
@@ -68,6 +68,12 @@ class CountingShard(LocalShard):
         self.asked.append("statistics")
         return self.shard.statistics(terms, doc_ids)
 
+    async def candidates(
+        self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
+    ) -> Candidates:
+        self.asked.append("candidates")
+        return self.shard.candidates(terms, vector, doc_ids, k)
+
     async def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
     ) -> list[Hit]:
@@ -84,8 +90,15 @@ async def test_only_shards_of_the_scope_are_asked(tmp_path: Path) -> None:
     clients = [CountingShard(archive.shard(GRANULARITY, number)) for number in range(5)]
     await search(clients, "tax", unit_vectors(1, 1)[0], ("report-002",), 3)
     owner = shard_of("report-002", 5)
+    assert [client.asked for client in clients] == [["candidates"] if number == owner else [] for number in range(5)]
+    scope = ("report-001", "report-002", "report-005")
+    owners = {shard_of(doc_id, 5) for doc_id in scope}
+    assert 1 < len(owners) < 5
+    for client in clients:
+        client.asked.clear()
+    await search(clients, "tax", unit_vectors(1, 1)[0], scope, 3)
     assert [sorted(client.asked) for client in clients] == [
-        ["exact", "semantic"] if number == owner else [] for number in range(5)
+        ["exact", "semantic", "statistics"] if number in owners else [] for number in range(5)
     ]
 
 

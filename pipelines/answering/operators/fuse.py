@@ -52,19 +52,20 @@ def _weighted_sum(
     semantic_weight: float,
 ) -> list[Hit]:
     chunks = {hit.chunk.chunk_id: hit.chunk for hit in (*candidates.exact, *candidates.semantic)}
-    fused = [
-        Hit(chunk, exact_weight * exact.get(chunk_id, 0.0) + semantic_weight * semantic.get(chunk_id, 0.0))
-        for chunk_id, chunk in chunks.items()
+    ranked = [
+        (-(exact_weight * exact.get(chunk_id, 0.0) + semantic_weight * semantic.get(chunk_id, 0.0)), chunk_id)
+        for chunk_id in chunks
     ]
-    return sort_hits(fused)
+    ranked.sort()
+    return [Hit(chunks[chunk_id], -negated) for negated, chunk_id in ranked]
 
 
 def normalise(hits: Sequence[Hit]) -> dict[str, float]:
     """Min-max normalised score by chunk_id. A list whose scores are all equal, or of one hit, counts 1 throughout."""
     if not hits:
         return {}
-    low = min(hit.score for hit in hits)
-    high = max(hit.score for hit in hits)
+    scores = [hit.score for hit in hits]
+    low, high = min(scores), max(scores)
     if not high > low:
         return {hit.chunk.chunk_id: 1.0 for hit in hits}
     return {hit.chunk.chunk_id: (hit.score - low) / (high - low) for hit in hits}

@@ -1,0 +1,157 @@
+"""The index job's embed stage against the bare model's best forward passes, and against other ways to embed.
+
+    python -m benchmarks.embedding --out benchmarks/results/embedding.md [--frameworks PYTHON]
+
+The texts are chunks of made-up reports, of 150 and of 400 tokens. In each round every way embeds all of them, in turn,
+so that other work on the machine falls on all alike: the bare transformer over tokens cut and padded beforehand, in the
+batch size that ran fastest; the stage, which is the `Embedder` actor's class from texts to the written Parquet file;
+`SentenceTransformer.encode` in batches of 32 as they come; and, where PYTHON has LlamaIndex and Haystack (packages
+`llama-index-embeddings-huggingface` and `sentence-transformers-haystack`), their ingestion pipelines with the same
+model. All see 512 tokens. Also runs the bare model in bfloat16 over some of the texts. Medians of the rounds, and of
+their ratios; exits 1 when the stage's share of the bare model's throughput, by the clock, is under 0.75.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from sentence_transformers import SentenceTransformer
+
+from benchmarks.embedding.bare import Bare
+from benchmarks.embedding.peers import Peer
+from okralong.actors.embedder import Embedder
+from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.config import EmbeddingConfig
+from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.precision import available_cores, has_amx
+from okralong.pipelines.samples import generate
+
+LEAST_SHARE = 0.75
+ROUNDS = 3
+TEXTS = {150: 48, 400: 20}
+LIMIT = 512
+BATCH = 32
+HALF_TEXTS = 16
+
+Seconds = tuple[float, float]
+"""By the clock, and of the processor."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--frameworks", type=Path, help="a Python that has LlamaIndex and Haystack")
+    options = parser.parse_args()
+    torch.set_num_threads(available_cores())
+    model = resolve_embedding_model("embedded")
+    texts = _texts()
+    everything = [text for of_size in texts.values() for text in of_size]
+    with ExitStack() as held:
+        folder = held.enter_context(tempfile.TemporaryDirectory())
+        bare = Bare(model.path, torch.float32, LIMIT)
+        batches = bare.prepare(everything)
+        ways: dict[str, Callable[[], Seconds]] = {
+            f"bare forward passes, batches of {bare.batch}": _here(lambda: bare.run(batches)),
+            "the embed stage": _here(_stage(folder, model.path, texts)),
+            f"SentenceTransformer.encode, batches of {BATCH}": _here(_plain(model.path, everything)),
+        }
+        for name in ("llama_index", "haystack") if options.frameworks else ():
+            peer = held.enter_context(Peer(options.frameworks, name, model.path))
+            ways[f"{name} ingestion"] = _asked(peer, everything)
+        rounds = [{name: run() for name, run in ways.items()} for _ in range(ROUNDS)]
+        half = _half(model.path, everything[:HALF_TEXTS], bare.batch)
+    first, stage, *_ = ways
+    lines = []
+    for name in ways:
+        clock, processor = (statistics.median(each[name][by] for each in rounds) for by in (0, 1))
+        shares = [statistics.median(each[first][by] / each[name][by] for each in rounds) for by in (0, 1)]
+        lines.append(f"| {name} | {clock:.2f} | {processor:.2f} | {shares[0]:.2f} | {shares[1]:.2f} |\n")
+    share = statistics.median(each[first][0] / each[stage][0] for each in rounds)
+    numbers = " and ".join(f"{len(of_size)} of {size}" for size, of_size in texts.items())
+    command = f"python -m benchmarks.embedding{' --frameworks PYTHON' if options.frameworks else ''}"
+    machine = f"{available_cores()} of {os.cpu_count()} cores {'with' if has_amx() else 'without'} AMX"
+    text = (
+        f"# Embedding\n\n`{command}`, {numbers} tokens, {model.name}, float32, {machine}, medians of {ROUNDS} rounds"
+        "\n\n| way | seconds | of the processor | of the bare model's throughput | by processor time |\n"
+        "|---|---|---|---|---|\n"
+        f"{''.join(lines)}\nThe stage reaches {share:.2f} of the bare model's throughput; the goal is {LEAST_SHARE}. "
+        f"The bare model in bfloat16 takes {half:.2f} times as long as in float32 here.\n"
+    )
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+    sys.exit(int(share < LEAST_SHARE))
+
+
+def _texts() -> dict[int, list[str]]:
+    documents = generate(reports=2, questions=0, seed=5, words=9_000).documents
+    return {
+        size: [chunk.text for document in documents for chunk in chunk_document(document, size)][:count]
+        for size, count in TEXTS.items()
+    }
+
+
+def _here(run: Callable[[], None]) -> Callable[[], Seconds]:
+    """``run`` with its seconds by the clock, and of this process's processor time."""
+
+    def timed() -> Seconds:
+        started, spent = time.perf_counter(), time.process_time()
+        run()
+        return time.perf_counter() - started, time.process_time() - spent
+
+    return timed
+
+
+def _stage(folder: str, path: str, texts: dict[int, list[str]]) -> Callable[[], None]:
+    """The actor's class on one work order for each size, as the index job hands them over."""
+    embedder = Embedder(folder, path, "bench", EmbeddingConfig())
+    orders = []
+    for size, of_size in texts.items():
+        ids = [f"{size}-{number}" for number in range(len(of_size))]
+        order = {"part": 0, "granularity": size, "chunk_ids": ids, "doc_ids": ["document"] * len(ids)}
+        orders.append(pa.Table.from_pylist([{**order, "texts": of_size, "seconds": 0.0}]))
+
+    def run() -> None:
+        for order in orders:
+            embedder(order)
+
+    return run
+
+
+def _plain(path: str, texts: list[str]) -> Callable[[], None]:
+    model: Any = SentenceTransformer(path, device="cpu")
+    model.max_seq_length = LIMIT
+
+    def run() -> None:
+        for start in range(0, len(texts), BATCH):
+            model.encode(texts[start : start + BATCH], show_progress_bar=False)
+
+    return run
+
+
+def _asked(peer: Peer, texts: list[str]) -> Callable[[], Seconds]:
+    return lambda: peer.run(texts)
+
+
+def _half(path: str, texts: Sequence[str], batch: int) -> float:
+    """Seconds in bfloat16 for each second in float32, the two in turn."""
+    both = [Bare(path, precision, LIMIT) for precision in (torch.float32, torch.bfloat16)]
+    runs = [_here(partial(each.run, each.prepare(texts, batch))) for each in both]
+    pairs = [[run()[0] for run in runs] for _ in range(ROUNDS)]
+    return statistics.median(half / full for full, half in pairs)
+
+
+if __name__ == "__main__":
+    main()

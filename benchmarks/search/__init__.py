@@ -1,0 +1,1 @@
+"""Search against direct calls of bm25s, FAISS and numpy on the same data."""

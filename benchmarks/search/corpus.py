@@ -1,0 +1,143 @@
+"""A large archive without the documents behind it: chunks of Zipf's words, vectors in clusters, and questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from okralong.pipelines import tables
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.search.build import build_shards
+from okralong.pipelines.storage import Folder
+
+MODEL: Final = "synthetic"
+GRANULARITY: Final = 150
+DIMENSION: Final = 384
+VOCABULARY: Final = 60_000
+"""Distinct words; word r is said in proportion to 1 / r ** 1.07, which is about how English falls."""
+WORDS_A_CHUNK: Final = (60, 120)
+CHUNKS_A_DOCUMENT: Final = 500
+PART: Final = 20_000
+TOPICS: Final = 400
+DOCUMENTS_ASKED: Final = 40
+QUESTION_WORDS: Final = 6
+"""Search terms of a question: one of twelve words has about so many that are no stop words."""
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question: its words, its vector, and the document that it is about."""
+
+    query: str
+    vector: Vectors
+    doc_id: str
+
+
+def write_tables(folder: Path, chunks: int, seed: int = 3) -> None:
+    """The tables ``chunks`` and ``embeddings`` of an archive, in parts, the same for the same seed."""
+    draw = np.random.default_rng(seed)
+    words, topics = _words(), unit(draw.standard_normal((TOPICS, DIMENSION)))
+    archive = Folder.of(folder)
+    for first in range(0, chunks, PART):
+        numbers = np.arange(first, min(first + PART, chunks))
+        lengths = draw.integers(*WORDS_A_CHUNK, size=len(numbers))
+        said = words[_zipf(draw, int(lengths.sum()))].tolist()
+        ends = np.cumsum(lengths)
+        texts = [" ".join(said[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
+        vectors = clustered(draw, topics, numbers // CHUNKS_A_DOCUMENT)
+        name = f"part-{first // PART:05d}.parquet"
+        doc_ids = pa.array([_doc_id(number) for number in numbers.tolist()])
+        ids = pa.array([f"{number:08d}-{GRANULARITY}" for number in numbers.tolist()])
+        rows = {
+            "chunk_id": ids,
+            "doc_id": doc_ids,
+            "ordinal": pa.array(numbers % CHUNKS_A_DOCUMENT, pa.int32()),
+            "start_char": pa.array(numbers % CHUNKS_A_DOCUMENT * 1000),
+            "end_char": pa.array(numbers % CHUNKS_A_DOCUMENT * 1000 + 900),
+            "n_tokens": pa.array(lengths, pa.int32()),
+            "text": texts,
+            "table_id": pa.array([None] * len(texts), pa.string()),
+        }
+        archive.at("chunks", f"granularity={GRANULARITY}").write_table(name, pa.table(rows).cast(tables.CHUNKS))
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), DIMENSION)
+        table = pa.table([ids, doc_ids, column], schema=tables.embeddings(DIMENSION, "float32"))
+        archive.at("embeddings", f"granularity={GRANULARITY}", f"model={MODEL}").write_table(name, table)
+
+
+def open_archive(work: Path, chunks: int, shards: int) -> Archive:
+    """The archive of so many chunks in so many shards below ``work``, made where it is not there yet."""
+    source, folder = work / f"{chunks}-tables", work / f"{chunks}-{shards}"
+    if not (source / "done").exists():
+        write_tables(source, chunks)
+        (source / "done").touch()
+    if not (folder / "manifest.json").exists():
+        folder.mkdir(exist_ok=True)
+        for name in ("chunks", "embeddings"):
+            if not (folder / name).exists():
+                (folder / name).symlink_to(source / name)
+        build_shards(Folder.of(folder), GRANULARITY, MODEL, shards)
+        named = {"name": MODEL, "dimension": DIMENSION}
+        manifest = {"schema_version": tables.SCHEMA_VERSION, "granularities": [GRANULARITY], "embedding": named}
+        Folder.of(folder).write_manifest(manifest | {"shards": shards})
+    return Archive.open(folder)
+
+
+def questions(texts: list[str], vectors: Vectors, count: int, seed: int = 4) -> list[Asked]:
+    """Questions about chunks of some documents: words of a chunk, and a vector with a cosine of 0.6 to its own."""
+    draw = np.random.default_rng(seed)
+    asked = []
+    documents = draw.integers(len(texts) // CHUNKS_A_DOCUMENT, size=DOCUMENTS_ASKED)
+    for number in draw.choice(documents, count) * CHUNKS_A_DOCUMENT + draw.integers(CHUNKS_A_DOCUMENT, size=count):
+        words = draw.choice(texts[number].split(), size=QUESTION_WORDS, replace=False)
+        away = unit(draw.standard_normal((1, DIMENSION)))[0]
+        vector = unit((0.6 * vectors[number] + 0.8 * away)[np.newaxis])[0]
+        asked.append(Asked(" ".join(words), vector, _doc_id(int(number))))
+    return asked
+
+
+def _doc_id(number: int) -> str:
+    return f"document-{number // CHUNKS_A_DOCUMENT:05d}"
+
+
+def _words() -> NDArray[np.str_]:
+    """Made-up words that no stemmer changes and that are no stop words."""
+    letters = np.array([*"bdfgklmnprtvz"])
+    vowels = np.array([*"aiou"])
+    digits = np.arange(VOCABULARY)
+    words = np.full(VOCABULARY, "", dtype="U12")
+    for _ in range(4):
+        words = np.char.add(words, np.char.add(letters[digits % 13], vowels[digits // 13 % 4]))
+        digits = digits // 52
+    return np.char.add(words, "k")
+
+
+def _zipf(draw: np.random.Generator, count: int) -> NDArray[np.int64]:
+    share = 1.0 / np.arange(1, VOCABULARY + 1) ** 1.07
+    numbers: NDArray[np.int64] = np.searchsorted(np.cumsum(share / share.sum()), draw.random(count))
+    return np.minimum(numbers, VOCABULARY - 1)
+
+
+def clustered(draw: np.random.Generator, topics: Vectors, documents: NDArray[np.int64]) -> Vectors:
+    """Unit vectors: a document has a direction of its own, its chunks lean to one of three topics of it."""
+    own = np.stack([_of_document(int(number)) for number in np.unique(documents)])
+    place = np.searchsorted(np.unique(documents), documents)
+    topic = topics[(documents * 7 + draw.integers(3, size=len(documents)) * 131) % TOPICS]
+    away = unit(draw.standard_normal((len(documents), DIMENSION)))
+    return unit(0.5 * own[place] + 0.5 * topic + 0.7 * away)
+
+
+def _of_document(number: int) -> Vectors:
+    return unit(np.random.default_rng(number).standard_normal((1, DIMENSION)))[0]
+
+
+def unit(vectors: NDArray[np.floating]) -> Vectors:
+    """Rows of length 1."""
+    found: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return found
