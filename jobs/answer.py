@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,7 @@ from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED
 
 def command(
     archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[Path, typer.Option(help="Questions: jsonl, csv or parquet.")],
+    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
     run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
     strategy: Annotated[str | None, typer.Option(help="okralong, okralong_precise, std_rag, long_context, ...")] = None,
@@ -63,7 +62,7 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = answer_questions(
-            archive, str(questions), run, settings, address=address, retry=frozenset(retry or ()), console=console
+            archive, questions, run, settings, address=address, retry=frozenset(retry or ()), console=console
         )
     except KeyboardInterrupt:
         say_line(console, "Stopped. What was finished is kept; run the same command again to go on.")

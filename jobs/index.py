@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +17,7 @@ FAILURES_SHOWN = 5
 
 def command(
     archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
-    sources: Annotated[list[Path], typer.Option("--from", help="A folder or file of documents; may be repeated.")],
+    sources: Annotated[list[str], typer.Option("--from", help="A folder, file or URI of documents; may be repeated.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
@@ -32,7 +31,7 @@ def command(
     console = Console()
     settings = load_config(IndexConfig, config)
     with connected(address), IndexBar(console) as bar:
-        result = index_archive(archive, [str(source) for source in sources], settings, progress=bar.update)
+        result = index_archive(archive, sources, settings, progress=bar.update)
     _summary(console, result)
     if result.failures:
         raise typer.Exit(EXIT_FAILURES)
