@@ -13,6 +13,7 @@ from ray.util.metrics import Histogram
 from okralong.actors.serving import OVERLAP, run_app
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.placement import ANYWHERE, Place
 from okralong.pipelines.values import Analysis
 
 BATCH_SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -58,7 +59,7 @@ class AnalyzerReplica:
         return found
 
 
-def deploy_analyzer(config: AnalyzerConfig, name: str = "okralong-analyzer") -> Any:
+def deploy_analyzer(config: AnalyzerConfig, name: str = "okralong-analyzer", place: Place = ANYWHERE) -> Any:
     """Deploy on the connected Ray and return the handle: ``await handle.remote(AnalysisInput(...))``.
 
     Raises ConfigError when the analyzer cannot be loaded. End it with ``actors.serving.remove_app(name)``.
@@ -67,6 +68,6 @@ def deploy_analyzer(config: AnalyzerConfig, name: str = "okralong-analyzer") -> 
         name="analyzer",
         num_replicas=config.replicas,
         max_ongoing_requests=OVERLAP * config.max_batch,
-        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica},
+        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
     )(AnalyzerReplica)
     return run_app(deployment.bind(config), name)

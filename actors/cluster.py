@@ -19,6 +19,9 @@ from typing import Any
 
 import ray
 
+from okralong.pipelines.placement import homeless
+from okralong.pipelines.settings import Settings
+
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4
 """Least CPUs declared to a private cluster: actors that wait (planners, ledger, limiter) hold none, the rest share."""
@@ -66,6 +69,18 @@ def connected(address: str | None = None) -> Iterator[None]:
             ray.shutdown()
             for name in ours:
                 os.environ.pop(name, None)
+
+
+def homes_to_come(placement: Settings) -> list[str]:
+    """A sentence for each part of ``placement`` for which the connected cluster has no node now. It will wait for one,
+    which an autoscaler may bring, and nobody would know why."""
+    listed: Any = ray.nodes  # untyped in Ray
+    nodes = [(node.get("Labels") or {}, node.get("Resources") or {}) for node in listed() if node["Alive"]]
+    return [
+        f"placement.{part}: no node has {', '.join(f'{k}={v}' for k, v in (place.labels | place.resources).items())} "
+        "now; this waits until one joins the cluster."
+        for part, place in homeless(placement, nodes)
+    ]
 
 
 def _private_environment(folder: Path) -> tuple[str, ...]:

@@ -68,7 +68,8 @@ def crew(
     planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
     ledger_name = f"okralong-ledger-{tag}"
     with ExitStack() as held:
-        ledger = hold(held, start_ledger(run, config.budget_usd, reopened, name=ledger_name, namespace=NAMESPACE))
+        writer = {"name": ledger_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
+        ledger = hold(held, start_ledger(run, config.budget_usd, reopened, **writer))
         for endpoint in llm.all_endpoints:
             limiter = start_limiter(endpoint, tag)
             if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
@@ -76,7 +77,7 @@ def crew(
         desk_name, desk = None, None
         if batches is not None:
             desk_name = f"okralong-desk-{tag}"
-            options = {"name": desk_name, "namespace": NAMESPACE}
+            options = {**writer, "name": desk_name}
             desk = hold(held, start_batch_desk(run, batches.run_id, llm, ledger_name, batches.until, **options))
         setup = PlannerSetup(
             strategy=config.strategy,
@@ -96,7 +97,7 @@ def crew(
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
         with_options: Any = ray.remote  # its overloads do not know concurrency_groups
         remote = with_options(concurrency_groups=groups)(Planner)
-        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED}
+        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **config.placement.planners.options()}
         planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
         desks = [] if desk is None else [desk]
         wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*desks, *planners])])

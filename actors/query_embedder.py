@@ -14,6 +14,7 @@ from ray import serve
 from okralong.actors.serving import OVERLAP, run_app
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig
+from okralong.pipelines.placement import ANYWHERE, Place
 
 Vector = npt.NDArray[np.float32]
 
@@ -69,7 +70,11 @@ class QueryEmbedderReplica:
 
 
 def deploy_query_embedder(
-    manifest: Mapping[str, Any], name: str = "okralong-embedder", replicas: int = 1, gpus_per_replica: float = 0.0
+    manifest: Mapping[str, Any],
+    name: str = "okralong-embedder",
+    replicas: int = 1,
+    gpus_per_replica: float = 0.0,
+    place: Place = ANYWHERE,
 ) -> Any:
     """Deploy on the connected Ray and return the handle: ``await handle.remote("a query")``.
 
@@ -80,6 +85,6 @@ def deploy_query_embedder(
         name="query-embedder",
         num_replicas=replicas,
         max_ongoing_requests=OVERLAP * MAX_BATCH,
-        ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica},
+        ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica, **place.options()},
     )(QueryEmbedderReplica)
     return run_app(deployment.bind({key: manifest[key] for key in ("config", "embedding")}), name)

@@ -64,17 +64,22 @@ def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames
     shard_names = tuple(f"okralong-shard-{tag}-{number}" for number in range(prepared.archive.n_shards))
     location = prepared.archive.location
     with ExitStack() as held:
-        started = start_index_shards(location, shard_names, namespace=NAMESPACE, **REVIVED)
+        places = config.placement
+        hosted = {"namespace": NAMESPACE, **REVIVED, **places.shards.options()}
+        started = start_index_shards(location, shard_names, **hosted)
         shards = [hold(held, shard) for shard in started]
         for app in apps:
             held.callback(remove_app, app)
         analyzer = None if config.analyzer.kind == "llm" else apps[0]
         if analyzer:
-            deploy_analyzer(config.analyzer, name=analyzer)
-        deploy_query_embedder(prepared.manifest, name=apps[1])
+            deploy_analyzer(config.analyzer, name=analyzer, place=places.analyzer)
+        encoders = config.query_embedder
+        deploy_query_embedder(
+            prepared.manifest, apps[1], encoders.replicas, encoders.gpus_per_replica, place=places.embedder
+        )
         scorer = apps[2] if prepared.policy.needs_scorer and config.scorer else None
         if scorer and config.scorer:
-            deploy_scorer(config.scorer, name=scorer)
+            deploy_scorer(config.scorer, name=scorer, place=places.scorer)
         wait_for([shard.ready.remote() for shard in shards])
         yield RetrievalNames(location, shard_names, analyzer, apps[1], scorer)
 

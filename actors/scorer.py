@@ -9,6 +9,7 @@ from ray import serve
 
 from okralong.actors.serving import run_app
 from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
+from okralong.pipelines.placement import ANYWHERE, Place
 
 ONGOING: Final = 8
 """Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
@@ -27,7 +28,7 @@ class ScorerReplica:
             return await asyncio.to_thread(self._model.score, prefix, texts)
 
 
-def deploy_scorer(config: ScorerConfig, name: str = "okralong-scorer") -> Any:
+def deploy_scorer(config: ScorerConfig, name: str = "okralong-scorer", place: Place = ANYWHERE) -> Any:
     """Deploy on the connected Ray and return the handle: ``await handle.remote(prefix, texts)``.
 
     Raises ConfigError when the model cannot be loaded. End it with ``actors.serving.remove_app(name)``.
@@ -36,6 +37,6 @@ def deploy_scorer(config: ScorerConfig, name: str = "okralong-scorer") -> Any:
         name="scorer",
         num_replicas=config.replicas,
         max_ongoing_requests=ONGOING,
-        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica},
+        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
     )(ScorerReplica)
     return run_app(deployment.bind(config), name)

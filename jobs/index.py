@@ -22,8 +22,9 @@ def command(
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
-    from okralong.actors.cluster import connected
+    from okralong.actors.cluster import connected, homes_to_come
     from okralong.jobs.progress import IndexBar
+    from okralong.jobs.terminal import say_line
     from okralong.pipelines.indexing.config import IndexConfig
     from okralong.pipelines.indexing.job import index_archive
     from okralong.pipelines.settings import load_config
@@ -31,6 +32,8 @@ def command(
     console = Console()
     settings = load_config(IndexConfig, config)
     with connected(address), IndexBar(console) as bar:
+        for note in homes_to_come(settings.placement):
+            say_line(console, note, style="yellow")
         result = index_archive(archive, sources, settings, progress=bar.update)
     _summary(console, result)
     if result.failures:

@@ -13,7 +13,15 @@ from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.scorer import ScorerConfig
+from okralong.pipelines.placement import AnswerPlacement
 from okralong.pipelines.settings import Settings
+
+
+class QueryEmbedderConfig(Settings):
+    """The encoder of questions, which is the archive's: each of ``replicas`` takes ``gpus_per_replica`` GPUs."""
+
+    replicas: Annotated[int, Field(ge=1, le=256)] = 1
+    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
 
 
 class RunConfig(Settings):
@@ -22,7 +30,8 @@ class RunConfig(Settings):
     ``policy`` and ``prices`` are paths or names of shipped configs; ``concurrency`` is questions in flight over all
     planners (in batch mode ``llm.batch.concurrency`` is); ``scorer`` is the model of policies that measure likelihoods
     (null: none); ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row; ``replies_from`` are other
-    run folders, whose replies to equal requests are taken instead of paid for.
+    run folders, whose replies to equal requests are taken instead of paid for; ``placement`` says on which nodes of a
+    cluster the parts run.
     """
 
     strategy: str
@@ -30,12 +39,14 @@ class RunConfig(Settings):
     prices: str
     analyzer: AnalyzerConfig
     llm: LlmConfig
+    query_embedder: QueryEmbedderConfig = QueryEmbedderConfig()
     scorer: ScorerConfig | None = None
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     concurrency: Annotated[int, Field(ge=1, le=4096)] = 64
     planners: Annotated[int, Field(ge=1, le=256)] = 1
     tags: dict[str, str] = Field(default_factory=dict)
     replies_from: list[str] = Field(default_factory=list)
+    placement: AnswerPlacement = AnswerPlacement()
 
     @property
     def in_flight(self) -> int:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.units import Boundaries
+from okralong.pipelines.placement import IndexPlacement
 from okralong.pipelines.settings import Settings
 
 
@@ -57,7 +58,7 @@ class IndexConfig(Settings):
     """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes.
 
     Chunks end where ``boundaries`` says: at the ends of sentences, lines and table rows, or at any word, which fills
-    them better.
+    them better. ``placement`` says on which nodes of a cluster the parts run.
     """
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
@@ -66,6 +67,7 @@ class IndexConfig(Settings):
     shards: int = Field(default=1, ge=1)
     max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
     limits: LimitsConfig = LimitsConfig()
+    placement: IndexPlacement = IndexPlacement()
 
     @field_validator("granularities")
     @classmethod

@@ -26,13 +26,16 @@ from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.indexing.reading.reader import held_reader
 from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.placement import ANYWHERE, Place
 
 _MOST_BLOCKS: Final = 2000
 """Ours: each block is a Ray task; beyond this several parts share one."""
 
 
-def read_stream(archive: str, parts: Sequence[Sequence[Source]], limits: Limits) -> Iterator[Read]:
-    """Read and write every part of ``documents``; what became of each document, in any order."""
+def read_stream(
+    archive: str, parts: Sequence[Sequence[Source]], limits: Limits, place: Place = ANYWHERE
+) -> Iterator[Read]:
+    """Read and write every part of ``documents`` on nodes of ``place``; what became of each document, in any order."""
 
     stride = len(parts)  # the sources themselves must not travel to every task
 
@@ -42,7 +45,7 @@ def read_stream(archive: str, parts: Sequence[Sequence[Source]], limits: Limits)
         return [asdict(outcome) for outcome in outcomes]
 
     items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in enumerate(parts)]
-    for row in _rows(_dataset(items).flat_map(ingest)):
+    for row in _rows(_dataset(items).flat_map(ingest, **place.options())):
         yield Read(**row)
 
 
@@ -64,7 +67,7 @@ def embed_stream(
     items = [{"part": part, "granularity": granularity} for part in parts for granularity in config.granularities]
     vectors = (
         _dataset(items)
-        .map(chunk)
+        .map(chunk, **config.placement.readers.options())
         .map_batches(
             Embedder,
             fn_constructor_args=(archive, model.path, model.name, config.embedding),
@@ -73,6 +76,7 @@ def embed_stream(
             compute=ray.data.ActorPoolStrategy(size=config.embedding.actors),
             num_cpus=1,
             num_gpus=_gpus(config.embedding),
+            **config.placement.embedders.options(),
         )
     )
     yield from _rows(vectors)

@@ -129,7 +129,7 @@ def _read(
     state = replace(state, failures=len(listing.bad))
     report(state)
     outcomes = []
-    for outcome in read_stream(location, parts, config.reading_limits()):
+    for outcome in read_stream(location, parts, config.reading_limits(), config.placement.readers):
         outcomes.append(outcome)
         failed = bool(outcome.message)
         state = replace(state, documents=state.documents + (not failed), failures=state.failures + failed)

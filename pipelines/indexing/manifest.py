@@ -25,7 +25,7 @@ def fingerprint_of(listing: Listing, config: IndexConfig, model: ResolvedModel) 
     inputs = [(source.doc_id, Path(source.uri).suffix, source.sha256) for source in listing.sources]
     content = [
         SCHEMA_VERSION,
-        config.model_dump(),
+        config.model_dump(exclude={"placement"}),
         model.name,
         model.sha256,
         inputs,
