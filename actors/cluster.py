@@ -19,7 +19,7 @@ from typing import Any
 
 import ray
 
-from okralong.pipelines.placement import homeless
+from okralong.pipelines.placement import Place, homeless
 from okralong.pipelines.settings import Settings
 
 NAMESPACE = "okralong"
@@ -81,6 +81,15 @@ def homes_to_come(placement: Settings) -> list[str]:
         "now; this waits until one joins the cluster."
         for part, place in homeless(placement, nodes)
     ]
+
+
+def beside_this_process(place: Place) -> Place:
+    """``place``, or this very node where the cluster has several machines: for what talks to a server that listens on
+    this one alone."""
+    listed: Any = ray.nodes  # untyped in Ray
+    if len({node["NodeManagerAddress"] for node in listed() if node["Alive"]}) < 2:
+        return place
+    return Place(labels={"ray.io/node-id": ray.get_runtime_context().get_node_id()})
 
 
 def _private_environment(folder: Path) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError
 
 from okralong.actors.batch_desk import RayBatchDesk, start_batch_desk
-from okralong.actors.cluster import NAMESPACE
+from okralong.actors.cluster import NAMESPACE, beside_this_process
 from okralong.actors.ledger import RayLedger, start_ledger
 from okralong.actors.planner import Planner, PlannerSetup
 from okralong.actors.rate_limiter import limiter_name, start_limiter
@@ -97,7 +97,10 @@ def crew(
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
         with_options: Any = ray.remote  # its overloads do not know concurrency_groups
         remote = with_options(concurrency_groups=groups)(Planner)
-        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **config.placement.planners.options()}
+        place = config.placement.planners
+        if address is not None:  # the generator that the driver serves listens on its machine alone
+            place = beside_this_process(place)
+        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **place.options()}
         planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
         desks = [] if desk is None else [desk]
         wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*desks, *planners])])
