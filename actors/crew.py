@@ -92,6 +92,7 @@ def crew(
             ledger=ledger_name,
             limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
             desk=desk_name,
+            run=run,
         )
         per_planner = -(-config.in_flight // config.planners)
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}

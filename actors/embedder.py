@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from okralong.actors.metrics import EmbedMetrics
 from okralong.pipelines.indexing.chunk_tables import embeddings_folder, write_vectors
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.storage import Folder
@@ -20,6 +21,7 @@ class Embedder:
         from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
 
         self._archive = Folder.of(archive)
+        self._metrics = EmbedMetrics()
         self._name = name
         self._dtype = config.dtype
         # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
@@ -42,6 +44,7 @@ class Embedder:
         vectors = self._encoder.encode(row["texts"])
         folder = embeddings_folder(self._archive, row["granularity"], self._name)
         write_vectors(folder, row["part"], row["chunk_ids"], row["doc_ids"], vectors, self._dtype)
+        self._metrics.embedded(row["granularity"], len(row["texts"]), time.perf_counter() - started)
         return {
             "part": row["part"],
             "granularity": row["granularity"],

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from ray import serve
 
+from okralong.actors.metrics import query_batch_sizes
 from okralong.actors.serving import OVERLAP, run_app
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig
@@ -52,6 +53,7 @@ class QueryEmbedderReplica:
                 f"{made_with['dimension']}) than those that {wanted.model!r} names now. Index the archive again."
             )
         self._sizes: Counter[int] = Counter()
+        self._batch_size = query_batch_sizes()
 
     async def __call__(self, query: str) -> Vector:
         """The unit vector of one query."""
@@ -65,6 +67,7 @@ class QueryEmbedderReplica:
     @serve.batch(max_batch_size=MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S)
     async def _batched(self, queries: list[str]) -> list[Vector]:
         self._sizes[len(queries)] += 1
+        self._batch_size.observe(len(queries))
         # In a thread: the next batch must be able to fill while this one is worked on.
         return list(await asyncio.to_thread(self._encoder.encode_queries, queries))
 
