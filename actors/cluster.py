@@ -86,10 +86,11 @@ def homes_to_come(placement: Settings) -> list[str]:
 def beside_this_process(place: Place) -> Place:
     """``place``, or this very node where the cluster has several machines: for what talks to a server that listens on
     this one alone."""
-    listed: Any = ray.nodes  # untyped in Ray
+    listed: Any = ray.nodes  # both are untyped in Ray
+    here: Any = ray.get_runtime_context
     if len({node["NodeManagerAddress"] for node in listed() if node["Alive"]}) < 2:
         return place
-    return Place(labels={"ray.io/node-id": ray.get_runtime_context().get_node_id()})
+    return Place(labels={"ray.io/node-id": here().get_node_id()})
 
 
 def _private_environment(folder: Path) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 from pyarrow import fs
 
 from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.patient_store import PatientStore
 
 ATTEMPTS: Final = 10
 """Tries of one request, with pauses that double up to 20 s (AWS's standard strategy). Ours: about a minute in all."""
@@ -64,7 +65,7 @@ def holds_credentials(location: str) -> bool:
 def is_object_store(filesystem: fs.FileSystem) -> bool:
     """Whether it has keys and no folders: nothing need be made before a file is written."""
     stores = ("s3", "gcs", "abfs")  # pyarrow's type names; a build may lack some of the classes
-    return filesystem.type_name in stores
+    return filesystem.type_name.removeprefix("py::") in stores
 
 
 def _patient(filesystem: fs.FileSystem) -> fs.FileSystem:
@@ -74,4 +75,4 @@ def _patient(filesystem: fs.FileSystem) -> fs.FileSystem:
     options |= {"connect_timeout": CONNECT_S, "request_timeout": SILENCE_S}
     # One request for a small file, where three would open, fill and close a multipart upload.
     options |= {"allow_delayed_open": True, "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)}
-    return fs.S3FileSystem(**options)
+    return fs.PyFileSystem(PatientStore(fs.S3FileSystem(**options)))

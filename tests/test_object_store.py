@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.answering.questions import read_questions
@@ -48,6 +50,36 @@ def test_tables_and_manifests_are_the_same_there_when_every_third_request_fails(
     folder.remove("manifest.json")  # a missing one is fine
     assert not folder.exists("manifest.json")
     assert store.met["error"] >= 3
+
+
+def test_small_reads_bear_errors_whose_message_is_larger_than_they_are(store: ObjectStore) -> None:
+    folder = Folder.of(f"s3://{BUCKET}/archive")
+    folder.write_table("few.parquet", rows(3))
+    folder.write_bytes("tiny", b"{}")
+    before = store.requests["GET"]
+    store.faults = (Fault("error", "GET", 2),)
+    for _ in range(4):
+        with folder.filesystem.open_input_file(folder.at("few.parquet").path) as file:
+            parquet = pq.ParquetFile(file)
+            assert parquet.read_row_group(0, ["id"])["id"].to_pylist() == ["d0", "d1", "d2"]
+        assert folder.read_bytes("tiny") == b"{}"
+    assert store.met["error"] >= 3
+    assert store.requests["GET"] <= before + 8 + store.met["error"], "one request brings a small file"
+
+
+def test_a_large_file_reads_as_it_was_written(store: ObjectStore) -> None:
+    folder = Folder.of(f"s3://{BUCKET}/archive")
+    content = random.Random(5).randbytes(300_000)
+    folder.write_bytes("large", content)
+    with folder.filesystem.open_input_file(folder.at("large").path) as file:
+        assert file.size() == len(content)
+        for start, size in ((0, 10), (299_990, 100), (150_000, 100_000), (149_999, 2), (299_999, 1), (5, 70_000)):
+            file.seek(start)
+            assert file.read(size) == content[start : start + size]
+        file.seek(0)
+        assert file.read() == content
+    with pytest.raises(FileNotFoundError):
+        folder.read_bytes("missing")
 
 
 def test_a_small_file_is_one_request_and_makes_no_folders(store: ObjectStore) -> None:
