@@ -13,6 +13,7 @@ from ray.util.metrics import Histogram
 from okralong.actors.serving import GOODBYE_S, OVERLAP
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.placement import ANYWHERE, Place
 from okralong.pipelines.values import Analysis
 
 BATCH_SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -58,13 +59,13 @@ class AnalyzerReplica:
         return found
 
 
-def analyzer_app(config: AnalyzerConfig) -> serve.Application:
+def analyzer_app(config: AnalyzerConfig, place: Place = ANYWHERE) -> serve.Application:
     """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote(AnalysisInput(...))``."""
     deployment = serve.deployment(
         name="analyzer",
         num_replicas=config.replicas,
         max_ongoing_requests=OVERLAP * config.max_batch,
         graceful_shutdown_wait_loop_s=GOODBYE_S,
-        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica},
+        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
     )(AnalyzerReplica)
     return deployment.bind(config)

@@ -19,6 +19,9 @@ from typing import Any
 
 import ray
 
+from okralong.pipelines.placement import Place, homeless
+from okralong.pipelines.settings import Settings
+
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4
 """Least CPUs declared to a private cluster: actors that wait (planners, ledger, limiter) hold none, the rest share."""
@@ -66,6 +69,28 @@ def connected(address: str | None = None) -> Iterator[None]:
             ray.shutdown()
             for name in ours:
                 os.environ.pop(name, None)
+
+
+def homes_to_come(placement: Settings) -> list[str]:
+    """A sentence for each part of ``placement`` for which the connected cluster has no node now. It will wait for one,
+    which an autoscaler may bring, and nobody would know why."""
+    listed: Any = ray.nodes  # untyped in Ray
+    nodes = [(node.get("Labels") or {}, node.get("Resources") or {}) for node in listed() if node["Alive"]]
+    return [
+        f"placement.{part}: no node has {', '.join(f'{k}={v}' for k, v in (place.labels | place.resources).items())} "
+        "now; this waits until one joins the cluster."
+        for part, place in homeless(placement, nodes)
+    ]
+
+
+def beside_this_process(place: Place) -> Place:
+    """``place``, or this very node where the cluster has several machines: for what talks to a server that listens on
+    this one alone."""
+    listed: Any = ray.nodes  # both are untyped in Ray
+    here: Any = ray.get_runtime_context
+    if len({node["NodeManagerAddress"] for node in listed() if node["Alive"]}) < 2:
+        return place
+    return Place(labels={"ray.io/node-id": here().get_node_id()})
 
 
 def _private_environment(folder: Path) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError
 
 from okralong.actors.batch_desk import RayBatchDesk, start_batch_desk
-from okralong.actors.cluster import NAMESPACE
+from okralong.actors.cluster import NAMESPACE, beside_this_process
 from okralong.actors.ledger import RayLedger, start_ledger
 from okralong.actors.planner import Planner, PlannerSetup
 from okralong.actors.rate_limiter import limiter_name, start_limiter
@@ -68,7 +68,8 @@ def crew(
     planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
     ledger_name = f"okralong-ledger-{tag}"
     with ExitStack() as held:
-        ledger = hold(held, start_ledger(run, config.budget_usd, reopened, name=ledger_name, namespace=NAMESPACE))
+        writer = {"name": ledger_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
+        ledger = hold(held, start_ledger(run, config.budget_usd, reopened, **writer))
         for endpoint in llm.all_endpoints:
             limiter = start_limiter(endpoint, tag)
             if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
@@ -76,7 +77,7 @@ def crew(
         desk_name, desk = None, None
         if batches is not None:
             desk_name = f"okralong-desk-{tag}"
-            options = {"name": desk_name, "namespace": NAMESPACE}
+            options = {**writer, "name": desk_name}
             desk = hold(held, start_batch_desk(run, batches.run_id, llm, ledger_name, batches.until, **options))
         setup = PlannerSetup(
             strategy=config.strategy,
@@ -91,12 +92,16 @@ def crew(
             ledger=ledger_name,
             limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
             desk=desk_name,
+            run=run,
         )
         per_planner = -(-config.in_flight // config.planners)
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
         with_options: Any = ray.remote  # its overloads do not know concurrency_groups
         remote = with_options(concurrency_groups=groups)(Planner)
-        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED}
+        place = config.placement.planners
+        if address is not None:  # the generator that the driver serves listens on its machine alone
+            place = beside_this_process(place)
+        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **place.options()}
         planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
         desks = [] if desk is None else [desk]
         wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*desks, *planners])])

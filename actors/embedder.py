@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from okralong.actors.metrics import index_metrics
 from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.storage import Folder
@@ -20,6 +21,7 @@ class Embedder:
         from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
 
         self._store = VectorStore.of(Folder.of(archive), encoder, config.dtype)
+        self._metrics = index_metrics()
         # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
         threads = max(1, available_threads() // config.actors)
         self._encoder = SentenceEmbedder(
@@ -39,6 +41,7 @@ class Embedder:
         started = time.perf_counter()
         embedded = self._encoder.embed(row["texts"])
         self._store.write(row["number"], row["keys"], embedded.vectors, embedded.over_limit, self._encoder.precision)
+        self._metrics.embedded(len(row["texts"]), time.perf_counter() - started)
         return {
             "number": row["number"],
             "texts": len(row["texts"]),

@@ -80,6 +80,7 @@ def forecasters(prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig)
         setup = ForecasterSetup(strategies, prepared.policy, llm, names)
         remote: Any = ray.remote(Forecaster)
         options = {"namespace": NAMESPACE, "num_cpus": 0, "max_concurrency": config.concurrency, **REVIVED}
+        options |= config.placement.planners.options()
         actors = [hold(held, remote.options(**options).remote(setup)) for _ in range(config.planners)]
         wait_for([actor.ready.remote() for actor in actors])
         yield actors

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import ray
 from ray.exceptions import RayTaskError
 
+from okralong.actors.metrics import LedgerMetrics
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome
@@ -33,6 +34,21 @@ class LedgerActor(RunLedger):
 
     def __init__(self, run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset()) -> None:
         super().__init__(Folder.of(run), cap_usd, patience_s=PATIENCE_S, reopened=reopened)
+        self._metrics = LedgerMetrics()
+
+    async def settle(self, outcome: Outcome) -> None:
+        """Make the outcome of an attempt durable, and tell Ray's metrics once."""
+        known = outcome.call.key in self._state.question(outcome.call.query_id).settled
+        await super().settle(outcome)
+        if not known:
+            self._metrics.settled(outcome)
+
+    async def finish(self, row: Mapping[str, Any]) -> None:
+        """Write a question's answers row, and tell Ray's metrics once."""
+        known = self._has_its_end(str(row["query_id"]))
+        await super().finish(row)
+        if not known:
+            self._metrics.finished(str(row["status"]))
 
 
 def start_ledger(run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset(), **options: Any) -> Any:

@@ -24,6 +24,7 @@ from okralong.actors.cluster import named_actor
 from okralong.actors.ledger import RayLedger, plain_errors
 from okralong.actors.rate_limiter import RayLimiter
 from okralong.actors.retrieval import Retrieval, RetrievalNames
+from okralong.pipelines import logs
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.config import LlmConfig
@@ -62,7 +63,8 @@ class PlannerSetup:
 
     ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
     ``planners`` (all of the run, among which branches are dealt out), ``ledger`` and ``limiters`` (of all endpoints, in
-    order) name actors of okralong's namespace, and so does ``desk`` (None: nothing waits for batches).
+    order) name actors of okralong's namespace, and so does ``desk`` (None: nothing waits for batches). ``run`` is the
+    place of the run, for the log.
     """
 
     strategy: str
@@ -77,6 +79,7 @@ class PlannerSetup:
     ledger: str
     limiters: tuple[str, ...]
     desk: str | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Planner:
 
     def __init__(self, setup: PlannerSetup) -> None:
         self._setup = setup
+        logs.log_as_json(setup.run)
         self._strategy = load_strategy(setup.strategy)
         self._ledger: LedgerClient = RayLedger(named_actor(setup.ledger))
         self._peers: list[Any] = []
@@ -149,6 +153,7 @@ class Planner:
     async def _carry(self, question: Question, doc_ids: tuple[str, ...]) -> None:
         """To the answers row. Raises what stops the run."""
         started = time.perf_counter()
+        logs.query_id.set(question.query_id)
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)
@@ -163,6 +168,7 @@ class Planner:
             answer = await self._failed(question, error, f"{type(error).__name__}: {error}")
         seconds = {**tools.seconds, "total": time.perf_counter() - started}
         await self._ledger.finish(answer_row(question, doc_ids, answer, self._setup.strategy, seconds))
+        logger.info("%s in %.1f s", answer.status, seconds["total"])
 
     @ray.method(concurrency_group="branches")
     async def branch(

@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from ray import serve
 
+from okralong.actors.metrics import query_batch_sizes
 from okralong.actors.serving import GOODBYE_S, OVERLAP
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig
+from okralong.pipelines.placement import ANYWHERE, Place
 
 Vector = npt.NDArray[np.float32]
 
@@ -51,6 +53,7 @@ class QueryEmbedderReplica:
                 f"{made_with['dimension']}) than those that {wanted.model!r} names now. Index the archive again."
             )
         self._sizes: Counter[int] = Counter()
+        self._batch_size = query_batch_sizes()
 
     async def __call__(self, query: str) -> Vector:
         """The unit vector of one query."""
@@ -64,11 +67,14 @@ class QueryEmbedderReplica:
     @serve.batch(max_batch_size=MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S)
     async def _batched(self, queries: list[str]) -> list[Vector]:
         self._sizes[len(queries)] += 1
+        self._batch_size.observe(len(queries))
         # In a thread: the next batch must be able to fill while this one is worked on.
         return list(await asyncio.to_thread(self._encoder.encode_queries, queries))
 
 
-def query_embedder_app(manifest: Mapping[str, Any]) -> serve.Application:
+def query_embedder_app(
+    manifest: Mapping[str, Any], replicas: int = 1, gpus_per_replica: float = 0.0, place: Place = ANYWHERE
+) -> serve.Application:
     """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote("a query")``.
 
     ``manifest`` is the archive's: queries must be embedded just as its chunks were. A replica does not start when the
@@ -76,8 +82,9 @@ def query_embedder_app(manifest: Mapping[str, Any]) -> serve.Application:
     """
     deployment = serve.deployment(
         name="query-embedder",
+        num_replicas=replicas,
         max_ongoing_requests=OVERLAP * MAX_BATCH,
         graceful_shutdown_wait_loop_s=GOODBYE_S,
-        ray_actor_options={"num_cpus": 0, "num_gpus": 0},
+        ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica, **place.options()},
     )(QueryEmbedderReplica)
     return deployment.bind({key: manifest[key] for key in ("config", "embedding")})

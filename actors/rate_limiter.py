@@ -16,6 +16,7 @@ import ray
 
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import plain_errors
+from okralong.actors.metrics import LimiterMetrics
 from okralong.pipelines.answering.llm.coalesce import CoalescingLimiter
 from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
@@ -36,6 +37,14 @@ class LimiterActor(LocalLimiter):
 
     After a restart it has forgotten the last minute; the endpoint's headers, or its 429, would then say so.
     """
+
+    def __init__(self, limits: Limits, shown_as: str = "") -> None:
+        super().__init__(limits)
+        self._metrics = LimiterMetrics(shown_as)
+
+    def _serve(self) -> None:
+        super()._serve()
+        self._metrics.show(**self.state())
 
     async def set_limits(self, limits: Limits) -> None:
         """Take a further job's limits: those of the job that spoke last, or the stricter ones while it is not alone."""
@@ -61,8 +70,8 @@ def start_limiter(config: EndpointConfig, job: str) -> Any:
     options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": MAX_CONCURRENCY, **revived, **named}
     remote: Any = ray.remote(LimiterActor)
     if config.base_url == EMBEDDED:
-        return remote.options(**options).remote(config.limits)
-    actor = remote.options(lifetime="detached", get_if_exists=True, **options).remote(config.limits)
+        return remote.options(**options).remote(config.limits, config.model)
+    actor = remote.options(lifetime="detached", get_if_exists=True, **options).remote(config.limits, config.model)
     ray.get(actor.set_limits.remote(config.limits))
     return actor
 

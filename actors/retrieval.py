@@ -69,14 +69,21 @@ def retrieval(prepared: Prepared, key: str, tag: str) -> Iterator[RetrievalNames
     _have_gpus(gpus, sum(map(len, shard_names)))
     location = prepared.archive.location
     with ExitStack() as held:
-        started = start_index_shards(location, shard_names, gpus, namespace=NAMESPACE, **REVIVED)
+        places = config.placement
+        hosted = {"namespace": NAMESPACE, **REVIVED, **places.shards.options()}
+        started = start_index_shards(location, shard_names, gpus, **hosted)
         shards = [hold(held, shard) for replicas in started for shard in replicas]
         held.callback(remove_apps, apps)
-        wanted = {embedder: query_embedder_app(prepared.manifest)}
+        encoders = config.query_embedder
+        wanted = {
+            embedder: query_embedder_app(
+                prepared.manifest, encoders.replicas, encoders.gpus_per_replica, places.embedder
+            )
+        }
         if config.analyzer.kind != "llm":
-            wanted[analyzer] = analyzer_app(config.analyzer)
+            wanted[analyzer] = analyzer_app(config.analyzer, places.analyzer)
         if prepared.policy.needs_scorer and config.scorer:
-            wanted[scorer] = scorer_app(config.scorer)
+            wanted[scorer] = scorer_app(config.scorer, places.scorer)
         run_apps(wanted)
         wait_for([shard.ready.remote() for shard in shards])
         analyzer_or_none, scorer_or_none = (name if name in wanted else None for name in (analyzer, scorer))

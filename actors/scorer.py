@@ -9,6 +9,7 @@ from ray import serve
 
 from okralong.actors.serving import GOODBYE_S
 from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
+from okralong.pipelines.placement import ANYWHERE, Place
 
 ONGOING: Final = 8
 """Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
@@ -27,13 +28,13 @@ class ScorerReplica:
             return await asyncio.to_thread(self._model.score, prefix, texts)
 
 
-def scorer_app(config: ScorerConfig) -> serve.Application:
+def scorer_app(config: ScorerConfig, place: Place = ANYWHERE) -> serve.Application:
     """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote(prefix, texts)``."""
     deployment = serve.deployment(
         name="scorer",
         num_replicas=config.replicas,
         max_ongoing_requests=ONGOING,
         graceful_shutdown_wait_loop_s=GOODBYE_S,
-        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica},
+        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
     )(ScorerReplica)
     return deployment.bind(config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,7 @@ from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED, GO_ON
 
 def command(
     archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[Path, typer.Option(help="Questions: jsonl, csv or parquet.")],
+    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
     run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
     strategy: Annotated[str | None, typer.Option(help="okralong, okralong_precise, std_rag, long_context, ...")] = None,
@@ -67,7 +66,7 @@ def command(
     try:
         result = answer_questions(
             archive,
-            str(questions),
+            questions,
             run,
             settings,
             address=address,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
-from okralong.actors.cluster import connected
+from okralong.actors.cluster import connected, homes_to_come
 from okralong.actors.crew import crew
 from okralong.jobs.drive import drive
 from okralong.jobs.generator import generator
@@ -108,6 +110,7 @@ def answer_prepared(
         with (
             generator(config.llm, logs) as served,
             connected(address),
+            _told(console, config),
             crew(prepared, where, served.llm, served.address, reopened, shared, batches) as hands,
         ):
             for note in served.notes:
@@ -122,6 +125,14 @@ def answer_prepared(
         totals |= {"batch_usd": billed.batch_usd, "batch_calls": billed.batch_calls}
         folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started, totals))
         return _result(folder, prepared)
+
+
+@contextmanager
+def _told(console: Console, config: RunConfig) -> Iterator[None]:
+    """Say what the run will wait for, before it waits."""
+    for note in homes_to_come(config.placement):
+        say_line(console, note, style="yellow")
+    yield
 
 
 def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:

@@ -8,7 +8,20 @@ import traceback
 import typer
 from rich.console import Console
 
-from okralong.jobs import answer, archive, doctor, estimate, evidence, index, sample, show, split, train, train_data
+from okralong.jobs import (
+    answer,
+    archive,
+    doctor,
+    estimate,
+    evidence,
+    index,
+    sample,
+    show,
+    split,
+    submit,
+    train,
+    train_data,
+)
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.errors import EXIT_BROKEN, OkraError
 
@@ -23,6 +36,7 @@ app.command("index")(index.command)
 app.command("estimate")(estimate.command)
 app.command("answer")(answer.command)
 app.add_typer(archive.app, name="archive")
+app.command("submit")(submit.command)
 app.command("show")(show.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample.command)

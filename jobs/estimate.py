@@ -15,7 +15,7 @@ from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED
 
 def command(
     archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[Path, typer.Option(help="Questions: jsonl, csv or parquet.")],
+    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
     pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
     run: Annotated[
         str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
@@ -49,7 +49,7 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         asking = Asking(pilot=pilot, run=run, seed=seed)
-        result = estimate_questions(archive, str(questions), settings, asking, address=address, console=console)
+        result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
     except KeyboardInterrupt:
         say_line(console, "Stopped. What the pilot has answered is kept; run the same command again to go on.")
         raise typer.Exit(EXIT_STOPPED) from None

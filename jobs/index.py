@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +17,7 @@ FAILURES_SHOWN = 5
 
 def command(
     archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
-    sources: Annotated[list[Path], typer.Option("--from", help="A folder or file of documents; may be repeated.")],
+    sources: Annotated[list[str], typer.Option("--from", help="A folder, file or URI of documents; may be repeated.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
     rehash: Annotated[
         bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
@@ -26,8 +25,9 @@ def command(
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
-    from okralong.actors.cluster import connected
+    from okralong.actors.cluster import connected, homes_to_come
     from okralong.jobs.progress import IndexBar
+    from okralong.jobs.terminal import say_line
     from okralong.pipelines.indexing.config import IndexConfig
     from okralong.pipelines.indexing.job import index_archive
     from okralong.pipelines.settings import load_config
@@ -35,9 +35,9 @@ def command(
     console = Console()
     settings = load_config(IndexConfig, config)
     with connected(address), IndexBar(console) as bar:
-        result = index_archive(
-            archive, [str(source) for source in sources], settings, progress=bar.update, rehash=rehash
-        )
+        for note in homes_to_come(settings.placement):
+            say_line(console, note, style="yellow")
+        result = index_archive(archive, sources, settings, progress=bar.update, rehash=rehash)
     _summary(console, result)
     if result.failures:
         raise typer.Exit(EXIT_FAILURES)

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from okralong.pipelines.errors import ArchiveError, ConfigError, LockedError
+from okralong.pipelines.errors import ArchiveError, LockedError
+from okralong.pipelines.filesystem import is_object_store, located
 from okralong.pipelines.tables import columns_in, completed
 
 MANIFEST = "manifest.json"
@@ -41,18 +42,8 @@ class Folder:
 
     @classmethod
     def of(cls, location: str | Path) -> Folder:
-        """The folder at a local path or URI. It need not exist yet."""
-        text = str(location)
-        if "://" in text:
-            if "@" in text.split("://", 1)[1].split("/", 1)[0]:
-                # The value is not repeated: locations are written into manifests and shown, and this one holds a key.
-                raise ConfigError(
-                    "An archive or run location must not hold credentials (KEY:SECRET@). Give the bare URI, and set "
-                    "the credentials in the environment of every node, as the storage's own client wants them."
-                )
-            filesystem, path = fs.FileSystem.from_uri(text)
-            return cls(filesystem, path)
-        return cls(fs.LocalFileSystem(), str(Path(text).resolve()))
+        """The folder at a local path or URI (see ``located``). It need not exist yet."""
+        return cls(*located(location))
 
     @property
     def is_local(self) -> bool:
@@ -81,8 +72,9 @@ class Folder:
         )
 
     def create(self) -> None:
-        """Make the folder and its parents."""
-        self.filesystem.create_dir(self.path, recursive=True)
+        """Make the folder and its parents; an object store has none."""
+        if not is_object_store(self.filesystem):
+            self.filesystem.create_dir(self.path, recursive=True)
 
     def write_bytes(self, name: str, data: bytes) -> None:
         """Write a whole file, durable and never seen half-written."""
@@ -123,8 +115,9 @@ class Folder:
 
     def read_bytes(self, name: str) -> bytes:
         """The content of a file in here. Raises FileNotFoundError."""
-        with self.filesystem.open_input_stream(self.at(name).path) as stream:
-            return bytes(stream.read())
+        # As a file, not a stream: a stream would ask an object store for each quarter of a MiB.
+        with self.filesystem.open_input_file(self.at(name).path) as file:
+            return bytes(file.read())
 
     def write_file(self, name: str, source: Path) -> None:
         """Write a whole file from a local one, as ``write_bytes`` does, a block in memory at a time."""
@@ -170,7 +163,7 @@ class Folder:
 
     def _read_part(self, name: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
         with self.filesystem.open_input_file(self.at(name).path) as file:
-            parquet = pq.ParquetFile(file)
+            parquet = pq.ParquetFile(file, pre_buffer=not self.is_local)
             found = (parquet.schema_arrow.metadata or {}).get(b"okralong.schema_version", b"?").decode()
             held = columns_in(schema, found)
             if held is None:

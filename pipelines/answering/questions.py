@@ -8,16 +8,18 @@ string with ``;`` between ids or globs; empty = the whole archive), and the gold
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.errors import InputError, QuestionError
+from okralong.pipelines.filesystem import located
 from okralong.pipelines.values import Question
 
 KNOWN_COLUMNS = ("query_id", "question", "doc_ids", "answers", "evidence", "type")
@@ -36,12 +38,15 @@ def read_questions(path: str | Path) -> tuple[list[Question], list[BadQuestion]]
 
     Raises InputError when the file is missing, of an unknown kind, unreadable, or holds no question at all.
     """
-    file = Path(path)
-    if not file.is_file():
+    file = str(path)
+    filesystem, inside = located(path)
+    if not filesystem.get_file_info(inside).is_file:
         raise InputError(f"The questions file {file} does not exist. Check the path given to --questions.")
+    with filesystem.open_input_file(inside) as opened:
+        content = bytes(opened.read())
     questions: dict[str, Question] = {}
     bad: list[BadQuestion] = []
-    for number, row in enumerate(_rows(file), start=1):
+    for number, row in enumerate(_rows(file, content), start=1):
         try:
             question = _question(row, number, file)
             if question.query_id in questions:
@@ -61,28 +66,27 @@ def read_questions(path: str | Path) -> tuple[list[Question], list[BadQuestion]]
     return list(questions.values()), bad
 
 
-def _rows(file: Path) -> Iterator[Any]:
-    kind = file.suffix.lower()
+def _rows(file: str, content: bytes) -> Iterator[Any]:
+    kind = PurePosixPath(file).suffix.lower()
     if kind in (".jsonl", ".ndjson"):
-        yield from _jsonl(file)
+        yield from _jsonl(file, content)
     elif kind == ".csv":
         try:
-            with file.open(encoding="utf-8-sig", newline="") as lines:
-                yield from csv.DictReader(lines)
+            yield from csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
         except (UnicodeDecodeError, csv.Error) as error:
             raise InputError(f"{file} is not a readable CSV file in UTF-8: {error}. Save it as UTF-8 CSV.") from error
     elif kind == ".parquet":
         try:
-            yield from pq.read_table(file).to_pylist()
+            yield from pq.read_table(pa.BufferReader(content)).to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{file} is not a readable Parquet file: {error}. Write it again.") from error
     else:
         raise InputError(f"{file} is no jsonl, csv or parquet file (by its suffix {kind!r}). Convert it, or rename it.")
 
 
-def _jsonl(file: Path) -> Iterator[Any]:
+def _jsonl(file: str, content: bytes) -> Iterator[Any]:
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 text: {error}. Save it as UTF-8.") from error
     for line in text.split("\n"):
@@ -95,7 +99,7 @@ def _jsonl(file: Path) -> Iterator[Any]:
                 yield json.JSONDecodeError(str(error), "", 0)
 
 
-def _question(row: Any, number: int, file: Path) -> Question:
+def _question(row: Any, number: int, file: str) -> Question:
     where = f"{file}, row {number}"
     if isinstance(row, json.JSONDecodeError):
         raise QuestionError(f"{where} is not JSON: {row.msg} at column {row.colno}. Mend that line.")

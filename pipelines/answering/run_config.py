@@ -13,8 +13,16 @@ from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.scorer import ScorerConfig
+from okralong.pipelines.placement import AnswerPlacement
 from okralong.pipelines.search.search_config import SearchConfig
 from okralong.pipelines.settings import Settings
+
+
+class QueryEmbedderConfig(Settings):
+    """The encoder of questions, which is the archive's: each of ``replicas`` takes ``gpus_per_replica`` GPUs."""
+
+    replicas: Annotated[int, Field(ge=1, le=256)] = 1
+    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
 
 
 class RunConfig(Settings):
@@ -24,7 +32,7 @@ class RunConfig(Settings):
     planners (in batch mode ``llm.batch.concurrency`` is); ``scorer`` is the model of policies that measure likelihoods
     (null: none); ``search`` says how many processes hold the index; ``budget_usd`` is a hard cap (null: none); ``tags``
     go to every ledger row; ``replies_from`` are other run folders, whose replies to equal requests are taken instead of
-    paid for.
+    paid for; ``placement`` says on which nodes of a cluster the parts run.
     """
 
     strategy: str
@@ -32,6 +40,7 @@ class RunConfig(Settings):
     prices: str
     analyzer: AnalyzerConfig
     llm: LlmConfig
+    query_embedder: QueryEmbedderConfig = QueryEmbedderConfig()
     scorer: ScorerConfig | None = None
     search: SearchConfig = SearchConfig()
     budget_usd: Annotated[float, Field(gt=0)] | None = None
@@ -39,6 +48,7 @@ class RunConfig(Settings):
     planners: Annotated[int, Field(ge=1, le=256)] = 1
     tags: dict[str, str] = Field(default_factory=dict)
     replies_from: list[str] = Field(default_factory=list)
+    placement: AnswerPlacement = AnswerPlacement()
 
     @property
     def in_flight(self) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.units import Boundaries
+from okralong.pipelines.placement import IndexPlacement
 from okralong.pipelines.search.dense_config import DenseConfig
 from okralong.pipelines.settings import Settings
 
@@ -59,7 +60,8 @@ class IndexConfig(Settings):
 
     Chunks end where ``boundaries`` says: at the ends of sentences, lines and table rows, or at any word, which fills
     them better. ``shards`` "auto" grows with the archive by doubling, so that a shard holds about
-    ``chunks_per_shard`` chunks of the smallest size at most.
+    ``chunks_per_shard`` chunks of the smallest size at most. ``placement`` says on which nodes of a cluster the parts
+    run; an archive does not depend on it.
     """
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
@@ -70,6 +72,7 @@ class IndexConfig(Settings):
     dense: DenseConfig = DenseConfig()
     max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
     limits: LimitsConfig = LimitsConfig()
+    placement: IndexPlacement = IndexPlacement()
 
     @field_validator("granularities")
     @classmethod
@@ -77,6 +80,10 @@ class IndexConfig(Settings):
         if min(value) < MIN_GRANULARITY or len(set(value)) < len(value):
             raise ValueError(f"each size must stand once and be {MIN_GRANULARITY} tokens or more")
         return value
+
+    def content(self) -> dict[str, Any]:
+        """What an archive depends on: all but where it was made."""
+        return self.model_dump(exclude={"placement"})
 
     def shard_count(self, tokens: int, before: int = 1) -> int:
         """How many shards an archive of so many tokens has that had ``before``. With "auto" a power of two that only

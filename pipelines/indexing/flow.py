@@ -22,6 +22,7 @@ import ray
 import ray.data
 
 from okralong.actors.embedder import Embedder
+from okralong.actors.metrics import index_metrics
 from okralong.pipelines.errors import OkraError
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
@@ -53,6 +54,7 @@ def read_stream(
         pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
         chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
         write_outcomes(Folder.of(archive), row["part"], outcomes, limits)
+        index_metrics().chunked(chunks)
         return {
             "documents": sum(bool(outcome.part) for outcome in outcomes),
             "failures": sum(bool(outcome.message) for outcome in outcomes),
@@ -62,7 +64,7 @@ def read_stream(
         }
 
     items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in parts.items()]
-    yield from _rows(_dataset(items).map(read))
+    yield from _rows(_dataset(items).map(read, **config.placement.readers.options()))
 
 
 def chunk_stream(archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
@@ -71,10 +73,11 @@ def chunk_stream(archive: str, parts: Mapping[str, Sequence[int]], config: Index
     def chunk(row: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
         chunks = chunk_part(archive, row["part"], row["granularities"], config.boundaries)
+        index_metrics().chunked(chunks)
         return {"chunks": chunks, "chunk_seconds": time.perf_counter() - started}
 
     items = [{"part": part, "granularities": list(sizes)} for part, sizes in parts.items()]
-    yield from _rows(_dataset(items).map(chunk))
+    yield from _rows(_dataset(items).map(chunk, **config.placement.readers.options()))
 
 
 def embed_stream(
@@ -87,7 +90,7 @@ def embed_stream(
 
     vectors = (
         _dataset([asdict(share) for share in shares])
-        .flat_map(texts)
+        .flat_map(texts, **config.placement.readers.options())
         .map_batches(
             Embedder,
             fn_constructor_args=(archive, encoder, model.path, config.embedding),
@@ -96,6 +99,7 @@ def embed_stream(
             compute=ray.data.ActorPoolStrategy(size=config.embedding.actors),
             num_cpus=1,
             num_gpus=_gpus(config.embedding),
+            **config.placement.embedders.options(),
         )
     )
     yield from _rows(vectors)

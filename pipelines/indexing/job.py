@@ -144,7 +144,7 @@ class _Job:
             trusted = int(parent["listed_at_ns"]) if parent and not rehash else 0
             hashed = with_hashes(listing.sources, known, trusted)
         changes = source_changes(hashed, known, not parent or parent["limits"] != self.limits)
-        same_config = parent is not None and parent["config"] == self.config.model_dump()
+        same_config = parent is not None and parent["config"] == self.config.content()
         if parent and same_config and changes.none and sorted(map(list, _refused(listing))) == parent["refused"]:
             return _result(self.location, parent, listing.skipped, up_to_date=True)
         self.state = replace(self.state, files=len(hashed))

@@ -20,7 +20,7 @@ _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transf
 
 def fingerprint_of(config: IndexConfig, model: ResolvedModel, files: Mapping[str, Any]) -> str:
     """The same for the same documents, failures, config and model. ``files`` are named by what they hold."""
-    content = [SCHEMA_VERSION, LAYOUT, config.model_dump(), model.name, model.sha256]
+    content = [SCHEMA_VERSION, LAYOUT, config.content(), model.name, model.sha256]
     content += [files["catalogue"], files["failures"], files["index"]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -51,7 +51,7 @@ def version_manifest(
         "layout": LAYOUT,
         "schema_version": SCHEMA_VERSION,
         "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.model_dump(),
+        "config": config.content(),
         "granularities": config.granularities,
         "shards": len(next(iter(shards.values()))),
         "chunks": {str(size): sum(shard.rows for shard in built) for size, built in shards.items()},

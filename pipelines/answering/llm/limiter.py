@@ -169,6 +169,10 @@ class Limiter:
         """Leases that may be held at a time now: the config's number, less after a 429."""
         return int(self._allowed)
 
+    def paused(self, now: float) -> float:
+        """Seconds for which everyone is still held after a 429."""
+        return max(0.0, self._blocked_until - now)
+
     def _forget_ended(self, now: float) -> None:
         while self._ends and (self._ends[0][0] <= now or self._ends[0][1] not in self._leases):
             self._leases.pop(heapq.heappop(self._ends)[1], None)

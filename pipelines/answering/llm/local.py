@@ -50,6 +50,12 @@ class LocalLimiter:
         """Leases that are held."""
         return self._limiter.in_flight
 
+    def state(self) -> dict[str, float]:
+        """Leases held and allowed, requests that wait, and seconds of pause left, for those who watch."""
+        waiting = sum(len(turn.asks) for turn in self._line)
+        paused = self._limiter.paused(self._clock())
+        return {"in_flight": self.in_flight, "allowed": self._limiter.allowed, "waiting": waiting, "paused": paused}
+
     async def acquire(self, tokens: int, lease_s: float) -> Grant:
         """Wait for leave to send. Raises QuestionError when no minute can hold ``tokens``."""
         start = self._clock()

@@ -13,6 +13,7 @@ from pyarrow import fs
 
 from okralong.pipelines.archives.known_sources import KnownSource
 from okralong.pipelines.errors import DocumentError, InputError
+from okralong.pipelines.filesystem import located
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
 from okralong.pipelines.indexing.readers.registry import READERS, reader_for
 from okralong.pipelines.indexing.readers.walk import Walk, walk_folder
@@ -123,7 +124,12 @@ def _list(location: str) -> Walk:
 
 
 def _list_remote(location: str) -> Walk:
-    filesystem, base = fs.FileSystem.from_uri(location)
+    if "?" in location:
+        raise InputError(
+            f"--from {location} has a query, which its files would not inherit. Set region and endpoint in the "
+            "environment of every node (AWS_REGION, AWS_ENDPOINT_URL). Nothing was indexed."
+        )
+    filesystem, base = located(location)
     prefix = location.split("://", 1)[0] + "://"
     base = base.rstrip("/")
     info = filesystem.get_file_info(base)

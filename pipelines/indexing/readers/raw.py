@@ -13,6 +13,7 @@ from typing import Final
 from pyarrow import fs
 
 from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.filesystem import located
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Source:
         """The file, open for reading and seeking. Raises DocumentError when it is not there or may not be read."""
         try:
             if "://" in self.uri:
-                filesystem, path = fs.FileSystem.from_uri(self.uri)
+                filesystem, path = located(self.uri)
             else:
                 filesystem, path = fs.LocalFileSystem(), self.uri
             return filesystem.open_input_file(path)

@@ -1,0 +1,148 @@
+"""The files that make a cluster: valid by the schemas of those who read them, of the lock's versions, without keys."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from okralong.pipelines.answering.run_config import RunConfig
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.placement import homeless
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.submission.secrets import refuse_secrets
+from tests.conftest import CHECKOUT
+
+KUBERNETES = "1.34"
+GROUP = "okralong.io/group"
+FILES = ("cluster.yaml", "deploy/rayjob.yaml", "deploy/nightly.yaml", "deploy/Dockerfile", "deploy/crontab")
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((CHECKOUT / name).read_text(encoding="utf-8"))
+
+
+def locked(package: str) -> str:
+    found = re.search(rf"^{package}==(\S+)$", (CHECKOUT / "requirements.lock").read_text(), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def kuberay_schema() -> Any:
+    return yaml.safe_load((Path(__file__).parent / "kuberay_schema.yaml").read_text(encoding="utf-8"))
+
+
+def groups(job: Any) -> Iterator[Any]:
+    cluster = job["rayClusterSpec"]
+    yield cluster["headGroupSpec"]
+    yield from cluster["workerGroupSpecs"]
+
+
+def test_the_launcher_takes_cluster_yaml() -> None:
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    validate_config(prepare_config(copy.deepcopy(read("cluster.yaml"))))
+    broken = read("cluster.yaml")
+    broken["available_node_types"]["gpu"]["label"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="label"):
+        validate_config(prepare_config(broken))
+
+
+@pytest.mark.parametrize("name", ["deploy/rayjob.yaml", "deploy/nightly.yaml"])
+def test_kuberay_knows_every_field(name: str) -> None:
+    manifest = read(name)
+    jsonschema.validate(manifest, kuberay_schema())
+    job = manifest["spec"].get("jobTemplate", manifest["spec"])
+    for group in groups(job):
+        template = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": group["template"]}
+        kubernetes_validate.validate(template, KUBERNETES, strict=True)
+
+
+def test_the_schemas_refuse_what_is_wrong() -> None:
+    wrong = read("deploy/rayjob.yaml")
+    wrong["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["replica"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="replica"):
+        jsonschema.validate(wrong, kuberay_schema())
+    pod = next(groups(read("deploy/rayjob.yaml")["spec"]))["template"]
+    pod["spec"]["containers"][0]["envFromm"] = []
+    template = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": pod}
+    with pytest.raises(kubernetes_validate.ValidationError, match="envFromm"):
+        kubernetes_validate.validate(template, KUBERNETES, strict=True)
+
+
+def test_the_nightly_job_is_the_job() -> None:
+    nightly = read("deploy/nightly.yaml")["spec"]
+    assert nightly["jobTemplate"] == read("deploy/rayjob.yaml")["spec"]
+    assert nightly["schedule"] == "0 1 * * *"
+
+
+def test_versions_are_the_locks() -> None:
+    ours = re.search(r'^version = "(.+)"$', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert ours
+    assert read("deploy/rayjob.yaml")["spec"]["rayClusterSpec"]["rayVersion"] == locked("ray")
+    texts = {name: (CHECKOUT / name).read_text() for name in FILES}
+    tags = {tag for text in texts.values() for tag in re.findall(r"REGISTRY/okralong:(\S+?)[}\s]", text)}
+    wanted = f"{ours[1]}-ray{locked('ray')}-py311"
+    assert tags == {wanted, f"{wanted}-gpu"}
+    assert re.findall(r"^FROM (\S+)$", texts["deploy/Dockerfile"], re.MULTILINE) == [
+        f"rayproject/ray:{locked('ray')}-py311${{FLAVOUR}}"
+    ]
+
+
+def test_the_groups_are_those_that_the_cluster_configs_place_parts_on() -> None:
+    launcher = {name: kind["labels"][GROUP] for name, kind in read("cluster.yaml")["available_node_types"].items()}
+    assert launcher == {name: name for name in ("head", "cpu", "gpu", "spot")}
+    kuberay = {
+        group.get("groupName", "head"): group["labels"][GROUP] for group in groups(read("deploy/rayjob.yaml")["spec"])
+    }
+    assert kuberay == launcher
+    nodes: list[Any] = [({GROUP: group}, {}) for group in launcher]
+    index, answer = load_config(IndexConfig, "cluster/index.yaml"), load_config(RunConfig, "cluster/answer.yaml")
+    assert homeless(index.placement, nodes) == ()
+    assert homeless(answer.placement, nodes) == ()
+    fits = {
+        part: {n[0][GROUP] for n in nodes if getattr(answer.placement, part).takes(*n)}
+        for part in ("planners", "analyzer", "embedder", "ledger")
+    }
+    assert fits == {"planners": {"cpu"}, "analyzer": {"gpu"}, "embedder": {"gpu"}, "ledger": {"head", "cpu", "gpu"}}
+    assert index.placement.embedders.labels == {GROUP: "gpu"}
+
+
+def test_spot_nodes_are_spot_and_gpu_nodes_have_gpus() -> None:
+    kinds = read("cluster.yaml")["available_node_types"]
+    assert kinds["spot"]["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
+    assert kinds["gpu"]["resources"]["GPU"] == 1
+    workers = {
+        group["groupName"]: group["template"]["spec"]
+        for group in groups(read("deploy/rayjob.yaml")["spec"])
+        if "groupName" in group
+    }
+    assert "nodeSelector" in workers["spot"]
+    assert workers["gpu"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
+
+
+def test_keys_come_from_the_nodes_and_stand_in_no_file() -> None:
+    for name in FILES:
+        refuse_secrets({name: (CHECKOUT / name).read_text()}, {})
+    job = read("deploy/rayjob.yaml")["spec"]
+    assert "runtimeEnvYAML" not in job
+    for group in groups(job):
+        for container in group["template"]["spec"]["containers"]:
+            assert container["envFrom"] == [{"secretRef": {"name": "okralong-keys"}}]
+            assert {variable["name"] for variable in container["env"]} == {"AWS_REGION"}
+    assert any(option.startswith("--env-file") for option in read("cluster.yaml")["docker"]["run_options"])
+
+
+def test_the_cron_line_is_one() -> None:
+    lines = [line for line in (CHECKOUT / "deploy/crontab").read_text().splitlines() if not line.startswith("#")]
+    assert len(lines) == 1
+    assert re.match(r"^[\d*/,-]+( [\d*/,-]+){4}\s+cd ", lines[0])
+    assert shlex.split(lines[0]).count("submit") == 2

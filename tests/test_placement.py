@@ -1,0 +1,62 @@
+"""Places by label and resource: what may be written, what Ray is told, which nodes fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from okralong.pipelines.placement import AnswerPlacement, Place, homeless
+
+GPU = ({"okralong.io/group": "gpu", "spot": "true"}, {"CPU": 8.0, "GPU": 1.0, "embed_slot": 2.0})
+CPU = ({"okralong.io/group": "cpu"}, {"CPU": 8.0})
+
+
+def test_an_empty_place_says_nothing_to_ray() -> None:
+    assert Place().options() == {}
+    assert Place().takes(*CPU)
+
+
+@pytest.mark.parametrize(
+    ("labels", "on_gpu", "on_cpu"),
+    [
+        ({"okralong.io/group": "gpu"}, True, False),
+        ({"okralong.io/group": "!gpu"}, False, True),
+        ({"okralong.io/group": "in(cpu,gpu)"}, True, True),
+        ({"okralong.io/group": "!in(cpu,tpu)"}, True, False),
+        ({"spot": "!true"}, False, True),
+        ({"okralong.io/group": "gpu", "spot": "!true"}, False, False),
+    ],
+)
+def test_labels_choose_nodes(labels: dict[str, str], on_gpu: bool, on_cpu: bool) -> None:
+    place = Place(labels=labels)
+    assert (place.takes(*GPU), place.takes(*CPU)) == (on_gpu, on_cpu)
+    assert place.options() == {"label_selector": labels}
+
+
+def test_resources_choose_nodes() -> None:
+    assert Place(resources={"embed_slot": 2.0}).takes(*GPU)
+    assert not Place(resources={"embed_slot": 3.0}).takes(*GPU)
+    assert not Place(resources={"embed_slot": 1.0}).takes(*CPU)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"labels": {"a": "gpu or cpu"}}, "is no selector"),
+        ({"labels": {"a": "in()"}}, "is no selector"),
+        ({"labels": {"a b": "gpu"}}, "is no name of a label"),
+        ({"resources": {"GPU": 1.0}}, "gpus_per_replica"),
+        ({"resources": {"slot": 0.0}}, "more than 0"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        Place(**given)
+
+
+def test_parts_without_a_home_are_named() -> None:
+    placement = AnswerPlacement(analyzer=Place(labels={"okralong.io/group": "gpu"}))
+    assert [part for part, _ in homeless(placement, [CPU])] == ["analyzer"]
+    assert homeless(placement, [CPU, GPU]) == ()
