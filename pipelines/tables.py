@@ -80,15 +80,6 @@ CHUNKS: Final = _schema(
 )
 
 
-def embeddings(dimension: int, precision: str = "float32") -> pa.Schema:
-    """Schema of one partition of ``embeddings``: unit vectors of ``dimension`` floats of 16 or 32 bits."""
-    value = pa.float16() if precision == "float16" else pa.float32()
-    return _schema(
-        "embeddings",
-        [("chunk_id", pa.string()), ("doc_id", pa.string()), ("vector", pa.list_(value, dimension))],
-    )
-
-
 def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
     """Schema of the vectors of one encoder: a row is a distinct text, ``text_key`` its hash (``archives/texts.py``).
 

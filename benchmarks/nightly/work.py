@@ -17,6 +17,7 @@ from benchmarks.nightly.watch import Watch
 from okralong.pipelines.answering.journal import ROW_KEYS, read_run_table
 from okralong.pipelines.answering.llm.parts import PartedTable
 from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.archives.versions import latest_version
 from okralong.pipelines.samples import generate, write_sample
 from okralong.pipelines.settings import shipped_config
 from okralong.pipelines.storage import Folder
@@ -38,7 +39,7 @@ class Work:
 
     def __init__(self, folder: Path, base_url: str, questions: int) -> None:
         self.folder, self.base_url = folder, base_url
-        if (folder / "archive" / "manifest.json").exists():
+        if latest_version(Folder.of(folder / "archive")) is not None:
             return
         reports = max(4, -(-questions // QUESTIONS_A_REPORT))
         write_sample(generate(reports=reports, questions=questions, seed=SEED, words=WORDS), folder)

@@ -70,7 +70,7 @@ def main() -> None:
 
 async def _compare(archives: dict[int, Archive]) -> list[Row]:
     ids, doc_ids, texts, vectors = _everything(archives[1])
-    whole = Direct.of(ids, texts, vectors, Path(archives[1].location) / "bm25s")
+    whole = Direct.of(ids, texts, vectors, Path(archives[1].folder.path) / "bm25s")
     scoped = questions(texts, vectors, DOCUMENT_QUESTIONS)
     of_document = {}
     for doc_id in {asked.doc_id for asked in scoped}:

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from okralong.pipelines import tables
+from okralong.pipelines.search import layout
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.build import build_shards
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.search.build import write_shard
+from okralong.pipelines.search.sharding import shard_of
+from okralong.pipelines.storage import MANIFEST, Folder
+from okralong.pipelines.tables import SCHEMA_VERSION
 
 MODEL: Final = "synthetic"
 GRANULARITY: Final = 150
@@ -40,53 +42,48 @@ class Asked:
     doc_id: str
 
 
-def write_tables(folder: Path, chunks: int, seed: int = 3) -> None:
-    """The tables ``chunks`` and ``embeddings`` of an archive, in parts, the same for the same seed."""
+def open_archive(work: Path, chunks: int, shards: int) -> Archive:
+    """The archive of so many chunks in so many shards below ``work``, made where it is not there yet. It has shards and
+    a manifest, which is what a question needs, and no documents.
+    """
+    folder = work / f"{chunks}-{shards}"
+    archive = Folder.of(folder)
+    if not archive.exists(MANIFEST):
+        rows, vectors = synthetic_chunks(chunks)
+        owners = np.array([shard_of(doc_id, shards) for doc_id in rows["doc_id"].to_pylist()])
+        for number in range(shards):
+            mine = rows.filter(pa.array(owners == number)).combine_chunks()
+            write_shard(layout.shard_folder(archive, GRANULARITY, number), GRANULARITY, mine, vectors[owners == number])
+        named = {"name": MODEL, "dimension": DIMENSION}
+        manifest = {"schema_version": SCHEMA_VERSION, "granularities": [GRANULARITY], "embedding": named}
+        archive.write_manifest(manifest | {"shards": shards})
+    return Archive.open(folder)
+
+
+def synthetic_chunks(chunks: int, seed: int = 3) -> tuple[pa.Table, Vectors]:
+    """Chunks in the columns of ``layout.ROWS_SCHEMA``, by document, and their vectors; the same for the same seed."""
     draw = np.random.default_rng(seed)
     words, topics = _words(), unit(draw.standard_normal((TOPICS, DIMENSION)))
-    archive = Folder.of(folder)
+    tables, matrices = [], []
     for first in range(0, chunks, PART):
         numbers = np.arange(first, min(first + PART, chunks))
         lengths = draw.integers(*WORDS_A_CHUNK, size=len(numbers))
         said = words[_zipf(draw, int(lengths.sum()))].tolist()
         ends = np.cumsum(lengths)
         texts = [" ".join(said[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
-        vectors = clustered(draw, topics, numbers // CHUNKS_A_DOCUMENT)
-        name = f"part-{first // PART:05d}.parquet"
-        doc_ids = pa.array([_doc_id(number) for number in numbers.tolist()])
-        ids = pa.array([f"{number:08d}-{GRANULARITY}" for number in numbers.tolist()])
+        matrices.append(clustered(draw, topics, numbers // CHUNKS_A_DOCUMENT))
         rows = {
-            "chunk_id": ids,
-            "doc_id": doc_ids,
-            "ordinal": pa.array(numbers % CHUNKS_A_DOCUMENT, pa.int32()),
-            "start_char": pa.array(numbers % CHUNKS_A_DOCUMENT * 1000),
-            "end_char": pa.array(numbers % CHUNKS_A_DOCUMENT * 1000 + 900),
-            "n_tokens": pa.array(lengths, pa.int32()),
+            "chunk_id": [f"{number:08d}-{GRANULARITY}" for number in numbers.tolist()],
+            "doc_id": [_doc_id(number) for number in numbers.tolist()],
+            "ordinal": numbers % CHUNKS_A_DOCUMENT,
+            "start_char": numbers % CHUNKS_A_DOCUMENT * 1000,
+            "end_char": numbers % CHUNKS_A_DOCUMENT * 1000 + 900,
+            "n_tokens": lengths,
             "text": texts,
-            "table_id": pa.array([None] * len(texts), pa.string()),
+            "table_id": pa.nulls(len(texts)),
         }
-        archive.at("chunks", f"granularity={GRANULARITY}").write_table(name, pa.table(rows).cast(tables.CHUNKS))
-        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), DIMENSION)
-        table = pa.table([ids, doc_ids, column], schema=tables.embeddings(DIMENSION, "float32"))
-        archive.at("embeddings", f"granularity={GRANULARITY}", f"model={MODEL}").write_table(name, table)
-
-
-def open_archive(work: Path, chunks: int, shards: int) -> Archive:
-    """The archive of so many chunks in so many shards below ``work``, made where it is not there yet."""
-    source, folder = work / f"{chunks}-tables", work / f"{chunks}-{shards}"
-    if not (source / "done").exists():
-        write_tables(source, chunks)
-        (source / "done").touch()
-    if not (folder / "manifest.json").exists():
-        folder.mkdir(exist_ok=True)
-        for name in ("chunks", "embeddings"):
-            if not (folder / name).exists():
-                (folder / name).symlink_to(source / name)
-        build_shards(Folder.of(folder), GRANULARITY, MODEL, shards)
-        named = {"name": MODEL, "dimension": DIMENSION}
-        manifest = {"schema_version": tables.SCHEMA_VERSION, "granularities": [GRANULARITY], "embedding": named}
-        Folder.of(folder).write_manifest(manifest | {"shards": shards})
-    return Archive.open(folder)
+        tables.append(pa.table(rows).cast(layout.ROWS_SCHEMA))
+    return pa.concat_tables(tables), np.concatenate(matrices)
 
 
 def questions(texts: list[str], vectors: Vectors, count: int, seed: int = 4) -> list[Asked]:

@@ -41,7 +41,10 @@ def best_places(
     ``found`` are the places, rising, and frequencies of each term, in the order of ``weights`` (see
     ``ScopeStatistics.scores``); ``lengths`` are those of all chunks of the scope. Chunks without any term are left out.
     """
-    if sum(len(places) for places, _ in found) <= FEW:
+    postings = sum(len(places) for places, _ in found)
+    if not postings:  # also of a scope of stop words alone, whose chunks have no length to divide by
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    if postings <= FEW:
         places, scores = _all(statistics, weights, found, lengths)
     else:
         places = _within_reach(statistics, weights, found, lengths, k)

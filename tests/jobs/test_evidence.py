@@ -78,7 +78,7 @@ def test_a_sweep_over_ones_own_set(
     assert kept["town.svg"].startswith(b"<?xml")
 
     vectors = sorted((tmp_path / "work" / "vectors").iterdir())
-    (manifest,) = (tmp_path / "work" / "archives").glob("*/manifest.json")
+    (manifest,) = (tmp_path / "work" / "archives").glob("*/versions/000001.json")
     made = manifest.stat().st_mtime_ns
     assert json.loads(manifest.read_text())["embedding"]["precision"] in ("bfloat16", "float32")
     code, said = call(monkeypatch, capsys, *arguments, tmp_path / "again")

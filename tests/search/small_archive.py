@@ -1,4 +1,4 @@
-"""Small archives written straight to their tables, and the chunks that went into them."""
+"""Small archives, in the first layout, written straight to their tables, and the chunks that went into them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from okralong.pipelines import tables
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.build import build_shards
 from okralong.pipelines.storage import Folder
+from tests.search.first_layout import build_shards, embeddings_folder, embeddings_schema
 
 MODEL = "hub/test-encoder"
 DIMENSION = 16
@@ -85,7 +85,7 @@ def write_archive(
             "table_id": pa.array([None] * len(texts), pa.string()),
         }
     ).cast(tables.CHUNKS)
-    schema = tables.embeddings(DIMENSION, precision)
+    schema = embeddings_schema(DIMENSION, precision)
     value = schema.field("vector").type.value_type
     flat = pa.array(vectors.ravel().astype(value.to_pandas_dtype()))
     embeddings = pa.table(
@@ -94,7 +94,7 @@ def write_archive(
     order = np.random.default_rng(seed + 1).permutation(len(texts))
     half = len(order) // 2
     chunk_folder = archive.at("chunks", f"granularity={GRANULARITY}")
-    vector_folder = archive.at("embeddings", f"granularity={GRANULARITY}", f"model={MODEL.replace('/', '--')}")
+    vector_folder = embeddings_folder(archive, GRANULARITY, MODEL)
     for number, part in enumerate((order[:half], order[half:])):
         chunk_folder.write_table(f"part-{number}.parquet", chunks.take(pa.array(part)))
         vector_folder.write_table(f"part-{number}.parquet", embeddings.take(pa.array(part[::-1])))

@@ -13,7 +13,6 @@ from okralong.pipelines.errors import ArchiveError, ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.approximate import build_approximate
-from okralong.pipelines.search.build import build_shards
 from okralong.pipelines.search.dense_config import DenseConfig
 from okralong.pipelines.search.gpu_rows import GpuRows
 from okralong.pipelines.search.nearest import nearest
@@ -22,6 +21,7 @@ from okralong.pipelines.search.scope import RowRanges
 from okralong.pipelines.settings import parse_config
 from okralong.pipelines.storage import Folder
 from tests.search.agreement import assert_agrees
+from tests.search.first_layout import build_shards
 from tests.search.oracles import inner_products
 from tests.search.small_archive import DIMENSION, GRANULARITY, MODEL, Small, unit_vectors, write_archive, write_manifest
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import numpy as np
 import pytest
 from pyarrow import fs
 
 from okralong.pipelines.errors import ArchiveError, QuestionError
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.build import build_shards
+from okralong.pipelines.search.build import write_shard
 from okralong.pipelines.search.shard import Shard
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import TableSpan
-from tests.search.small_archive import GRANULARITY, MODEL, Small, random_corpus, unit_vectors, write_archive
+from tests.search.small_archive import DIMENSION, GRANULARITY, Small, random_corpus, unit_vectors, write_archive
 
 CORPUS = random_corpus(3, documents=20, chunks=6) | {"notes[1]": ["an odd name"], "notes1": ["another"]}
 
@@ -110,24 +110,10 @@ def test_an_unfinished_shard_is_refused(small: Small) -> None:
         small.open().shard(GRANULARITY, 0)
 
 
-def test_a_chunk_without_a_vector_stops_the_build(small: Small) -> None:
-    folder = small.location / f"embeddings/granularity={GRANULARITY}/model={MODEL.replace('/', '--')}"
-    part = folder / "part-0.parquet"
-    pq.write_table(pq.read_table(part).slice(1), part)
-    with pytest.raises(ArchiveError, match=r"1 chunks have no vector in .*test-encoder.*okralong index"):
-        build_shards(Folder.of(small.location), GRANULARITY, MODEL, 1)
-
-
-def test_a_chunk_that_stands_twice_stops_the_build(small: Small) -> None:
-    folder = small.location / f"chunks/granularity={GRANULARITY}"
-    (folder / "part-9.parquet").write_bytes((folder / "part-0.parquet").read_bytes())
-    with pytest.raises(ArchiveError, match="stands more than once"):
-        build_shards(Folder.of(small.location), GRANULARITY, MODEL, 1)
-
-
 def test_an_archive_without_chunks_answers_nothing(tmp_path: Path) -> None:
-    build_shards(Folder.of(tmp_path), GRANULARITY, MODEL, 2)
-    shard = Shard.open(layout.shard_folder(Folder.of(tmp_path), GRANULARITY, 0))
+    none = np.zeros((0, DIMENSION), dtype=np.float32)
+    write_shard(Folder.of(tmp_path), GRANULARITY, layout.ROWS_SCHEMA.empty_table(), none)
+    shard = Shard.open(Folder.of(tmp_path))
     assert shard.exact(["tax"], None, None, 5) == []
     assert shard.semantic(unit_vectors(1, 1)[0], None, 5) == []
     assert shard.statistics(["tax"], None).n_chunks == 0

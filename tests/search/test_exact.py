@@ -70,6 +70,11 @@ def test_statistics_of_parts_add_up(small: Small) -> None:
     assert (parts[0] + parts[1]).n_chunks == shard.n_chunks
 
 
+async def test_a_scope_of_stop_words_alone_has_no_exact_hits(tmp_path: Path) -> None:
+    small = write_archive(tmp_path, {"a": ["of the", ""], "b": ["revenue"]})
+    assert not (await search(small.open().clients(GRANULARITY), "revenue", NOWHERE, ("a",), 3)).exact
+
+
 _CHUNK = st.lists(st.sampled_from([*WORDS, "42", "x", "—", "Ünïcode", "re-use"]), max_size=8).map(" ".join)
 _CORPUS = st.dictionaries(st.sampled_from("abcde"), st.lists(_CHUNK, min_size=1, max_size=5), min_size=1, max_size=4)
 

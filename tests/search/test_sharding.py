@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.search.bm25 import ScopeStatistics
-from okralong.pipelines.search.layout import granularity_folder
 from okralong.pipelines.search.scatter import LocalShard, merge_hits, search
 from okralong.pipelines.search.shard import Vector
 from okralong.pipelines.search.sharding import shard_of
-from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Candidates, Hit
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 
@@ -50,12 +48,6 @@ def test_every_document_is_whole_in_its_shard(tmp_path: Path) -> None:
             (rows,) = shard.rows_of([doc_id])
             assert [chunk.text for chunk in shard.chunks(rows)] == CORPUS[doc_id]
             assert [chunk.ordinal for chunk in shard.chunks(rows)] == list(range(len(CORPUS[doc_id])))
-
-
-def test_fewer_shards_leave_none_of_the_old(tmp_path: Path) -> None:
-    write_archive(tmp_path, CORPUS, shards=5)
-    write_archive(tmp_path, CORPUS, shards=2)
-    assert granularity_folder(Folder.of(tmp_path), GRANULARITY).names() == ["shard-00000", "shard-00001"]
 
 
 @dataclass(frozen=True)
