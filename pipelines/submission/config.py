@@ -52,11 +52,13 @@ class IndexJob(_Job):
     archive: Everywhere
     sources: list[Everywhere] = Field(min_length=1)
     config: str = "index.yaml"
+    rehash: bool = False
 
     def arguments(self) -> list[str]:
         """See ``_Job``."""
         named = [word for source in self.sources for word in ("--from", source)]
-        return ["index", self.archive, *named, "--config", self.config]
+        words = ["index", self.archive, *named, "--config", self.config]
+        return [*words, "--rehash"] if self.rehash else words
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -80,11 +82,12 @@ class AnswerJob(_Job):
     retry: list[Literal["failed", "unanswerable", "over_budget"]] = Field(default_factory=list)
     llm_mode: Literal["realtime", "batch"] | None = None
     deadline: str | None = None
+    changed_since: Annotated[int, Field(ge=0)] | None = None
 
     def arguments(self) -> list[str]:
         """See ``_Job``."""
         words = ["answer", self.archive, "--questions", self.questions, "--run", self.run, "--config", self.config]
-        for option in ("strategy", "analyzer", "budget_usd", "llm_mode", "deadline"):
+        for option in ("strategy", "analyzer", "budget_usd", "llm_mode", "deadline", "changed_since"):
             words += _option(option, getattr(self, option))
         for name, value in self.tags.items():
             words += ["--tag", f"{name}={value}"]

@@ -28,13 +28,15 @@ def test_a_job_is_the_command_that_a_person_would_type() -> None:
     assert shlex.split(index.entrypoint)[3:] == (
         ["index", "/mnt/a", "--from", "s3://b/new reports", "--from", "/mnt/more", "--config", "index.yaml"]
     )
-    said = {"budget_usd": 4.5, "tags": {"team": "a b"}, "retry": ["failed"], "llm_mode": "batch", "deadline": "06:00"}
+    said: dict[str, Any] = {"budget_usd": 4.5, "tags": {"team": "a b"}, "retry": ["failed"], "llm_mode": "batch", "deadline": "06:00"}
+    said |= {"changed_since": 3}
     words = shlex.split(read(ANSWER | said).entrypoint)
     assert words[3:6] == ["answer", "s3://b/archive", "--questions"]
     assert words[words.index("--tag") + 1] == "team=a b"
     assert words[words.index("--llm-mode") + 1] == "batch"
     assert words[words.index("--budget-usd") + 1] == "4.5"
     assert words[words.index("--retry") + 1] == "failed"
+    assert words[words.index("--changed-since") + 1] == "3"
     estimate = read({"kind": "estimate", "archive": "/a", "questions": "/q.jsonl", "strategy": "std_rag"})
     assert shlex.split(estimate.entrypoint)[-2:] == ["--strategy", "std_rag"]
 
@@ -50,9 +52,10 @@ def test_every_option_of_a_job_is_one_of_its_command() -> None:
         ).stdout
         for kind in ("index", "answer")
     ]
-    index = read({"kind": "index", "archive": "/a", "sources": ["/b"]})
+    index = read({"kind": "index", "archive": "/a", "sources": ["/b"], "rehash": True})
+    assert "--rehash" in index.job.arguments()
     given: dict[str, Any] = {"strategy": "x", "analyzer": "rules", "budget_usd": 1.0, "tags": {"a": "b"}}
-    given |= {"replies_from": ["/r"], "retry": ["failed"], "llm_mode": "batch", "deadline": "8h"}
+    given |= {"replies_from": ["/r"], "retry": ["failed"], "llm_mode": "batch", "deadline": "8h", "changed_since": 3}
     for job, page in ((index.job, done[0]), (read(ANSWER | given).job, done[1])):
         assert [word for word in job.arguments() if word.startswith("--") and word not in page] == []
 
