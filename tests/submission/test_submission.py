@@ -28,7 +28,13 @@ def test_a_job_is_the_command_that_a_person_would_type() -> None:
     assert shlex.split(index.entrypoint)[3:] == (
         ["index", "/mnt/a", "--from", "s3://b/new reports", "--from", "/mnt/more", "--config", "index.yaml"]
     )
-    said: dict[str, Any] = {"budget_usd": 4.5, "tags": {"team": "a b"}, "retry": ["failed"], "llm_mode": "batch", "deadline": "06:00"}
+    said: dict[str, Any] = {
+        "budget_usd": 4.5,
+        "tags": {"team": "a b"},
+        "retry": ["failed"],
+        "llm_mode": "batch",
+        "deadline": "06:00",
+    }
     said |= {"changed_since": 3}
     words = shlex.split(read(ANSWER | said).entrypoint)
     assert words[3:6] == ["answer", "s3://b/archive", "--questions"]
