@@ -6,11 +6,14 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+
+if TYPE_CHECKING:
+    from tests.fakes.object_store import ObjectStore
 
 # Ray reads these when it is imported.
 os.environ["RAY_AUTH_MODE"] = "token"
@@ -146,3 +149,14 @@ def random_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.fakes.random_reader import write_random_reader
 
     return write_random_reader(tmp_path_factory.mktemp("readers") / "random", converted_model(), layers=range(30))
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """A real S3 server on loopback, and the environment that leads to it."""
+    from tests.fakes.object_store import ObjectStore
+
+    with ObjectStore() as made:
+        for name, value in made.environment.items():
+            monkeypatch.setenv(name, value)
+        yield made

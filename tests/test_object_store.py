@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,14 +18,6 @@ from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 
 SILENCE_S = 4.0
 """Longer than the 3 s after which the client under pyarrow gives up by itself."""
-
-
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
-    with ObjectStore() as made:
-        for name, value in made.environment.items():
-            monkeypatch.setenv(name, value)
-        yield made
 
 
 def rows(count: int, start: int = 0) -> pa.Table:

@@ -49,7 +49,8 @@ class Encoder:
 
 
 def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, encoder: Encoder) -> Archive:
-    """The archive of ``raw`` at ``location``, as its next version; the same documents and config make none.
+    """The archive of ``raw`` at ``location``, as its next version, but for purged documents; the same documents and
+    config make none.
 
     Raises ValueError when there is no document or two have one id, LockedError while another process writes there.
     """
@@ -57,9 +58,11 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
     if not raw or len(ids) < len(raw):
         raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs an id of its own.")
     folder = Folder.of(location)
-    documents = sorted(map(make_document, raw), key=lambda document: document.doc_id)
     with folder.locked(f"the archive {folder.path}"):
         parent = latest_version(folder)
+        purged = parent["purged"] if parent else []
+        kept = (make_document(each) for each in raw if each.doc_id not in purged)
+        documents = sorted(kept, key=lambda document: document.doc_id)
         before = winners(read_catalogue(folder, parent["files"]["catalogue"])) if parent else {}
         part = f"{digest([(each.doc_id, each.sha256, each.source_uri) for each in documents])}-00"
         claims = [
@@ -70,12 +73,12 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
         started = time.perf_counter()
         folder.at("documents").write_table(part_file(part), documents_table(documents))
         for name, sizes in build.unchunked().items():
-            chunk_part(folder.path, name, sizes, config.boundaries)
+            chunk_part(location, name, sizes, config.boundaries)
         cut = time.perf_counter()
         index = TextIndex.open(build.store)
         with build.embedding_work(index) as (shares, embedded):
             numbers = [
-                _embed(build.store, order, encoder) for one in shares for order in share_texts(folder.path, one, config)
+                _embed(build.store, order, encoder) for one in shares for order in share_texts(location, one, config)
             ]
         index.take_in(numbers)
         spent = {"chunk": round(cut - started, 3), "embed": round(time.perf_counter() - cut, 3)}
@@ -96,7 +99,7 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
                 "limits": "",
                 "listed_at_ns": 0,
                 "refused": [],
-                "purged": parent["purged"] if parent else [],
+                "purged": purged,
                 "seconds": {},
                 "work": {"texts_embedded": embedded},
                 "work_seconds": spent,

@@ -58,7 +58,7 @@ def encoder(seen: list[str] | None = None) -> Encoder:
 
 
 def night(
-    place: Path, texts: Mapping[str, str], seen: list[str] | None = None, config: IndexConfig = CONFIG
+    place: Path | str, texts: Mapping[str, str], seen: list[str] | None = None, config: IndexConfig = CONFIG
 ) -> Archive:
     """Index the documents, doc_id to text, as the next version."""
     raw = [RawDocument(doc_id, text, f"{doc_id}.txt") for doc_id, text in texts.items()]
