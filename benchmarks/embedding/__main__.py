@@ -32,6 +32,7 @@ from sentence_transformers import SentenceTransformer
 from benchmarks.embedding.bare import Bare
 from benchmarks.embedding.peers import Peer
 from okralong.actors.embedder import Embedder
+from okralong.pipelines.archives.texts import key_bytes, text_keys
 from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.models.embedded import resolve_embedding_model
@@ -116,12 +117,11 @@ def _here(run: Callable[[], None]) -> Callable[[], Seconds]:
 
 def _stage(folder: str, path: str, texts: dict[int, list[str]]) -> Callable[[], None]:
     """The actor's class on one work order for each size, as the index job hands them over."""
-    embedder = Embedder(folder, path, "bench", EmbeddingConfig())
-    orders = []
-    for size, of_size in texts.items():
-        ids = [f"{size}-{number}" for number in range(len(of_size))]
-        order = {"part": 0, "granularity": size, "chunk_ids": ids, "doc_ids": ["document"] * len(ids)}
-        orders.append(pa.Table.from_pylist([{**order, "texts": of_size, "seconds": 0.0}]))
+    embedder = Embedder(folder, "bench", path, EmbeddingConfig())
+    orders = [
+        pa.Table.from_pylist([{"number": number, "keys": key_bytes(text_keys(of_size)), "texts": of_size}])
+        for number, of_size in enumerate(texts.values(), 1)
+    ]
 
     def run() -> None:
         for order in orders:
