@@ -69,9 +69,13 @@ class Chunk:
     table_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Hit:
-    """A chunk with the score that ranked it. Lists of hits are sorted by falling score, ties by chunk_id."""
+    """A chunk with the score that ranked it. Lists of hits are sorted by falling score, ties by chunk_id.
+
+    Nobody changes one. It is not frozen because that would make it take twice as long to make, and a search makes some
+    eighty of them.
+    """
 
     chunk: Chunk
     score: float

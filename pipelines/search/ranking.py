@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from okralong.pipelines.search.bm25 import ScopeStatistics
+from okralong.pipelines.search.scope import RowRanges
 
 FEW: Final = 20_000
 """Postings up to which every chunk is scored: leaving some out would cost more than it saves (ours)."""
@@ -33,22 +34,24 @@ def best_places(
     statistics: ScopeStatistics,
     weights: Doubles,
     found: Sequence[tuple[Int32, Int32]],
+    scope: RowRanges,
     lengths: Int32,
     k: int,
 ) -> tuple[NDArray[np.int64], Doubles]:
     """Places of the chunks that are among the best ``k`` or tied with the k-th, and their scores, in order of place.
 
-    ``found`` are the places, rising, and frequencies of each term, in the order of ``weights`` (see
+    ``found`` are the rows, rising, and frequencies of each term, in the order of ``weights`` (see
     ``ScopeStatistics.scores``); ``lengths`` are those of all chunks of the scope. Chunks without any term are left out.
     """
     postings = sum(len(places) for places, _ in found)
     if not postings:  # also of a scope of stop words alone, whose chunks have no length to divide by
         return np.empty(0, dtype=np.int64), np.empty(0)
     if postings <= FEW:
-        places, scores = _all(statistics, weights, found, lengths)
+        places, scores = _all(statistics, weights, found, scope, lengths)
     else:
-        places = _within_reach(statistics, weights, found, lengths, k)
-        scores = _in_full(statistics, weights, found, lengths, places)
+        placed = [(scope.places_of(rows), frequencies) for rows, frequencies in found]
+        places = _within_reach(statistics, weights, placed, lengths, k)
+        scores = _in_full(statistics, weights, placed, lengths, places)
     if len(places) > k:
         # Everything tied with the k-th stays until the chunk_ids have decided.
         kept = scores >= _kth(scores, k)
@@ -57,11 +60,15 @@ def best_places(
 
 
 def _all(
-    statistics: ScopeStatistics, weights: Doubles, found: Sequence[tuple[Int32, Int32]], lengths: Int32
+    statistics: ScopeStatistics,
+    weights: Doubles,
+    found: Sequence[tuple[Int32, Int32]],
+    scope: RowRanges,
+    lengths: Int32,
 ) -> tuple[NDArray[np.int64], Doubles]:
-    places = np.concatenate([places for places, _ in found])
+    places = scope.places_of(np.concatenate([rows for rows, _ in found]))
     frequencies = np.concatenate([frequencies for _, frequencies in found])
-    each = weights.repeat([len(places) for places, _ in found])
+    each = weights.repeat([len(rows) for rows, _ in found])
     # bincount adds in the order given: term by term.
     total: Any = np.bincount(places, statistics.scores(each, frequencies, lengths[places]), len(lengths))
     (hit,) = total.nonzero()

@@ -203,8 +203,7 @@ class Shard:
             frequency = {term: len(rows) for term, (rows, _) in zip(repeats, found, strict=True)}
             statistics = ScopeStatistics(rows_of.size, scope.total_length, frequency)
         weights = np.array([count * statistics.inverse_document_frequency(term) for term, count in repeats.items()])
-        placed = [(rows_of.places_of(rows), frequencies) for rows, frequencies in found]
-        places, scores = best_places(statistics, weights, placed, scope.lengths, k)
+        places, scores = best_places(statistics, weights, found, rows_of, scope.lengths, k)
         return rows_of.rows_at(places), scores
 
     def _semantic(self, vector: Vector, scope: RowRanges, k: int) -> _Scored:
@@ -226,13 +225,12 @@ class Shard:
     def _hits(self, scored: _Scored, k: int) -> list[Hit]:
         """The best ``k``, best first, ties by chunk_id."""
         rows, scores = scored
-        order = (-scores).argsort()
-        ranked = scores[order]
-        best = list(zip(rows[order].tolist(), ranked.tolist(), strict=True))
-        if (ranked[1:] == ranked[:-1]).any():
+        # In Python: there are hardly more than k, for which numpy takes longer.
+        best = sorted(zip(scores.tolist(), rows.tolist(), strict=True), reverse=True)
+        if len({score for score, _ in best}) < len(best):
             name = self.rows.chunk_id.at
-            best.sort(key=lambda pair: (-pair[1], name(pair[0])))
-        return [Hit(self._chunk(row), score) for row, score in best[:k]]
+            best.sort(key=lambda pair: (-pair[0], name(pair[1])))
+        return [Hit(self._chunk(row), score) for score, row in best[:k]]
 
     def _chunk(self, row: int) -> Chunk:
         try:

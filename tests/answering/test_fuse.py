@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.operators.fuse import fuse, fuse_by, fuse_ranks, normalise, sort_hits
+from okralong.pipelines.answering.operators.fuse import fuse, fuse_by, fuse_ranks, normalised, sort_hits
 from okralong.pipelines.answering.operators.pool import pool
 from okralong.pipelines.answering.operators.select import select, within_tokens
 from okralong.pipelines.values import Candidates, Chunk, Hit
@@ -34,8 +34,8 @@ def test_worked_example() -> None:
 
 
 def test_constant_and_single_lists_count_one() -> None:
-    assert normalise([hit("a", 0.2)]) == {"a": 1.0}
-    assert normalise([hit("a", 4.0), hit("b", 4.0)]) == {"a": 1.0, "b": 1.0}
+    assert normalised([hit("a", 0.2)]) == [1.0]
+    assert normalised([hit("a", 4.0), hit("b", 4.0)]) == [1.0, 1.0]
     assert fuse(Candidates((), ()), 1.0, 1.0) == []
 
 

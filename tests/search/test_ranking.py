@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.search import ranking
 from okralong.pipelines.search.bm25 import ScopeStatistics
+from okralong.pipelines.search.scope import RowRanges
 
 Found = list[tuple[NDArray[np.int32], NDArray[np.int32]]]
 
 
-def _scope(seed: int, chunks: int, shares: list[float]) -> tuple[ScopeStatistics, NDArray[np.float64], Found, NDArray]:
+def _scope(
+    seed: int, chunks: int, shares: list[float]
+) -> tuple[ScopeStatistics, NDArray[np.float64], Found, RowRanges, NDArray]:
     """Terms that each stand in a share of the chunks, some in many of them alike."""
     draw = np.random.default_rng(seed)
     lengths = draw.integers(1, 12, chunks).astype(np.int32)
@@ -25,7 +28,7 @@ def _scope(seed: int, chunks: int, shares: list[float]) -> tuple[ScopeStatistics
     frequency = {str(number): len(places) for number, (places, _) in enumerate(found)}
     statistics = ScopeStatistics(chunks, int(lengths.sum()), frequency)
     weights = [statistics.inverse_document_frequency(term) * int(draw.integers(1, 3)) for term in frequency]
-    return statistics, np.array(weights), found, lengths
+    return statistics, np.array(weights), found, RowRanges.of([range(chunks)]), lengths
 
 
 @settings(max_examples=300)
@@ -48,7 +51,7 @@ def test_equals_scoring_every_chunk(seed: int, chunks: int, shares: list[float],
 
 
 def test_common_terms_are_not_added_up_for_every_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    statistics, weights, found, lengths = _scope(1, 60_000, [0.001, 0.9, 0.8])
+    statistics, weights, found, rows, lengths = _scope(1, 60_000, [0.001, 0.9, 0.8])
     scored = []
     real = ScopeStatistics.scores
 
@@ -57,6 +60,6 @@ def test_common_terms_are_not_added_up_for_every_chunk(monkeypatch: pytest.Monke
         return real(self, *given)
 
     monkeypatch.setattr(ScopeStatistics, "scores", scores)
-    places, _ = ranking.best_places(statistics, weights, found, lengths, 20)
+    places, _ = ranking.best_places(statistics, weights, found, rows, lengths, 20)
     assert len(places) >= 20
     assert sum(scored) < 1_000 < sum(len(each) for each, _ in found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from okralong.pipelines.answering.policy import FusionPolicy
-from okralong.pipelines.values import Candidates, Hit
+from okralong.pipelines.values import Candidates, Chunk, Hit
 
 
 def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
@@ -18,9 +18,8 @@ def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) ->
 
     A chunk that one side did not offer counts 0 there.
     """
-    return _weighted_sum(
-        candidates, normalise(candidates.exact), normalise(candidates.semantic), exact_weight, semantic_weight
-    )
+    exact, semantic = normalised(candidates.exact), normalised(candidates.semantic)
+    return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
 
 
 def fuse_ranks(
@@ -32,8 +31,8 @@ def fuse_ranks(
     side's top score, so a chunk that only one side of weight w found stays above 0.76 * w / (w_e + w_s) of the best
     score possible: a relative threshold below that drops nothing, and one made for min-max scores means nothing here.
     """
-    exact = reciprocal_ranks(candidates.exact, rank_constant)
-    semantic = reciprocal_ranks(candidates.semantic, rank_constant)
+    exact = reciprocal_ranks(len(candidates.exact), rank_constant)
+    semantic = reciprocal_ranks(len(candidates.semantic), rank_constant)
     return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
 
 
@@ -46,34 +45,38 @@ def fuse_by(policy: FusionPolicy, candidates: Candidates, exact_weight: float, s
 
 def _weighted_sum(
     candidates: Candidates,
-    exact: dict[str, float],
-    semantic: dict[str, float],
+    exact: Sequence[float],
+    semantic: Sequence[float],
     exact_weight: float,
     semantic_weight: float,
 ) -> list[Hit]:
-    chunks = {hit.chunk.chunk_id: hit.chunk for hit in (*candidates.exact, *candidates.semantic)}
-    ranked = [
-        (-(exact_weight * exact.get(chunk_id, 0.0) + semantic_weight * semantic.get(chunk_id, 0.0)), chunk_id)
-        for chunk_id in chunks
-    ]
-    ranked.sort()
+    chunks: dict[str, Chunk] = {}
+    fused: dict[str, float] = {}
+    for hit, share in zip(candidates.exact, exact, strict=True):
+        chunk = hit.chunk
+        chunks[chunk.chunk_id] = chunk
+        fused[chunk.chunk_id] = exact_weight * share
+    for hit, share in zip(candidates.semantic, semantic, strict=True):
+        chunk = hit.chunk
+        chunks[chunk.chunk_id] = chunk
+        fused[chunk.chunk_id] = fused.get(chunk.chunk_id, 0.0) + semantic_weight * share
+    ranked = sorted([(-score, chunk_id) for chunk_id, score in fused.items()])
     return [Hit(chunks[chunk_id], -negated) for negated, chunk_id in ranked]
 
 
-def normalise(hits: Sequence[Hit]) -> dict[str, float]:
-    """Min-max normalised score by chunk_id. A list whose scores are all equal, or of one hit, counts 1 throughout."""
-    if not hits:
-        return {}
+def normalised(hits: Sequence[Hit]) -> list[float]:
+    """The hits' scores, stretched to 0..1. Of a list whose scores are all equal, or of one hit, 1 throughout."""
     scores = [hit.score for hit in hits]
-    low, high = min(scores), max(scores)
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
     if not high > low:
-        return {hit.chunk.chunk_id: 1.0 for hit in hits}
-    return {hit.chunk.chunk_id: (hit.score - low) / (high - low) for hit in hits}
+        return [1.0] * len(scores)
+    width = high - low
+    return [(score - low) / width for score in scores]
 
 
-def reciprocal_ranks(hits: Sequence[Hit], rank_constant: float) -> dict[str, float]:
-    """1 / (``rank_constant`` + rank) by chunk_id; ``hits`` are best first, the first has rank 1."""
-    return {hit.chunk.chunk_id: 1.0 / (rank_constant + rank) for rank, hit in enumerate(hits, start=1)}
+def reciprocal_ranks(count: int, rank_constant: float) -> list[float]:
+    """1 / (``rank_constant`` + rank) of so many hits, best first; the first has rank 1."""
+    return [1.0 / (rank_constant + rank) for rank in range(1, count + 1)]
 
 
 def sort_hits(hits: Sequence[Hit]) -> list[Hit]:
