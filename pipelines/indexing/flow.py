@@ -20,10 +20,11 @@ from typing import Any, Final
 
 import ray
 import ray.data
+from ray.data.exceptions import ExecutionTimeoutError
 
 from okralong.actors.embedder import Embedder
 from okralong.actors.metrics import index_metrics
-from okralong.pipelines.errors import OkraError
+from okralong.pipelines.errors import GO_ON, BrokenError, OkraError
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.ingest import ingest_part
@@ -117,6 +118,12 @@ def _dataset(items: list[dict[str, Any]]) -> ray.data.Dataset:
 def _rows(dataset: ray.data.Dataset) -> Iterator[dict[str, Any]]:
     try:
         yield from dataset.iter_rows()
+    except ExecutionTimeoutError as error:
+        waited = ray.data.DataContext.get_current().execution_no_progress_timeout_s
+        raise BrokenError(
+            f"Nothing of the index job got ahead for {waited:.0f} s: its nodes hang, or those that it waits for do not "
+            f"come. {GO_ON} To wait longer, set RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S (seconds; -1 for ever)."
+        ) from error
     except Exception as error:
         raise _ours(error) or error from error
 

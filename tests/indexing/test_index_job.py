@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import ray.data
 
 from okralong.pipelines.archives.versions import version_numbers
-from okralong.pipelines.errors import ConfigError, InputError, LockedError
+from okralong.pipelines.errors import BrokenError, ConfigError, InputError, LockedError
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig, LimitsConfig
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, index_archive
+from okralong.pipelines.placement import IndexPlacement, Place
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import CHUNKS, FAILURES
@@ -160,3 +162,13 @@ def test_the_small_archive_has_four_granularities(small_archive: Path) -> None:
     manifest = Archive.open(small_archive).manifest
     assert list(manifest["chunks"]) == ["150", "256", "400", "512"]
     assert manifest["documents"] == 3
+
+
+def test_a_job_whose_nodes_do_not_come_ends_and_says_so(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alder.txt").write_text(ORCHARD, encoding="utf-8")
+    nowhere = CONFIG.model_copy(update={"placement": IndexPlacement(readers=Place(resources={"moon": 1.0}))})
+    monkeypatch.setattr(ray.data.DataContext.get_current(), "execution_no_progress_timeout_s", 2.0)
+    with pytest.raises(BrokenError, match=r"got ahead for 2 s.*do not come.*run the same command again"):
+        index_archive(str(tmp_path / "archive"), [str(tmp_path / "alder.txt")], nowhere)

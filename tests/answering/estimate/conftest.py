@@ -33,7 +33,9 @@ def letters(texts: list[str]) -> npt.NDArray[np.float32]:
     return np.array([letter_vector(text) for text in texts], dtype=np.float32)
 
 
-LETTERS = Encoder(letters, ResolvedModel("letters", "letters", None), lambda: "float32", lambda texts: 0)
+LETTERS = Encoder(
+    letters, ResolvedModel("letters", "letters", None), lambda: "float32", lambda texts: [False] * len(texts)
+)
 
 
 @dataclass(frozen=True)
