@@ -147,9 +147,8 @@ def _search(work: Path) -> Section:
     spent: dict[str, list[float]] = {name: [] for name in cases}
     for each in asked:
         for name, (shard, scoped) in cases.items():
-            spent[name].append(
-                _search_s([LocalShard(shard)], each.query, each.vector, (each.doc_id,) if scoped else ())
-            )
+            scope = (each.doc_id,) if scoped else ()
+            spent[name].append(asyncio.run(_search_s([LocalShard(shard)], each.query, each.vector, scope)))
     medians = {name: statistics.median(values) for name, values in spent.items()}
     return {
         "shard_chunks": SHARD_CHUNKS,
@@ -164,11 +163,11 @@ def _search(work: Path) -> Section:
     }
 
 
-def _search_s(clients: list[LocalShard], query: str, vector: Any, scope: tuple[str, ...]) -> float:
+async def _search_s(clients: list[LocalShard], query: str, vector: Any, scope: tuple[str, ...]) -> float:
     spent = []
     for _ in range(3):
         started = time.process_time()
-        asyncio.run(search(clients, query, vector, scope, K))
+        await search(clients, query, vector, scope, K)
         spent.append(time.process_time() - started)
     return min(spent)
 

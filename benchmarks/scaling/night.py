@@ -14,10 +14,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.scaling.placement import Cluster, shards_touched
+from benchmarks.scaling.placement import Cluster, shard_count, shards_touched
 from benchmarks.scaling.unit_costs import RESULTS, UnitCosts
 from okralong.pipelines.answering.llm.prices import PriceTable
-from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.values import Usage
 
 GPU_TOKENS_A_S: Final = 300_000.0
@@ -36,6 +35,7 @@ def main() -> None:
     parser.add_argument("--archive-wide", type=float, default=0.01, help="share of questions about everything")
     parser.add_argument("--tokens", type=float, default=24_000, help="of a document")
     parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--chunks-per-shard", type=int, default=Cluster.chunks_per_shard)
     parser.add_argument("--gpu-tokens-per-s", type=float, default=GPU_TOKENS_A_S)
     parser.add_argument("--prompt-tokens", type=float, help="of a question; default: as measured on real reports")
     parser.add_argument("--completion-tokens", type=float)
@@ -50,7 +50,8 @@ def main() -> None:
     text = (
         f"# A night\n\n`python -m benchmarks.scaling.night`\n\n{given.documents:,} documents of {given.tokens:,.0f} "
         f"tokens, {given.new:,} of them new, {given.questions:,} questions, {given.archive_wide:.0%} of them about the "
-        f"whole archive; {given.nodes} nodes. Hours are of one core's processor time.\n\n"
+        f"whole archive; {given.nodes} nodes, {given.chunks_per_shard:,} chunks a shard at most. Hours are of one "
+        "core's processor time.\n\n"
     )
     costs = UnitCosts.load()
     for title, lines in (
@@ -227,7 +228,7 @@ def _archive(given: Any, costs: UnitCosts) -> list[Line]:
 
 def _shards(given: Any) -> tuple[int, float]:
     """Shards of the archive, and the share of them that the new documents fall into."""
-    shards = IndexConfig().shard_count(int(given.documents * given.tokens))
+    shards = shard_count(given.documents * given.tokens, given.chunks_per_shard)
     return shards, shards_touched(Cluster(documents=given.documents), shards, given.new)
 
 

@@ -46,6 +46,7 @@ class Cluster:
     zipf: float = 1.0
     bandwidth: float = 1e9
     seed: int = 1
+    chunks_per_shard: int = 100_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Sharded:
         """Draw the documents and deal them out."""
         draw = np.random.default_rng(cluster.seed)
         sizes = draw.lognormal(np.log(cluster.tokens) - SIGMA**2 / 2, SIGMA, cluster.documents)
-        shards = IndexConfig().shard_count(int(sizes.sum()))
+        shards = shard_count(sizes.sum(), cluster.chunks_per_shard)
         owners = np.fromiter((shard_of(each, shards) for each in names(cluster.documents)), np.int64, cluster.documents)
         return cls(owners, np.bincount(owners, sizes, shards))
 
@@ -111,6 +112,11 @@ class Row:
     dealing_s: float
 
 
+def shard_count(tokens: float, chunks_per_shard: int) -> int:
+    """Shards of an archive of so many tokens that was made in one night."""
+    return IndexConfig(chunks_per_shard=chunks_per_shard).shard_count(int(tokens))
+
+
 def name_of(number: int) -> str:
     """The id of a document."""
     return f"company-{number // 12:06d}/report-{number % 12:02d}"
@@ -132,8 +138,13 @@ def simulate(cluster: Cluster, sharded: Sharded, asked: Asked, replicas: int, co
     dealt = np.array(replicas_by_shard(asked.calls, replicas))
     dealing_s = time.perf_counter() - started
     smallest = costs.chunks_a_token[str(min(costs.sizes))]
-    wide_s = asked.archive_wide * (costs.flat_s_a_chunk * sharded.tokens * smallest + 3 * costs.shard_call_s)
-    work = (np.array(asked.calls) - asked.archive_wide) * (costs.document_s + costs.shard_call_s) + wide_s
+    wide_s = (
+        costs.retrievals
+        * asked.archive_wide
+        * (costs.flat_s_a_chunk * sharded.tokens * smallest + 3 * costs.shard_call_s)
+    )
+    one_s = costs.retrievals * (costs.document_s + costs.shard_call_s)
+    work = (np.array(asked.calls) - asked.archive_wide) * one_s + wide_s
     chunks = sharded.tokens * sum(costs.chunks_a_token.values())
     size = chunks * costs.bytes_a_chunk["index"]
     number = np.repeat(np.arange(len(dealt)), dealt)  # the shard of each process
@@ -204,12 +215,11 @@ def main() -> None:
     parser.add_argument("--archive-wide", type=float, nargs="+", default=[0.0, 0.01, 0.1], help="shares of questions")
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--new", type=int, default=1000, help="documents of a night")
+    parser.add_argument("--chunks-per-shard", type=int, default=Cluster.chunks_per_shard)
     parser.add_argument("--seed", type=int, default=Cluster.seed)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    cluster = Cluster(
-        given.documents, given.nodes, given.questions, given.tokens, given.zipf, given.bandwidth, given.seed
-    )
+    cluster = Cluster(**{name: getattr(given, name) for name in Cluster.__annotations__})
     costs, sharded = UnitCosts.load(), Sharded.of(cluster)
     assert abs(sharded.tokens.sum() / cluster.documents / cluster.tokens - 1) < 0.05, "documents are not of that size"
     rows = []
