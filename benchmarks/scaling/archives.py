@@ -8,7 +8,8 @@ part of the documents is in memory at a time, as in the job.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ from okralong.pipelines.storage import Folder
 DIMENSION: Final = 384
 PART_REPORTS: Final = 50
 """Reports of a part, generated together."""
+NOTED_EVERY: Final = 20
+"""Parts after which it is noted how far a build has come."""
 SYNTHETIC: Final = ResolvedModel("", "synthetic", None)
 
 Embed = Callable[[list[str]], NDArray[np.float32]]
@@ -49,9 +52,11 @@ def synthetic(texts: list[str]) -> NDArray[np.float32]:
     return unit
 
 
-def reports(first: int, count: int, words: int) -> Iterable[list[RawDocument]]:
-    """Made-up reports number ``first`` and so on, a part at a time; the same number is always the same report."""
-    for start in range(first, first + count, PART_REPORTS):
+def reports(first: int, count: int, words: int, done: int = 0) -> Iterator[list[RawDocument]]:
+    """Made-up reports number ``first`` and so on, a part at a time, without the first ``done`` parts; the same number
+    is always the same report.
+    """
+    for start in range(first + done * PART_REPORTS, first + count, PART_REPORTS):
         made = generate(min(PART_REPORTS, first + count - start), 0, seed=start, words=words).documents
         # Companies of two seeds may share a name.
         yield [RawDocument(f"{start:06d}-{one.doc_id}", one.text, f"{start:06d}-{one.doc_id}.txt") for one in made]
@@ -59,13 +64,16 @@ def reports(first: int, count: int, words: int) -> Iterable[list[RawDocument]]:
 
 def build_version(
     location: Path,
-    parts: Iterable[list[RawDocument]],
+    parts: Callable[[int], Iterable[list[RawDocument]]],
     config: IndexConfig,
     meter: Meter,
     embed: Embed = synthetic,
     model: ResolvedModel = SYNTHETIC,
+    done: Path | None = None,
 ) -> dict[str, Any]:
-    """The next version: the documents of the one before, and those of ``parts``. Its manifest."""
+    """The next version: the documents of the one before, and those of ``parts``, a function that leaves out the first
+    so many. Its manifest. What is read and chunked is noted in ``done``, from which a run that was stopped goes on.
+    """
     folder = Folder.of(location)
     with folder.locked("the scaling benchmark"), meter.watching():
         with meter.stage("list"):
@@ -73,7 +81,10 @@ def build_version(
             claims = list(read_catalogue(folder, parent["files"]["catalogue"])) if parent else []
             sources = list(read_sources(folder, parent["files"]["sources"]).values()) if parent else []
             before = winners(claims)
-        for raw in parts:
+        begin = 0
+        if done is not None and done.exists():
+            begin, claims, sources, meter.seconds, meter.peaks = pickle.loads(done.read_bytes())
+        for finished, raw in enumerate(parts(begin), start=begin + 1):
             with meter.stage("read"):
                 documents = sorted(map(make_document, raw), key=lambda document: document.doc_id)
                 part = f"{digest([(each.doc_id, each.sha256) for each in documents])}-00"
@@ -85,6 +96,8 @@ def build_version(
             with meter.stage("chunk"):
                 chunk_part(folder.path, part, config.granularities, config.boundaries)
             del documents
+            if done is not None and finished % NOTED_EVERY == 0:
+                done.write_bytes(pickle.dumps((finished, claims, sources, meter.seconds, meter.peaks)))
         with meter.stage("list"):
             claims = settle(claims)
             build = VersionBuild(folder, config, model, winners(claims), parent, before)

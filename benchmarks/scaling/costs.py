@@ -89,9 +89,9 @@ def _index(work: Path) -> Section:
     encoder = SentenceEmbedder(model.path, threads=1)
     encoder.encode(["Warm up."])
     # What is imported at the first document is not a document's cost.
-    build_version(work / "warm", [[RawDocument("warm", raw[0].text, "warm")]], config, Meter())
+    build_version(work / "warm", lambda _: [[RawDocument("warm", raw[0].text, "warm")]], config, Meter())
     meter = Meter()
-    manifest = build_version(work / "archive", [raw], config, meter, encoder.encode, model)
+    manifest = build_version(work / "archive", lambda _: [raw], config, meter, encoder.encode, model)
     chunks, tokens = manifest["chunks"], manifest["document_tokens"]
     everything, texts = sum(chunks.values()), manifest["work"]["texts_embedded"]
     archive, text_mb = Archive.open(work / "archive"), sum(len(one.text.encode()) for one in raw) / 1e6

@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--real", type=int, nargs="*", default=[], help="numbers of reports")
     parser.add_argument("--synthetic", type=int, nargs="*", default=[], help="numbers of reports")
+    parser.add_argument("--work", type=Path, help="keeps synthetic archives; one that was stopped is gone on with")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--child", nargs=3, metavar=("FOLDER", "FIRST", "COUNT"), help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -54,7 +56,11 @@ def main() -> None:
     for series, sizes in (("real", given.real), ("synthetic", given.synthetic)):
         for size in sizes:
             with tempfile.TemporaryDirectory(prefix="okralong-growth-") as name:
-                new = _real(Path(name), size) if series == "real" else _synthetic(Path(name), size, given.synthetic)
+                work = Path(name)
+                if given.work and series == "synthetic":
+                    work = given.work / str(size)
+                    work.mkdir(parents=True, exist_ok=True)
+                new = _real(work, size) if series == "real" else _synthetic(work, size, given.synthetic)
             rows = [row for row in rows if (row["series"], row["reports"]) != (series, size)] + [new]
             rows.sort(key=lambda row: (row["series"], row["reports"]))
             kept.write_text(json.dumps(rows, indent=1) + "\n")
@@ -102,9 +108,9 @@ def _build(folder: Path, first: int, count: int) -> Row:
     with (
         tempfile.TemporaryDirectory() as warm
     ):  # what is imported and loaded for the first report is not a report's cost
-        build_version(Path(warm), reports(first, 1, WORDS), _config(), Meter())
-    meter = Meter()
-    manifest = build_version(folder, reports(first, count, WORDS), _config(), meter)
+        build_version(Path(warm), partial(reports, first, 1, WORDS), _config(), Meter())
+    meter, done = Meter(), folder.parent / f"done-{first}"
+    manifest = build_version(folder, partial(reports, first, count, WORDS), _config(), meter, done=done)
     return _counts(manifest) | {
         "stages_processor_s": dict(meter.seconds),
         "peak_mib": dict(meter.peaks),

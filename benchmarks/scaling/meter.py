@@ -24,8 +24,8 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-        self.peaks: dict[str, float] = defaultdict(float)
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.peaks: defaultdict[str, float] = defaultdict(float)
         self.at_start = private_mib()
         self._stages: list[str] = []
         self._since = 0.0
