@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
 import yaml
 
+from benchmarks.watched import watched
 from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.samples import generate, write_sample
 from okralong.pipelines.search.archive import Archive
@@ -33,7 +30,6 @@ LIMIT: Final = 1.2
 TIMES: Final = 10
 WORDS: Final = 6_000
 CONFIG: Final = {"granularities": [150, 400], "chunks_per_shard": 500}
-EVERY_S: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -67,8 +63,9 @@ def main() -> None:
     small, large = rows
     ratio = large.peak / small.peak
     text = (
-        f"# Memory of the index job\n\n`python -m benchmarks.index_memory --reports {options.reports}`, "
-        f"{os.cpu_count()} cores\n\n"
+        "# Memory of the index job\n\n`python -m benchmarks.index_memory "
+        f"--reports {options.reports} --out benchmarks/results/index_memory.md`, "
+        f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores\n\n"
         "| documents | chunks | shards | seconds | peak of all processes, MiB | of the command's own, MiB |\n"
         "|---|---|---|---|---|---|\n"
         + "".join(
@@ -87,36 +84,10 @@ def main() -> None:
 
 def _measure(archive: Path, sources: Path, config: Path) -> Measured:
     command = [sys.executable, "-m", "okralong.jobs.cli", "index", str(archive)]
-    command += ["--from", str(sources), "--config", str(config)]
-    started = time.perf_counter()
-    job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    peaks = {"all": 0.0, "driver": 0.0}
-    watching = threading.Thread(target=_watch, args=(job, peaks))
-    watching.start()
-    if job.wait() != 0:
-        raise SystemExit(f"The index job ended with {job.returncode}.")
-    watching.join()
+    seen = watched([*command, "--from", str(sources), "--config", str(config)])
     manifest = Archive.open(archive).manifest
     chunks = sum(manifest["chunks"].values())
-    seconds = time.perf_counter() - started
-    return Measured(manifest["documents"], chunks, manifest["shards"], seconds, peaks["all"], peaks["driver"])
-
-
-def _watch(job: subprocess.Popen[bytes], peaks: dict[str, float]) -> None:
-    root = psutil.Process(job.pid)
-    while job.poll() is None:
-        sizes = {}
-        try:
-            for process in [root, *root.children(recursive=True)]:
-                try:
-                    sizes[process.pid] = process.memory_full_info().pss / 2**20
-                except psutil.Error:
-                    continue
-        except psutil.Error:
-            continue
-        peaks["all"] = max(peaks["all"], sum(sizes.values()))
-        peaks["driver"] = max(peaks["driver"], sizes.get(job.pid, 0.0))
-        time.sleep(EVERY_S)
+    return Measured(manifest["documents"], chunks, manifest["shards"], seen.seconds, seen.peak, seen.own)
 
 
 def _write_encoder(folder: Path) -> None:

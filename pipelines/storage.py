@@ -29,8 +29,11 @@ from okralong.pipelines.tables import columns_in, completed
 
 MANIFEST = "manifest.json"
 FEW_ROWS = 64
-"""Rows up to which a file is written plainly: no dictionaries, no compression, half the processor time. A run merges
-its small files. Ours, measured."""
+"""Rows up to which a file is written without dictionaries and, where it is small, without compression: half the
+processor time. A run merges its small files. Ours, measured."""
+SMALL_BYTES = 64 * 1024
+"""Beyond it few rows are compressed too: a part of the ``documents`` table has 64 files at most, each a report.
+Ours."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +149,14 @@ class Folder:
             self.filesystem.delete_file(self.at(name).path)
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        """Write one Parquet file (zstd, but for a few rows) with the table's own schema."""
+        """Write one Parquet file (zstd, but for a few small rows) with the table's own schema."""
         buffer = io.BytesIO()
         many = table.num_rows > FEW_ROWS
-        pq.write_table(table, buffer, compression="zstd" if many else "none", use_dictionary=many)
+        compressed = many or table.nbytes > SMALL_BYTES
+        # No two numbers of a vector are equal: a dictionary of them is half as large again as they are.
+        vectors = any(map(pa.types.is_fixed_size_list, table.schema.types))
+        dictionary = many and not vectors
+        pq.write_table(table, buffer, compression="zstd" if compressed else "none", use_dictionary=dictionary)
         self.write_bytes(name, buffer.getvalue())
 
     def read_tables(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:

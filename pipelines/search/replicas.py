@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from heapq import heapify, heapreplace
 
 from okralong.pipelines.search.sharding import shard_of
 
@@ -24,10 +25,13 @@ def replicas_by_shard(calls: Sequence[int], replicas: int) -> list[int]:
     Those are D'Hondt's highest averages, ties to the lower number. A shard that nobody asks has one.
     """
     dealt = [1] * len(calls)
-    if any(calls):
-        for _ in range(len(calls) * (replicas - 1)):
-            hottest = max(range(len(calls)), key=lambda number: (Fraction(calls[number], dealt[number]), -number))
-            dealt[hottest] += 1
+    # Least first: the most calls that share a process, then the lower number.
+    hottest = [(-Fraction(count), number) for number, count in enumerate(calls)]
+    heapify(hottest)
+    for _ in range(len(calls) * (replicas - 1) if any(calls) else 0):
+        _, number = hottest[0]
+        dealt[number] += 1
+        heapreplace(hottest, (-Fraction(calls[number], dealt[number]), number))
     return dealt
 
 

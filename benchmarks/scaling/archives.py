@@ -1,0 +1,150 @@
+"""Archives of made-up reports, built in this process by the parts of the index job, each stage metered.
+
+Texts, chunks, tables, the plan of what to embed, vector files, the index of texts, shards, catalogue and manifest are
+the product's own; missing are Ray and the processes that read files, and where vectors are synthetic the encoder. One
+part of the documents is in memory at a time, as in the job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.scaling.meter import Meter
+from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
+from okralong.pipelines.archives.known_sources import KnownSource, read_sources
+from okralong.pipelines.archives.settle import settle, winners
+from okralong.pipelines.archives.text_index import TextIndex
+from okralong.pipelines.archives.versions import latest_version, publish
+from okralong.pipelines.indexing.chunk_tables import chunk_part
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.ingest import documents_table, part_file
+from okralong.pipelines.indexing.make_document import make_document
+from okralong.pipelines.indexing.manifest import embedding_facts, fingerprint_of, version_manifest
+from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.shares import share_texts
+from okralong.pipelines.indexing.version_build import VersionBuild
+from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.samples import generate
+from okralong.pipelines.storage import Folder
+
+DIMENSION: Final = 384
+PART_REPORTS: Final = 50
+"""Reports of a part, generated together."""
+NOTED_EVERY: Final = 20
+"""Parts after which it is noted how far a build has come."""
+SYNTHETIC: Final = ResolvedModel("", "synthetic", None)
+
+Embed = Callable[[list[str]], NDArray[np.float32]]
+
+
+def synthetic(texts: list[str]) -> NDArray[np.float32]:
+    """Unit vectors in directions drawn by a hash of the texts."""
+    seed = hashlib.blake2b("\0".join(texts).encode(), digest_size=8).digest()
+    drawn = np.random.default_rng(int.from_bytes(seed, "big")).standard_normal((len(texts), DIMENSION), np.float32)
+    unit: NDArray[np.float32] = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return unit
+
+
+def reports(first: int, count: int, words: int, done: int = 0) -> Iterator[list[RawDocument]]:
+    """Made-up reports number ``first`` and so on, a part at a time, without the first ``done`` parts; the same number
+    is always the same report.
+    """
+    for start in range(first + done * PART_REPORTS, first + count, PART_REPORTS):
+        made = generate(min(PART_REPORTS, first + count - start), 0, seed=start, words=words).documents
+        # Companies of two seeds may share a name.
+        yield [RawDocument(f"{start:06d}-{one.doc_id}", one.text, f"{start:06d}-{one.doc_id}.txt") for one in made]
+
+
+def build_version(
+    location: Path,
+    parts: Callable[[int], Iterable[list[RawDocument]]],
+    config: IndexConfig,
+    meter: Meter,
+    embed: Embed = synthetic,
+    model: ResolvedModel = SYNTHETIC,
+    done: Path | None = None,
+) -> dict[str, Any]:
+    """The next version: the documents of the one before, and those of ``parts``, a function that leaves out the first
+    so many. Its manifest. What is read and chunked is noted in ``done``, from which a run that was stopped goes on.
+    """
+    folder = Folder.of(location)
+    with folder.locked("the scaling benchmark"), meter.watching():
+        with meter.stage("list"):
+            parent = latest_version(folder)
+            claims = list(read_catalogue(folder, parent["files"]["catalogue"])) if parent else []
+            sources = list(read_sources(folder, parent["files"]["sources"]).values()) if parent else []
+            before = winners(claims)
+        begin = 0
+        if done is not None and done.exists():
+            begin, claims, sources, meter.seconds, meter.peaks = pickle.loads(done.read_bytes())
+        for finished, raw in enumerate(parts(begin), start=begin + 1):
+            with meter.stage("read"):
+                documents = sorted(map(make_document, raw), key=lambda document: document.doc_id)
+                part = f"{digest([(each.doc_id, each.sha256) for each in documents])}-00"
+                folder.at("documents").write_table(part_file(part), documents_table(documents))
+                for each in documents:
+                    whose = (each.source_uri, each.source_uri, each.doc_id)
+                    claims.append(Claim(each.doc_id, each.sha256, each.n_tokens, part, *whose))
+                    sources.append(KnownSource(each.source_uri, each.source_uri, each.sha256, len(each.text), 0))
+            with meter.stage("chunk"):
+                chunk_part(folder.path, part, config.granularities, config.boundaries)
+            del documents
+            if done is not None and finished % NOTED_EVERY == 0:
+                done.write_bytes(pickle.dumps((finished, claims, sources, meter.seconds, meter.peaks)))
+        with meter.stage("list"):
+            claims = settle(claims)
+            build = VersionBuild(folder, config, model, winners(claims), parent, before)
+        with meter.stage("vectors"):
+            index = TextIndex.open(build.store)
+            numbers = []
+            with build.embedding_work(index) as (shares, texts):
+                for order in (order for one in shares for order in share_texts(folder.path, one, config)):
+                    with meter.stage("encode"):
+                        vectors = embed(order["texts"])
+                    build.store.write(order["number"], order["keys"], vectors, [False] * len(vectors))
+                    numbers.append(int(order["number"]))
+            index.take_in(numbers)
+        with meter.stage("build"):
+            shards = build.build_shards(index)
+        with meter.stage("publish"):
+            files = build.write_files(claims, sources, [], len(shards[config.granularities[0]]))
+            files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
+            about = {
+                "parent": parent["version"] if parent else None,
+                "fingerprint": fingerprint_of(config, model, files),
+                "files": files,
+                "documents": len(build.live),
+                "document_tokens": sum(claim.n_tokens for claim in build.live.values()),
+                "failures": 0,
+                "embedding": embedding_facts(config, model, DIMENSION, "float32"),
+                "limits": "",
+                "listed_at_ns": 0,
+                "refused": [],
+                "purged": [],
+                "seconds": {},
+                "work": {
+                    "texts_embedded": texts,
+                    "shards_written": sum(shard.built for built in shards.values() for shard in built),
+                },
+            }
+            manifest = version_manifest(parent["version"] + 1 if parent else 1, config, shards, about)
+            publish(folder, manifest)
+    return manifest
+
+
+def weigh(location: Path) -> dict[str, dict[str, int]]:
+    """Files and bytes of an archive by folder."""
+    found: dict[str, dict[str, int]] = {}
+    for file in location.rglob("*"):
+        if file.is_file():
+            of_folder = found.setdefault(file.relative_to(location).parts[0], {"files": 0, "bytes": 0})
+            of_folder["files"] += 1
+            of_folder["bytes"] += file.stat().st_size
+    return found

@@ -1,0 +1,80 @@
+"""Processor time and the peak of private memory of this process, stage by stage; and the slope of a law of growth."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+EVERY_S: Final = 0.02
+"""How often memory is looked at: a hundredth of the processor time of a stage at most."""
+
+
+class Meter:
+    """``seconds`` of processor time by stage, and ``peaks``: the most private memory of the process in it, in MiB.
+
+    A stage inside a stage is counted once, as itself. Private memory is what the kernel calls ``RssAnon``: pages of
+    files that are mapped are not in it, which the kernel may drop when it wants them.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.peaks: defaultdict[str, float] = defaultdict(float)
+        self.at_start = private_mib()
+        self._stages: list[str] = []
+        self._since = 0.0
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Whatever is spent in the block, but for stages inside it."""
+        self._charge()
+        self._stages.append(name)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._stages.pop()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look at memory until the block ends."""
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(EVERY_S):
+                for name in self._stages[-1:]:
+                    self.peaks[name] = max(self.peaks[name], private_mib())
+
+        watch = threading.Thread(target=look)
+        watch.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watch.join()
+
+    def _charge(self) -> None:
+        now = time.process_time()
+        for name in self._stages[-1:]:
+            self.seconds[name] += now - self._since
+        self._since = now
+
+
+def private_mib() -> float:
+    """This process's private memory in MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The exponent of ``values`` over ``sizes``: least squares on logarithms; 1 is linear, 0 does not grow."""
+    pairs = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
+    if len(pairs) < 2:
+        return float("nan")
+    return float(np.polyfit(*np.log(np.array(pairs, dtype=float)).T, 1)[0])
