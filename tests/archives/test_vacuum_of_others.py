@@ -1,4 +1,4 @@
-"""What vacuum must leave alone: files in an archive's folders that okralong did not write; and what it left half-written."""
+"""What vacuum must leave alone, files that okralong did not write, and what it takes that was left half-written."""
 
 from __future__ import annotations
 
