@@ -22,7 +22,7 @@ CONNECT_S: Final = 10.0
 SILENCE_S: Final = 60.0
 """How long a connection may take, and a reply that has begun may be silent. Ours."""
 
-_SECRET: Final = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
+_SECRET: Final = re.compile(r"key|secret|token|passw|credential|signature|^sig$", re.IGNORECASE)
 
 
 def located(location: str | Path) -> tuple[fs.FileSystem, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from okralong.pipelines.archives.text_index import TextIndex
 from okralong.pipelines.archives.vacuum import Vacuumed, vacuum
 from okralong.pipelines.archives.versions import latest_version, publish, read_version, version_numbers
 from okralong.pipelines.errors import ArchiveError, InputError
-from okralong.pipelines.indexing.chunk_tables import chunks_folder, write_keys
+from okralong.pipelines.indexing.chunk_tables import chunks_folder, keys_file, write_keys
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.failures import failures_of, purged_message
 from okralong.pipelines.indexing.ingest import part_file
@@ -50,10 +50,11 @@ def purge(archive: Folder, doc_id: str) -> Purged:
         )
     before = list(read_catalogue(archive, parent["files"]["catalogue"]))
     mine = [claim for claim in before if claim.doc_id == doc_id]
-    if not mine and doc_id not in parent["purged"]:
+    held = _holding(archive, parent["files"]["parts"], doc_id)
+    if not mine and not held and doc_id not in parent["purged"]:
         _known_somewhere(archive, doc_id)
-    if mine or doc_id not in parent["purged"]:
-        claims = _without(archive, parent, before, doc_id)
+    if mine or held or doc_id not in parent["purged"]:
+        claims = _without(archive, parent, before, doc_id, held)
         _publish(archive, parent, before, claims, doc_id, mine)
     latest = version_numbers(archive)[-1]
     return Purged(latest, vacuum(archive, 1, every_row=True))
@@ -70,19 +71,32 @@ def _known_somewhere(archive: Folder, doc_id: str) -> None:
     )
 
 
-def _without(archive: Folder, parent: Mapping[str, Any], before: Iterable[Claim], doc_id: str) -> list[Claim]:
-    """The other documents; the parts that they shared with the purged one are written anew without it."""
-    claims = list(before)
-    renamed = {}
-    for part in sorted({claim.part for claim in claims if claim.doc_id == doc_id}):
-        renamed[part] = f"{digest((part, doc_id))}-00"
-        if any(claim.part == part and claim.doc_id != doc_id for claim in claims):
-            _filter(archive.at("documents"), part, renamed[part], doc_id)
-            for size in parent["granularities"]:
-                folder = chunks_folder(archive, size, parent["config"]["boundaries"])
-                texts = _filter(folder, part, renamed[part], doc_id)["text"]
-                write_keys(folder, renamed[part], texts.to_pylist())
-    kept = (claim for claim in claims if claim.doc_id != doc_id)
+def _holding(archive: Folder, parts: Iterable[str], doc_id: str) -> list[str]:
+    """The parts with a row of the document, also one that no version shows any more: what it was before it changed."""
+    folder, found = archive.at("documents"), []
+    for part in parts:
+        with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
+            if pc.index(pq.ParquetFile(file).read(["doc_id"])["doc_id"], doc_id).as_py() >= 0:
+                found.append(part)
+    return found
+
+
+def _without(
+    archive: Folder, parent: Mapping[str, Any], before: Sequence[Claim], doc_id: str, held: Iterable[str]
+) -> list[Claim]:
+    """The other documents; of the parts that hold the purged one, those that they need are written anew without it."""
+    kept = [claim for claim in before if claim.doc_id != doc_id]
+    needed = {claim.part for claim in kept}
+    renamed = {part: f"{digest((part, doc_id))}-00" for part in held}
+    for part, target in renamed.items():
+        if part not in needed:
+            continue
+        _filter(archive.at("documents"), part, target, doc_id)
+        for size in parent["granularities"]:
+            folder = chunks_folder(archive, size, parent["config"]["boundaries"])
+            if folder.exists(keys_file(part)):  # a part of shadowed documents alone may lack a size that came later
+                texts = _filter(folder, part, target, doc_id)["text"]
+                write_keys(folder, target, texts.to_pylist())
     return settle(replace(claim, part=renamed.get(claim.part, claim.part)) for claim in kept)
 
 

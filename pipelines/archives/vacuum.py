@@ -27,6 +27,10 @@ _ROOMS: Final = (OUTCOMES_FOLDER, CATALOGUES, KNOWN_SOURCES, "failures", "index"
 goes, and goes first: a version needs it not, and the part may lose a piece."""
 _BEFORE_VERSIONS: Final = "embeddings"
 _CLASSIC_SHARD: Final = re.compile(r"/shard-\d{5}/")
+_OURS: Final = re.compile(
+    r"(.*/)?([0-9a-f]{16}(-\d{2,})?(\.keys\.npy|\.parquet)?|part-[^/]*|shard-\d{5}[^/]*/[^/]*|\.[^/]*\.partial)"
+)
+"""The forms of the names that okralong gives; a file of another stands in one of these folders by chance, and stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,10 @@ def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool
             name = path.rsplit("/", 1)[1]
             is_classic = name.startswith("part-") or bool(_CLASSIC_SHARD.search(path))
             by_part = room in (CHUNKS_FOLDER, "documents") and name.split(".")[0] in parts
-            if not (by_part or _within(path, needed) or (classic and is_classic)):
+            if _OURS.fullmatch(path) and not (by_part or _within(path, needed) or (classic and is_classic)):
                 doomed.take([path])
     if not classic:
-        doomed.take(_files(archive.at(_BEFORE_VERSIONS)))
+        doomed.take(path for path in _files(archive.at(_BEFORE_VERSIONS)) if _OURS.fullmatch(path))
         doomed.take([archive.at(MANIFEST).path] if archive.exists(MANIFEST) else [])
     _vacuum_vectors(archive, manifests, doomed, every_row)
     if archive.is_local and not dry_run:
@@ -126,6 +130,7 @@ def _vacuum_vectors(archive: Folder, manifests: Sequence[Mapping[str, Any]], doo
             continue
         mine = [manifest for manifest in manifests if manifest["files"]["encoder"] == encoder]
         sizes = {path: store.folder.filesystem.get_file_info(path).size for path in _files(store.folder)}
+        doomed.take(path for path in sizes if path.endswith(".partial"))
         for gone in drop_dead_vectors(store, _live(archive, mine), every_row=every_row, dry_run=doomed.dry_run):
             doomed.files += 1
             doomed.bytes += sizes.get(store.folder.at(gone).path, 0)

@@ -144,8 +144,8 @@ class _Job:
             trusted = int(parent["listed_at_ns"]) if parent and not rehash else 0
             hashed = with_hashes(listing.sources, known, trusted)
         changes = source_changes(hashed, known, not parent or parent["limits"] != self.limits)
-        same_config = parent is not None and parent["config"] == self.config.content()
-        if parent and same_config and changes.none and sorted(map(list, _refused(listing))) == parent["refused"]:
+        refused = sorted(map(list, _refused(listing)))
+        if parent and changes.none and self._as_before(parent) and refused == parent["refused"]:
             return _result(self.location, parent, listing.skipped, up_to_date=True)
         self.state = replace(self.state, files=len(hashed))
         with self.clock.stage("read"):
@@ -183,7 +183,7 @@ class _Job:
             "embedding": embedding_facts(self.config, self.model, dimension, precision),
             "limits": self.limits,
             "listed_at_ns": listed_at_ns,
-            "refused": sorted(map(list, _refused(listing))),
+            "refused": refused,
             "purged": sorted(purged),
             "seconds": self.clock.seconds,
             "work": self.work,
@@ -193,6 +193,11 @@ class _Job:
         publish(self.folder, manifest)
         self._say(stage="done")
         return _result(self.location, manifest, listing.skipped)
+
+    def _as_before(self, parent: dict[str, Any]) -> bool:
+        """Whether config and encoder are those of the version before. A folder's model may be another by now."""
+        same = parent["config"] == self.config.content()
+        return same and bool(parent["embedding"]["sha256"] == self.model.sha256)
 
     def _read(self, changes: SourceChanges, before: Sequence[Claim]) -> tuple[list[Claim], list[KnownSource]]:
         """All documents and source files of the version to come; what no finished part has is read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,10 @@ _SLICES_WANTED: Final = 128
 _LEAST_SLICE: Final = 32
 _MOST_SLICE: Final = 4096
 """Texts of a vector file: a large archive has no swarm of small files, and a task holds some megabytes. Ours."""
+
+
+_NAME: Final = re.compile(r"[0-9a-f]{16}-\d{2,}|\..*\.partial")
+"""Of a part, and of what a killed job was writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,15 @@ def plan_shares(
         shares.append(Share(part, first, size))
         first += -(-count // size)
     return shares
+
+
+def clear_work(archive: Folder) -> None:
+    """Take away what was handed out, and nothing else that may stand there."""
+    folder = archive.at(WORK)
+    for name in filter(_NAME.fullmatch, folder.names()):
+        folder.remove(name)
+    if folder.is_local and folder.is_there and not folder.names():
+        folder.filesystem.delete_dir(folder.path)
 
 
 def share_texts(archive: str, share: Share, config: IndexConfig) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ from okralong.pipelines.archives.vector_store import VectorStore, encoder_key
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.indexing.chunk_tables import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.shares import WORK, Share, plan_shares
+from okralong.pipelines.indexing.shares import Share, clear_work, plan_shares
 from okralong.pipelines.models.embedded import ResolvedModel
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.layout import granularity_folder
@@ -79,8 +79,7 @@ class VersionBuild:
             try:
                 yield plan_shares(self.archive, counts, Path(scratch), index.reserve), sum(counts.values())
             finally:
-                if self.archive.exists(WORK):
-                    self.archive.filesystem.delete_dir(self.archive.at(WORK).path)
+                clear_work(self.archive)
 
     def _keys(self, scratch: Path) -> dict[str, Any]:
         """The sorted keys of each part that the parent has not embedded, mapped from local files."""

@@ -59,13 +59,22 @@ def resolve_embedding_model(name: str) -> ResolvedModel:
         return ResolvedModel(str(weights.parent), "all-MiniLM-L6-v2", MINILM_SHA256)
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return ResolvedModel(str(folder.resolve()), folder.resolve().name, None)
+        return ResolvedModel(str(folder.resolve()), folder.resolve().name, _weights(folder.resolve()))
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise ConfigError(
             f"The embedding model {name!r} is not a folder on this machine. Give an existing folder, a hub name such "
             "as facebook/contriever-msmarco, or 'embedded' for the one that comes with okralong."
         )
     return ResolvedModel(name, name, None)
+
+
+def _weights(folder: Path) -> str | None:
+    """One hash over the weights and settings of a model's folder, with their names; None where it holds none."""
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.suffix in (".safetensors", ".bin", ".json")
+    )
+    seen = "".join(f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n" for path in files)
+    return hashlib.sha256(seen.encode()).hexdigest() if files else None
 
 
 def embedded_gguf() -> Path:

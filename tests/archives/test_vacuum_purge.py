@@ -19,6 +19,7 @@ from okralong.pipelines.storage import Folder
 from tests.archives.nights import chunk_texts, contents, made_up, night, words_in
 
 SECRET = "The zebrafish of Quillon weighs 31 stone."
+KILLED = "0123456789abcdef"
 
 
 def three_nights(place: Path) -> list[Archive]:
@@ -32,8 +33,8 @@ def test_vacuum_keeps_the_newest_and_all_that_they_need(tmp_path: Path) -> None:
     nights = three_nights(tmp_path)
     before = contents(nights[1]), contents(nights[2])
     folder = Folder.of(tmp_path)
-    folder.at("outcomes").write_bytes("killed.parquet", b"left by a killed job")
-    folder.at("documents").write_bytes("killed-00.parquet", b"left by a killed job")
+    folder.at("outcomes").write_bytes(f"{KILLED}.parquet", b"left by a killed job")
+    folder.at("documents").write_bytes(f"{KILLED}-00.parquet", b"left by a killed job")
     (tmp_path / "notes.txt").write_text("mine")
     every = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     dry = vacuum(folder, 2, dry_run=True)
@@ -48,7 +49,7 @@ def test_vacuum_keeps_the_newest_and_all_that_they_need(tmp_path: Path) -> None:
     assert (contents(Archive.open(f"{tmp_path}@2")), contents(Archive.open(tmp_path))) == before
     with pytest.raises(ArchiveError, match=r"no version 1; it has 2, 3"):
         Archive.open(nights[0].location)
-    assert not list(tmp_path.rglob("killed*"))
+    assert not list(tmp_path.rglob(f"{KILLED}*"))
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert vacuum(folder, 2).files == 0
     vacuum(folder, 1)

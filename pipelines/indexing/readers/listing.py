@@ -124,12 +124,12 @@ def _list(location: str) -> Walk:
 
 
 def _list_remote(location: str) -> Walk:
+    filesystem, base = located(location)  # first, since it refuses a key and does not repeat it
     if "?" in location:
         raise InputError(
             f"--from {location} has a query, which its files would not inherit. Set region and endpoint in the "
             "environment of every node (AWS_REGION, AWS_ENDPOINT_URL). Nothing was indexed."
         )
-    filesystem, base = located(location)
     prefix = location.split("://", 1)[0] + "://"
     base = base.rstrip("/")
     info = filesystem.get_file_info(base)
