@@ -88,7 +88,9 @@ def rebuild_shards(
     with tempfile.TemporaryDirectory(prefix="okralong-index-") as scratch:
         _deal(fresh, new_rows, len(names), dimension, Path(scratch))
         for number in sorted(missing):
-            sources = base.folders if len(base.folders) != len(names) else base.folders[number : number + 1]
+            sources = base.folders
+            if base.folders and len(names) % len(base.folders) == 0:  # all of a shard's documents come from one
+                sources = [base.folders[number % len(base.folders)]]
             _build(
                 place.at(names[number]),
                 granularity,

@@ -36,16 +36,22 @@ def write_package(submission: Submission, base: Path, into: Path, environment: M
     named = sorted({*_beside(submission, base), *submission.files})
     for name in named:
         source = _below(base, name)
+        _search(source, base, environment)
         for file in _files(source):
-            inside = file.relative_to(base)
-            if file.stat().st_size <= SEARCHED_BYTES:
-                refuse_secrets({f"the file {inside}": file.read_bytes().decode("utf-8", "replace")}, environment)
-            target = into / inside
+            target = into / file.relative_to(base)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
     if submission.code == "shipped":
         _write_code(into / "okralong")
+        _search(into / "okralong" / "configs", into, environment)  # somebody's own may lie among those of a checkout
     return tuple(named)
+
+
+def _search(place: Path, base: Path, environment: Mapping[str, str]) -> None:
+    for file in _files(place):
+        if file.stat().st_size <= SEARCHED_BYTES:
+            said = file.read_bytes().decode("utf-8", "replace")
+            refuse_secrets({f"the file {file.relative_to(base)}": said}, environment)
 
 
 def _write_code(into: Path) -> None:

@@ -79,3 +79,14 @@ def test_shards_double_and_never_shrink() -> None:
     assert config.shard_count(1, before=4) == 4
     assert config.shard_count(1, before=3) == 1
     assert IndexConfig(shards=5).shard_count(10**12, before=2) == 5
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 4), (2, 6), (3, 4), (4, 2)])
+def test_shards_are_dealt_anew_whether_the_old_number_divides_the_new_one_or_not(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    texts = {name: made_up(name) for name in "abcdefgh"}
+    night(tmp_path / "grown", texts, config=CONFIG.model_copy(update={"shards": before}))
+    more = CONFIG.model_copy(update={"shards": after})
+    grown = night(tmp_path / "grown", texts | {"i": made_up("i")}, config=more)
+    assert contents(grown) == contents(night(tmp_path / "fresh", texts | {"i": made_up("i")}, config=more))

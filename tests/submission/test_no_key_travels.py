@@ -101,3 +101,9 @@ def test_a_file_that_holds_a_key_stays_here(tmp_path: Path) -> None:
 def test_placeholders_and_places_are_no_secrets() -> None:
     sent = {"entrypoint": "okralong answer --run /run/token/none s3://b/x?y=z http://host/v1"}
     refuse_secrets(sent, {"LOCAL_API_KEY": "none", "RAY_AUTH_TOKEN_PATH": "/run/token", "TOKENIZERS_PARALLELISM": "x"})
+
+
+def test_a_key_among_the_configs_of_the_code_stays_here_too(tmp_path: Path) -> None:
+    environment = {"SOME_API_KEY": "gpt-4o-2024-08-06"}  # what stands in the shipped prices.yaml plays the key
+    with pytest.raises(ConfigError, match=r"okralong/configs/\S+ holds.*Nothing was sent"):
+        request(tmp_path, {"code": "shipped"}, environment)
