@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from benchmarks.embedding.variant_recall import PLAIN, Recall
+from benchmarks.embedding.variant_recall import PLAIN, SEED, Recall
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.intervals import Estimate
 
@@ -56,7 +56,8 @@ def report(measured: Measured) -> str:
         "Against the plain way, each chunk by itself in float32: evidence recall in the evidence bench, tune side of "
         "the split. A difference is recall at the plain way's tokens, less its recall: the mean over the sets, with a "
         "95 % interval from a paired bootstrap over source documents. The default policy has the sets' own labels and "
-        f"queries. PyTorch {torch.__version__}, {torch.get_num_threads()} of {os.cpu_count()} cores.\n\n"
+        f"queries. TAT-QA's and QMSum's questions are drawn (seed {SEED}). "
+        f"PyTorch {torch.__version__}, {torch.get_num_threads()} of {os.cpu_count()} cores.\n\n"
         f"{_sizes(measured.sets)}\n{tables}\n{_speed(measured)}"
     )
 

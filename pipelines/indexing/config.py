@@ -54,6 +54,11 @@ class EmbeddingConfig(Settings):
             return 0.0 if self.precision == "int8" else None
         return float(self.gpus_per_actor)
 
+    @property
+    def query_precision(self) -> str:
+        """In which questions are embedded. Never int8: their vectors would depend on the questions beside them."""
+        return "auto" if self.precision == "int8" else self.precision
+
 
 class LimitsConfig(Settings):
     """What one document may cost while it is read, in a process of its own, before it lands in ``failures``.

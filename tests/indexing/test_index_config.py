@@ -36,6 +36,11 @@ def test_impossible_values_are_refused(text: str, key: str) -> None:
         parse_config(IndexConfig, text, "index.yaml")
 
 
+def test_questions_are_never_embedded_in_int8() -> None:
+    asked = {precision: EmbeddingConfig(precision=precision).query_precision for precision in ("float32", "int8")}
+    assert asked == {"float32": "float32", "int8": "auto"}
+
+
 def test_int8_takes_no_gpu() -> None:
     assert EmbeddingConfig().gpus is None
     assert EmbeddingConfig(gpus_per_actor=0.5).gpus == 0.5
