@@ -41,7 +41,7 @@ class QueryEmbedderReplica:
         self._encoder = SentenceEmbedder(
             model.path,
             wanted.max_seq_length,
-            wanted.precision,
+            wanted.query_precision,
             MAX_BATCH,
             threads=available_cores(),
             query_prefix=wanted.query_prefix,

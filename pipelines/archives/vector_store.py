@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.archives.catalogue import digest
 from okralong.pipelines.archives.texts import KEY_BYTES, Keys
+from okralong.pipelines.models.precision import INT8
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import vectors as vectors_schema
 
@@ -28,9 +29,15 @@ _DECODED_BYTES: Final = 128 * 2**20
 Vectors = npt.NDArray[np.float32]
 
 
-def encoder_key(name: str, sha256: str | None, max_seq_length: int, prefix: str | None, dtype: str) -> str:
-    """The folder name of an encoder: everything that decides a text's vector, but for how its numbers are rounded."""
-    return f"{name.replace('/', '--')}-{digest((name, sha256, max_seq_length, prefix, dtype))[:8]}"
+def encoder_key(
+    name: str, sha256: str | None, max_seq_length: int, prefix: str | None, dtype: str, precision: str
+) -> str:
+    """The folder name of an encoder: everything that decides a text's vector, but for how its numbers are rounded.
+
+    ``precision`` is the config's: float32 and bfloat16 give vectors that may stand side by side, int8 does not.
+    """
+    apart = (precision,) if precision == INT8 else ()
+    return f"{name.replace('/', '--')}-{digest((name, sha256, max_seq_length, prefix, dtype, *apart))[:8]}"
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.indexing.limits import Limits
@@ -19,14 +19,15 @@ class EmbeddingConfig(Settings):
 
     ``model`` is "embedded", a local sentence-transformers folder or a hub name; ``max_seq_length`` is in tokens of the
     encoder; ``gpus_per_actor`` "auto" is one where the cluster has a GPU, else none; ``dtype`` is that of the stored
-    vectors. ``query_prefix`` and ``passage_prefix`` stand before a text when it is embedded, as E5 or BGE were trained;
-    null: what the model's own configuration says, which for most models is nothing.
+    vectors. ``precision`` int8 runs on processors alone. ``query_prefix`` and ``passage_prefix`` stand before a text
+    when it is embedded, as E5 or BGE were trained; null: what the model's own configuration says, which for most models
+    is nothing.
     """
 
     model: str = Field(default="embedded", min_length=1)
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_seq_length: int = Field(default=512, ge=16)
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     actors: int = Field(default=1, ge=1)
     gpus_per_actor: Literal["auto"] | float = "auto"
     dtype: Literal["float32", "float16"] = "float32"
@@ -39,6 +40,24 @@ class EmbeddingConfig(Settings):
         if not isinstance(value, str) and value < 0:
             raise ValueError("must be auto, or 0 or more GPUs")
         return value
+
+    @model_validator(mode="after")
+    def _int8_without_gpus(self) -> Self:
+        if self.precision == "int8" and self.gpus_per_actor not in ("auto", 0):
+            raise ValueError("precision int8 runs on processors, so gpus_per_actor must be auto or 0")
+        return self
+
+    @property
+    def gpus(self) -> float | None:
+        """GPUs of an actor; None: one where there are any."""
+        if self.gpus_per_actor == "auto":
+            return 0.0 if self.precision == "int8" else None
+        return float(self.gpus_per_actor)
+
+    @property
+    def query_precision(self) -> str:
+        """In which questions are embedded. Never int8: their vectors would depend on the questions beside them."""
+        return "auto" if self.precision == "int8" else self.precision
 
 
 class LimitsConfig(Settings):

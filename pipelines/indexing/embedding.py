@@ -17,7 +17,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from okralong.pipelines.indexing.passes import Cut, passes
+from okralong.pipelines.models.int8 import quantize
 from okralong.pipelines.models.loading import settle
+from okralong.pipelines.models.precision import INT8
 
 Vectors = npt.NDArray[np.float32]
 
@@ -58,15 +60,22 @@ class SentenceEmbedder:
         """Load the model from a local folder or by hub name.
 
         ``precision`` "auto" is bfloat16 on a GPU and on a CPU with AMX, float32 elsewhere, where bfloat16 is slower.
-        Another name raises ValueError. ``threads`` are torch's CPU threads; None leaves them as they are. What stands
-        before a text is, where None, the model's own prompt for queries and for documents, if its configuration has it.
+        "int8" is float32 with its linear layers in int8; it runs on a CPU, also where a GPU is visible. Another name,
+        or int8 on a device that is named and no CPU, raises ValueError. ``threads`` are torch's CPU threads; None
+        leaves them as they are. What stands before a text is, where None, the model's own prompt for queries and for
+        documents, if its configuration has it.
         """
-        self.device, dtype = settle(device, precision, threads)
+        quantized = precision == INT8
+        if quantized and device not in ("auto", "cpu"):
+            raise ValueError(f"precision int8 runs on a processor, not on {device}")
+        self.device, dtype = settle("cpu", "float32", threads) if quantized else settle(device, precision, threads)
         self.batch_size = batch_size
-        self.precision = str(dtype).removeprefix("torch.")
+        self.precision = INT8 if quantized else str(dtype).removeprefix("torch.")
         self._model = SentenceTransformer(
             path, device=self.device, model_kwargs={"dtype": dtype, "use_safetensors": True}
         )
+        if quantized:
+            quantize(self._model)
         first_module: Any = self._model[0]
         positions = getattr(first_module.auto_model.config, "max_position_embeddings", max_seq_length)
         self.limit = min(max_seq_length, int(positions))

@@ -137,7 +137,7 @@ def _ours(error: BaseException | None) -> OkraError | None:
 
 
 def _gpus(config: EmbeddingConfig) -> float:
-    if config.gpus_per_actor != "auto":
-        return float(config.gpus_per_actor)
+    if config.gpus is not None:
+        return config.gpus
     cluster: Any = ray
     return 1.0 if cluster.cluster_resources().get("GPU", 0) >= 1 else 0.0

@@ -14,6 +14,7 @@ from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.archives.versions import before_versions
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.precision import INT8
 from okralong.pipelines.storage import Folder
 
 
@@ -51,6 +52,8 @@ def take_over_vectors(archive: Folder, store: VectorStore, config: IndexConfig, 
 
 def _same_encoder(old: dict[str, Any], config: IndexConfig, model: ResolvedModel) -> bool:
     was, one = old["embedding"], config.embedding
+    if one.precision == INT8:  # which there was not
+        return False
     prefix = old.get("config", {}).get("embedding", {}).get("passage_prefix")
     return (was.get("name"), was.get("sha256"), was.get("max_seq_length"), was.get("dtype"), prefix) == (
         model.name,

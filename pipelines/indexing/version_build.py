@@ -50,7 +50,8 @@ class VersionBuild:
     def encoder(self) -> str:
         """The key of the encoder, see ``vector_store.py``."""
         one = self.config.embedding
-        return encoder_key(self.model.name, self.model.sha256, one.max_seq_length, one.passage_prefix, one.dtype)
+        seen = (one.max_seq_length, one.passage_prefix)
+        return encoder_key(self.model.name, self.model.sha256, *seen, one.dtype, one.precision)
 
     @property
     def store(self) -> VectorStore:

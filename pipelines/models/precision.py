@@ -8,12 +8,15 @@ seconds, and a command that only prints help should not wait for it.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     import torch
 
 Precision = Literal["bfloat16", "float32"]
+
+INT8: Final = "int8"
+"""Of sentence encoders on a processor alone; see ``int8.py``."""
 
 
 def available_cores() -> int:

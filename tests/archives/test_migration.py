@@ -54,6 +54,8 @@ def test_vectors_of_another_encoder_are_not(tmp_path: Path) -> None:
     store = VectorStore.of(as_before(tmp_path), "taken")
     other = CONFIG.model_copy(update={"embedding": EmbeddingConfig(model=MODEL, max_seq_length=256)})
     assert take_over_vectors(Folder.of(tmp_path), store, other, RESOLVED) == 0
+    int8 = CONFIG.model_copy(update={"embedding": EmbeddingConfig(model=MODEL, precision="int8")})
+    assert take_over_vectors(Folder.of(tmp_path), store, int8, RESOLVED) == 0
     assert take_over_vectors(Folder.of(tmp_path), store, CONFIG, ResolvedModel("x", "x", None)) == 0
     assert take_over_vectors(Folder.of(tmp_path / "none"), store, CONFIG, RESOLVED) == 0
 

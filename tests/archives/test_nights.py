@@ -64,6 +64,21 @@ def test_only_what_changed_is_embedded_and_written(tmp_path: Path) -> None:
     assert (found.added, found.changed, found.removed) == ((), ("doc-3",), ())
 
 
+def test_vectors_of_int8_stand_apart(tmp_path: Path) -> None:
+    """float32 and bfloat16 are near enough to share an archive's vectors; int8 is not."""
+    documents = {"a": made_up("a"), "b": made_up("b")}
+    versions = []
+    for precision in ("auto", "bfloat16", "float32", "int8", "int8"):
+        seen: list[str] = []
+        embedding = CONFIG.embedding.model_copy(update={"precision": precision})
+        archive = night(tmp_path, documents, seen, CONFIG.model_copy(update={"embedding": embedding}))
+        versions.append((precision, archive.version, archive.manifest["files"]["encoder"], set(seen)))
+    encoders = [encoder for _, _, encoder, _ in versions]
+    assert encoders == [encoders[0]] * 3 + [encoders[3]] * 2
+    assert encoders[0] != encoders[3]
+    assert [seen for *_, seen in versions] == [texts_of(documents), set(), set(), texts_of(documents), set()]
+
+
 def test_the_diff_names_what_came_and_went_also_between_shard_counts(tmp_path: Path) -> None:
     night(tmp_path, {"a": made_up("a"), "b": made_up("b")})
     night(tmp_path, {"b": made_up("b2"), "c": made_up("c")}, config=IndexConfig(granularities=[16], shards=2))

@@ -124,3 +124,22 @@ def test_bfloat16_stays_close_to_float32(embedder: SentenceEmbedder) -> None:
     found = half.encode(texts)
     assert found.dtype == np.float32
     assert float(found[0] @ embedder.encode(texts)[0]) > 0.995
+
+
+def test_int8_is_another_encoder_near_float32(embedder: SentenceEmbedder) -> None:
+    quantized = SentenceEmbedder(resolve_embedding_model("embedded").path, precision="int8")
+    assert (quantized.precision, quantized.device) == ("int8", "cpu")
+    texts = ["Sales of cider rose because a second press was bought.", "The ferry was late. " * 40, "Lamps."]
+    found = quantized.embed(texts)
+    assert found.vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(found.vectors, axis=1), 1.0, atol=1e-5)
+    near = (found.vectors * embedder.encode(texts)).sum(axis=1)
+    assert 0.9 < near.min() < 0.9999
+    assert found.over_limit == [False] * 3
+    queries = quantized.encode_queries(["Why did sales rise?"])
+    assert int((found.vectors @ queries[0]).argmax()) == 0
+
+
+def test_int8_on_a_gpu_is_refused() -> None:
+    with pytest.raises(ValueError, match="not on cuda"):
+        SentenceEmbedder(resolve_embedding_model("embedded").path, precision="int8", device="cuda")

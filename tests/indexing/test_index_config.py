@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.settings import load_config, parse_config
 
 
@@ -19,7 +19,8 @@ def test_the_shipped_file_says_the_defaults() -> None:
         ("granularities: []", "granularities"),
         ("granularities: [150, 150]", "granularities"),
         ("granularities: [8]", "granularities"),
-        ("embedding: {precision: int8}", "embedding.precision"),
+        ("embedding: {precision: int4}", "embedding.precision"),
+        ("embedding: {precision: int8, gpus_per_actor: 0.5}", "int8 runs on processors"),
         ("embedding: {gpus_per_actor: -1.0}", "embedding.gpus_per_actor"),
         ("embedding: {gpus: 1}", "embedding.gpus is not a known key"),
         ("shards: 0", "shards"),
@@ -33,3 +34,14 @@ def test_the_shipped_file_says_the_defaults() -> None:
 def test_impossible_values_are_refused(text: str, key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         parse_config(IndexConfig, text, "index.yaml")
+
+
+def test_questions_are_never_embedded_in_int8() -> None:
+    asked = {precision: EmbeddingConfig(precision=precision).query_precision for precision in ("float32", "int8")}
+    assert asked == {"float32": "float32", "int8": "auto"}
+
+
+def test_int8_takes_no_gpu() -> None:
+    assert EmbeddingConfig().gpus is None
+    assert EmbeddingConfig(gpus_per_actor=0.5).gpus == 0.5
+    assert EmbeddingConfig(precision="int8").gpus == EmbeddingConfig(precision="int8", gpus_per_actor=0).gpus == 0
