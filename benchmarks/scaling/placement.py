@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--zipf", type=float, default=Cluster.zipf, help="exponent of the documents' popularity")
     parser.add_argument("--bandwidth", type=float, default=Cluster.bandwidth, help="bytes a second into a node")
     parser.add_argument("--archive-wide", type=float, nargs="+", default=[0.0, 0.01, 0.1], help="shares of questions")
-    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--new", type=int, default=1000, help="documents of a night")
     parser.add_argument("--chunks-per-shard", type=int, default=Cluster.chunks_per_shard)
     parser.add_argument("--seed", type=int, default=Cluster.seed)
