@@ -112,7 +112,7 @@ def _picture(rows: list[Row], file: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "okralong"
+    matplotlib.rcParams.update({"svg.hashsalt": "okralong", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     mine = [row for row in rows if row["series"] == "synthetic"]
