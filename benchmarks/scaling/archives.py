@@ -116,7 +116,7 @@ def build_version(
         with meter.stage("publish"):
             files = build.write_files(claims, sources, [], len(shards[config.granularities[0]]))
             files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
-            about = {
+            about: dict[str, Any] = {
                 "parent": parent["version"] if parent else None,
                 "fingerprint": fingerprint_of(config, model, files),
                 "files": files,

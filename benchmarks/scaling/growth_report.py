@@ -90,10 +90,9 @@ def _night(row: Row) -> str:
         "| | whole | the night after | share |\n|---|---|---|---|\n"
         f"| processor in all, s | {_short(whole_s)} | {_short(night_s)} | {night_s / whole_s:.1%} |\n"
     )
-    for stage, spent in row["stages_processor_s"].items():
-        if stage != "encode":
-            mine = night["stages_processor_s"].get(stage, 0.0)
-            text += f"| processor of {stage}, s | {_short(spent)} | {_short(mine)} | {mine / spent:.1%} |\n"
+    for stages in ("read",), ("chunk",), ("vectors",), ("build",), ("list", "publish"):
+        spent, mine = (sum(each["stages_processor_s"][stage] for stage in stages) for each in (row, night))
+        text += f"| processor of {' and '.join(stages)}, s | {_short(spent)} | {_short(mine)} | {mine / spent:.1%} |\n"
     index = row["kept"]["index"]["bytes"]
     pairs = [
         ("bytes written, MB", whole_bytes, night["bytes"]),
@@ -113,7 +112,7 @@ def _picture(rows: list[Row], file: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "okralong"
+    matplotlib.rcParams.update({"svg.hashsalt": "okralong", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     mine = [row for row in rows if row["series"] == "synthetic"]

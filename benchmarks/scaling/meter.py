@@ -77,4 +77,5 @@ def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
     pairs = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
     if len(pairs) < 2:
         return float("nan")
-    return float(np.polyfit(*np.log(np.array(pairs, dtype=float)).T, 1)[0])
+    logarithms = np.log(np.array(pairs, dtype=np.float64))
+    return float(np.polyfit(logarithms[:, 0], logarithms[:, 1], 1)[0])

@@ -63,7 +63,7 @@ class Sharded:
         sizes = draw.lognormal(np.log(cluster.tokens) - SIGMA**2 / 2, SIGMA, cluster.documents)
         shards = shard_count(sizes.sum(), cluster.chunks_per_shard)
         owners = np.fromiter((shard_of(each, shards) for each in names(cluster.documents)), np.int64, cluster.documents)
-        return cls(owners, np.bincount(owners, sizes, shards))
+        return cls(owners, np.bincount(owners, sizes, shards).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def simulate(cluster: Cluster, sharded: Sharded, asked: Asked, replicas: int, co
 def _placed(
     cluster: Cluster, nodes: NDArray[np.int64], number: NDArray[np.int64], each: Floats, size: Floats
 ) -> tuple[float, ...]:
-    load = np.bincount(nodes, each, cluster.nodes)
+    load = np.bincount(nodes, each, cluster.nodes).astype(np.float64)
     # Two processes of one shard on one node map the same pages.
     pairs = np.unique(nodes * len(size) + number)
     homes, shards = pairs // len(size), pairs % len(size)
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--zipf", type=float, default=Cluster.zipf, help="exponent of the documents' popularity")
     parser.add_argument("--bandwidth", type=float, default=Cluster.bandwidth, help="bytes a second into a node")
     parser.add_argument("--archive-wide", type=float, nargs="+", default=[0.0, 0.01, 0.1], help="shares of questions")
-    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--new", type=int, default=1000, help="documents of a night")
     parser.add_argument("--chunks-per-shard", type=int, default=Cluster.chunks_per_shard)
     parser.add_argument("--seed", type=int, default=Cluster.seed)
