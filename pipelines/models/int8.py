@@ -13,7 +13,8 @@ def quantize(model: torch.nn.Module) -> None:
 
     Weights get a scale for each output channel: with PyTorch's default, one for a whole matrix, MiniLM's vectors have a
     mean cosine of 0.92 to those of float32, with this 0.97. Inputs are quantized as they come, with one scale for all
-    that a layer is given at once, so a vector depends, a little, on which texts share its pass.
+    that a layer is given at once, so a vector depends on which texts share its pass: that of a text embedded alone has
+    a mean cosine of 0.97 (36 chunks of 150 tokens; the least 0.95) to that embedded among others.
     """
     quantization: Any = torch.ao.quantization
     with warnings.catch_warnings():
