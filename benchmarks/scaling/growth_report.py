@@ -45,7 +45,7 @@ def _lines(rows: list[Row]) -> dict[str, list[float]]:
         for stage in ("read", "chunk", "vectors", "build", "list", "publish"):
             line(f"processor of {stage}, s", [row["stages_processor_s"][stage] for row in rows])
         line("peak private memory, MiB", [max(row["peak_mib"].values()) for row in rows])
-        line("of it above an idle process", [max(row["peak_mib"].values()) - row["at_start_mib"] for row in rows])
+        line("peak private memory above an idle process, MiB", [max(row["peak_mib"].values()) - row["at_start_mib"] for row in rows])
     line("files", [sum(each["files"] for each in row["kept"].values()) for row in rows])
     line("MB in all", [sum(each["bytes"] for each in row["kept"].values()) / 1e6 for row in rows])
     for folder in ("documents", "chunks", "vectors", "index"):
