@@ -36,7 +36,8 @@ def _index(one: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (
             f"measured on: {one['reports']} made-up reports, plain text, {one['text_mb']:.2f} MB, {one['tokens']:,} "
-            f"tokens, {one['chunks']:,} chunks of {sizes} tokens",
+            f"tokens, {one['chunks']:,} chunks of {sizes} tokens; stages but embedding on "
+            f"{one['more_reports']} reports, {one['more_chunks']:,} chunks",
             "",
         ),
         ("reading plain text, tables and tokens found", f"{one['read_s_a_mb']:.3f} s/MB"),

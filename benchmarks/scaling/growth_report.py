@@ -44,8 +44,10 @@ def _lines(rows: list[Row]) -> dict[str, list[float]]:
         line("processor in all, s", [_seconds(row) for row in rows])
         for stage in ("read", "chunk", "vectors", "build", "list", "publish"):
             line(f"processor of {stage}, s", [row["stages_processor_s"][stage] for row in rows])
-        line("peak private memory, MiB", [max(row["peak_mib"].values()) for row in rows])
-        line("of it above an idle process", [max(row["peak_mib"].values()) - row["at_start_mib"] for row in rows])
+        peaks = [max(row["peak_mib"].values()) for row in rows]
+        above = [peak - row["at_start_mib"] for peak, row in zip(peaks, rows, strict=True)]
+        line("peak private memory, MiB", peaks)
+        line("peak private memory above an idle process, MiB", above)
     line("files", [sum(each["files"] for each in row["kept"].values()) for row in rows])
     line("MB in all", [sum(each["bytes"] for each in row["kept"].values()) / 1e6 for row in rows])
     for folder in ("documents", "chunks", "vectors", "index"):
