@@ -122,9 +122,9 @@ def purge(
 
 
 def _vacuumed(done: Any, word: str) -> list[str]:
-    versions = ", ".join(map(str, done.versions)) or "none"
+    kept, others = (", ".join(map(str, numbers)) or "none" for numbers in (done.kept, done.versions))
     return [
-        f"kept: version {', '.join(map(str, done.kept)) or 'none'}; {word}: version {versions}",
+        f"versions kept: {kept}; {word}: {others}",
         f"{word}: {done.files:,} files, {done.bytes / 1e6:,.1f} MB",
     ]
 

@@ -104,8 +104,8 @@ def test_the_commands_say_what_there_is_and_what_went(tmp_path: Path) -> None:
     assert [line.split()[1] for line in log] == ["3", "2", "1"]
     diff = run(app, ["archive", "diff", place, "1"]).stdout.splitlines()
     assert diff == ["version 1 to 3: 0 added, 1 changed, 1 removed", "~ a", "- b"]
-    assert "would go: version 1" in run(app, ["archive", "vacuum", place, "--dry-run"]).stdout
-    assert "kept: version 2, 3; gone: version 1" in run(app, ["archive", "vacuum", place]).stdout
+    assert "versions kept: 2, 3; would go: 1" in run(app, ["archive", "vacuum", place, "--dry-run"]).stdout
+    assert "versions kept: 2, 3; gone: 1" in run(app, ["archive", "vacuum", place]).stdout
     gone = run(app, ["archive", "diff", place, "1"])
     assert isinstance(gone.exception, ArchiveError)
     assert gone.exception.exit_code == 2
