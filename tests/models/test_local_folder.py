@@ -13,7 +13,7 @@ def encoder_at(folder: Path, weights: bytes) -> str:
     (folder / "model.safetensors").write_bytes(weights)
     found = resolve_embedding_model(str(folder))
     assert found.name == "model"
-    return encoder_key(found.name, found.sha256, 512, None, "float32")
+    return encoder_key(found.name, found.sha256, 512, None, "float32", "auto")
 
 
 def test_other_weights_under_one_name_are_another_encoder(tmp_path: Path) -> None:
