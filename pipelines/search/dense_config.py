@@ -28,7 +28,7 @@ class DenseConfig(Settings):
     """
 
     index: Literal["flat", "ivf", "hnsw"] = "flat"
-    above: int = Field(default=200_000, ge=1)
+    above: int = Field(default=40_000, ge=1)
     recall: float = Field(default=0.99, ge=0.5, le=1.0)
     cells: Literal["auto"] | int = "auto"
     links: int = Field(default=LINKS, ge=4, le=128)
