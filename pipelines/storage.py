@@ -28,6 +28,10 @@ from okralong.pipelines.filesystem import is_object_store, located
 from okralong.pipelines.tables import columns_in, completed
 
 MANIFEST = "manifest.json"
+LOCK = "lock.json"
+"""Of a folder on an object store."""
+LOOK_AGAIN_S = 1.0
+"""Between writing that lock and looking whose it is: longer than another's request may be on its way. Ours."""
 FEW_ROWS = 64
 """Rows up to which a file is written without dictionaries and, where it is small, without compression: half the
 processor time. A run merges its small files. Ours, measured."""
@@ -223,14 +227,29 @@ class Folder:
 
 
 def _object_lock(folder: Folder, what: str) -> Iterator[None]:
-    if folder.exists("lock.json"):
-        held = _held(folder.path, folder.read_bytes("lock.json").decode())
-        raise LockedError(f"{held} If that process was killed, delete {folder.at('lock.json').path}.")
-    folder.write_bytes("lock.json", _holder(what).encode())
+    """A store has no step that looks and writes at once. So the last one to write has it: after a pause each reads what
+    stands there, and whoever finds another's word goes, and leaves that alone.
+    """
+    mine = _holder(what).encode()
+    if not folder.exists(LOCK):
+        folder.write_bytes(LOCK, mine)
+        time.sleep(LOOK_AGAIN_S)
+    found = _lock_of(folder)
+    if found != mine:
+        held = _held(folder.path, found.decode())
+        raise LockedError(f"{held} If that process was killed, delete {folder.at(LOCK).path}.")
     try:
         yield
     finally:
-        folder.remove("lock.json")
+        if _lock_of(folder) == mine:
+            folder.remove(LOCK)
+
+
+def _lock_of(folder: Folder) -> bytes:
+    try:
+        return folder.read_bytes(LOCK)
+    except FileNotFoundError:  # its holder has just ended
+        return b""
 
 
 def _holder(what: str) -> str:
@@ -240,6 +259,7 @@ def _holder(what: str) -> str:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "since": time.strftime("%FT%TZ", time.gmtime()),
+            "mark": uuid.uuid4().hex,
         }
     )
 
