@@ -33,9 +33,9 @@ def main() -> None:
 
 
 def _llama_index(model: str) -> Callable[[list[str]], int]:
-    from llama_index.core.ingestion import IngestionPipeline  # type: ignore[import-not-found]
-    from llama_index.core.schema import TextNode  # type: ignore[import-not-found]
-    from llama_index.embeddings.huggingface import HuggingFaceEmbedding  # type: ignore[import-not-found]
+    from llama_index.core.ingestion import IngestionPipeline
+    from llama_index.core.schema import TextNode
+    from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
     embedding = HuggingFaceEmbedding(model_name=model, embed_batch_size=BATCH, max_length=LIMIT, device="cpu")
 
@@ -48,11 +48,11 @@ def _llama_index(model: str) -> Callable[[list[str]], int]:
 
 
 def _haystack(model: str) -> Callable[[list[str]], int]:
-    from haystack import Document, Pipeline  # type: ignore[import-not-found]
-    from haystack.components.writers import DocumentWriter  # type: ignore[import-not-found]
-    from haystack.document_stores.in_memory import InMemoryDocumentStore  # type: ignore[import-not-found]
-    from haystack.document_stores.types import DuplicatePolicy  # type: ignore[import-not-found]
-    from haystack.utils import ComponentDevice  # type: ignore[import-not-found]
+    from haystack import Document, Pipeline
+    from haystack.components.writers import DocumentWriter
+    from haystack.document_stores.in_memory import InMemoryDocumentStore
+    from haystack.document_stores.types import DuplicatePolicy
+    from haystack.utils import ComponentDevice
 
     place = importlib.import_module("haystack_integrations.components.embedders.sentence_transformers")
     embedder = place.SentenceTransformersDocumentEmbedder(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from abc import abstractmethod
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, field_validator
@@ -35,14 +36,14 @@ Everywhere = Annotated[str, AfterValidator(_everywhere)]
 class _Job(Settings):
     """A command and its arguments."""
 
+    @abstractmethod
     def arguments(self) -> list[str]:
         """What stands after ``okralong`` on the command line."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def inputs(self) -> tuple[str, ...]:
         """What may be files beside CONFIG that travel with the job."""
-        raise NotImplementedError
 
 
 class IndexJob(_Job):

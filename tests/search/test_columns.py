@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -33,7 +34,7 @@ def test_a_sorted_text_is_found_by_halving(values: set[str], other: str) -> None
 
 
 def test_mapped_rows_are_chunks(tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "chunk_id": f"{number}-café",
             "doc_id": "report",
@@ -48,7 +49,7 @@ def test_mapped_rows_are_chunks(tmp_path: Path) -> None:
     ]
     layout.write_columns(Folder.of(tmp_path), layout.ROWS, pa.Table.from_pylist(rows, schema=layout.ROWS_SCHEMA))
     found = ChunkRows.of(layout.open_columns(tmp_path, layout.ROWS, layout.ROWS_SCHEMA))
-    assert [found.chunk(row, 150) for row in range(19)] == [Chunk(granularity=150, **row) for row in rows]  # type: ignore[arg-type]
+    assert [found.chunk(row, 150) for row in range(19)] == [Chunk(granularity=150, **row) for row in rows]
 
 
 def test_a_column_in_pieces_is_refused() -> None:
