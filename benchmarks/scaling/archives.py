@@ -114,8 +114,7 @@ def build_version(
         with meter.stage("build"):
             shards = build.build_shards(index)
         with meter.stage("publish"):
-            files = build.write_files(claims, sources, [], len(shards[config.granularities[0]]))
-            files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
+            files = build.write_files(claims, sources, [], shards)
             about: dict[str, Any] = {
                 "parent": parent["version"] if parent else None,
                 "fingerprint": fingerprint_of(config, model, files),

@@ -134,8 +134,7 @@ def _publish(
         for source in read_sources(archive, parent["files"]["sources"]).values()
     ]
     failures = failures_of(claims, sources, [(row[0], row[1]) for row in parent["refused"]])
-    files = build.write_files(claims, sources, failures, int(parent["shards"]))
-    files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
+    files = build.write_files(claims, sources, failures, shards)
     about = {key: parent[key] for key in ("embedding", "limits", "listed_at_ns", "refused", "config")}
     about |= {
         "parent": parent["version"],

@@ -166,8 +166,7 @@ class _Job:
             self._say(stage="build", documents=len(live), failures=len(failures))
             shards = build.build_shards(index)
         self.work["shards_written"] = sum(shard.built for built in shards.values() for shard in built)
-        files = build.write_files(claims, sources, failures, len(shards[self.config.granularities[0]]))
-        files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
+        files = build.write_files(claims, sources, failures, shards)
         fingerprint = fingerprint_of(self.config, self.model, files)
         if parent and parent["fingerprint"] == fingerprint:
             return _result(self.location, parent, listing.skipped, up_to_date=True)

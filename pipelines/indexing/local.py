@@ -83,8 +83,7 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
         index.take_in(numbers)
         spent = {"chunk": round(cut - started, 3), "embed": round(time.perf_counter() - cut, 3)}
         shards = build.build_shards(index)
-        files = build.write_files(claims, [], [], len(shards[config.granularities[0]]))
-        files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
+        files = build.write_files(claims, [], [], shards)
         fingerprint = fingerprint_of(config, encoder.model, files)
         if parent is None or parent["fingerprint"] != fingerprint:
             dimension, precision = index.store.about() or (0, "")

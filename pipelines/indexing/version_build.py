@@ -155,15 +155,22 @@ class VersionBuild:
         return rows
 
     def write_files(
-        self, claims: Sequence[Claim], sources: Sequence[KnownSource], failures: Sequence[tuple[str, str]], shards: int
+        self,
+        claims: Sequence[Claim],
+        sources: Sequence[KnownSource],
+        failures: Sequence[tuple[str, str]],
+        shards: Mapping[int, Sequence[BuiltShard]],
     ) -> dict[str, Any]:
-        """Write the tables that say what the version holds; the names of its files but for those of the index."""
+        """Write the tables that say what the version holds; the names of all its files. ``shards`` are those that
+        ``build_shards`` gave.
+        """
         return {
-            "catalogue": write_catalogue(self.archive, claims, shards),
+            "catalogue": write_catalogue(self.archive, claims, len(next(iter(shards.values())))),
             "sources": write_sources(self.archive, sources),
             "failures": _write_failures(self.archive, failures),
             "parts": sorted({claim.part for claim in claims}),
             "encoder": self.encoder,
+            "index": {str(size): [shard.name for shard in built] for size, built in shards.items()},
         }
 
 

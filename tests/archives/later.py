@@ -50,8 +50,7 @@ def later(
         shards = build.build_shards(index)
         sources = [KnownSource(claim.source_uri, claim.source_name, claim.sha256, 1, 1) for claim in claims]
         failures = failures_of(claims, sources, [])
-        files = build.write_files(claims, sources, failures, len(shards[config.granularities[0]]))
-        files["index"] = {str(size): [shard.name for shard in built] for size, built in shards.items()}
+        files = build.write_files(claims, sources, failures, shards)
         kept = {key: parent[key] for key in ("limits", "listed_at_ns", "refused", "purged")}
         about = kept | {
             "parent": parent["version"],

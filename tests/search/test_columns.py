@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from okralong.pipelines.search import layout
@@ -18,6 +18,7 @@ from okralong.pipelines.values import Chunk
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | TEXTS))
 def test_texts_and_nulls_are_read_as_arrow_reads_them(values: list[str | None]) -> None:
     column = pa.chunked_array([pa.array(values, pa.large_string())])
@@ -25,6 +26,7 @@ def test_texts_and_nulls_are_read_as_arrow_reads_them(values: list[str | None]) 
     assert [strings.at(row) for row in range(len(strings))] == values
 
 
+@settings(deadline=None)
 @given(st.sets(TEXTS), TEXTS)
 def test_a_sorted_text_is_found_by_halving(values: set[str], other: str) -> None:
     ordered = sorted(values)
