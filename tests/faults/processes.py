@@ -33,22 +33,20 @@ class Process:
 
 
 def marked(value: str) -> list[Process]:
-    """The living processes whose environment has this mark, and their children: Ray's agents write their titles over
-    their environment.
-    """
+    """The living processes whose environment has this mark."""
     wanted = f"{MARK}={value}".encode()
-    living, named = [], set()
+    found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            has_mark = wanted in (folder / "environ").read_bytes().split(b"\0")
+            if wanted not in (folder / "environ").read_bytes().split(b"\0"):
+                continue
             state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
             title = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
         except OSError:  # gone meanwhile
             continue
         if state != "Z":
-            living.append(Process(int(folder.name), int(parent), title))
-            named |= {int(folder.name)} if has_mark else set()
-    return [process for process in living if process.pid in named or process.parent in named]
+            found.append(Process(int(folder.name), int(parent), title))
+    return found
 
 
 def parts(value: str, part: str) -> list[Process]:
