@@ -44,7 +44,7 @@ def archive_of_run(folder: Folder, archive: str) -> str:
         raise ArchiveError(
             f"{folder.path} was begun with version {started.version} of {place.path}, which is not there any more: it "
             "was vacuumed or purged. What the run has answered stays readable, but it cannot go on. Choose another "
-            f"folder for --run; with --replies-from {folder.path} equal requests are not paid for again."
+            f"folder; with --replies-from {folder.path} equal requests are not paid for again."
         )
     return str(Location(asked.place, started.version))
 
@@ -74,7 +74,7 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
     changed = [key for key in decides if begun["config"].get(key) != now[key]] or ["policy values or the archive"]
     raise ConfigError(
         f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "
-        "of one set-up. Choose another folder for --run, or go back to the config that the folder was begun with "
+        "of one set-up. Choose another folder, or go back to the config that the folder was begun with "
         f"(its {BEGUN} has it)."
     )
 
@@ -98,7 +98,7 @@ def statuses(folder: Folder, prepared: Prepared) -> dict[str, str]:
         if row["status"] != "failed" and asked.get(query_id, before) != before:
             raise ConfigError(
                 f"The question {query_id!r} was asked in {folder.path} with other words or another scope. Give the new "
-                "question an id of its own, or choose another folder for --run."
+                "question an id of its own, or choose another folder."
             )
         found[query_id] = row["status"]
     return found

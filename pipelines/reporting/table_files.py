@@ -59,11 +59,12 @@ def _csv(table: Table) -> bytes:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for row in zip(*columns.values(), strict=True):
-        writer.writerow([_safe(cell) for cell in row])
+        writer.writerow([safe_cell(cell) for cell in row])
     return out.getvalue().encode()
 
 
-def _safe(cell: Cell) -> Cell:
+def safe_cell(cell: Cell) -> Cell:
+    """A cell as it may stand in a CSV file: no text in it is a formula to a spreadsheet."""
     if not isinstance(cell, str):
         return cell
     text = plain(cell)

@@ -98,11 +98,18 @@ def _contributions(questions: Questions, sets: Floats) -> Floats:
 
 
 def _corrected(rows: list[dict[str, Any]]) -> None:
-    """Write ``p_holm`` into the rows, family by family."""
+    """Write ``p_holm`` into the rows, family by family. A less B and B less A are one test."""
     families: dict[tuple[str, bool, bool], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         families[row["metric"], bool(row["set"]), bool(row["type"])].append(row)
     for family in families.values():
-        raised = holm([np.nan if row["p"] is None else row["p"] for row in family])
-        for row, p in zip(family, raised, strict=True):
+        tests = {_test(row): np.nan if row["p"] is None else float(row["p"]) for row in family}
+        raised = dict(zip(tests, holm(list(tests.values())), strict=True))
+        for row in family:
+            p = raised[_test(row)]
             row["p_holm"] = None if np.isnan(p) else p
+
+
+def _test(row: Mapping[str, Any]) -> tuple[frozenset[System], str, str]:
+    systems = frozenset({(row["method"], row["variant"]), (row["against_method"], row["against_variant"])})
+    return systems, row["set"], row["type"]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyarrow import csv
 
 from okralong.pipelines.evaluation.sweeps.pages import paired_page, summary_page
 from okralong.pipelines.evaluation.sweeps.paired import paired_rows
 from okralong.pipelines.evaluation.sweeps.summary import summary_rows
 from okralong.pipelines.evaluation.sweeps.systems import System, cells_of
+from okralong.pipelines.reporting.table_files import safe_cell
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import PAIRED, SCORES, SUMMARY
 
@@ -48,6 +49,8 @@ def read_scores(folder: Folder) -> list[dict[str, Any]]:
 
 
 def _csv(table: pa.Table) -> bytes:
-    buffer = io.BytesIO()
-    csv.write_csv(table, buffer)
-    return buffer.getvalue()
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.column_names)
+    writer.writerows([safe_cell(cell) for cell in row.values()] for row in table.to_pylist())
+    return out.getvalue().encode()

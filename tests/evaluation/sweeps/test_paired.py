@@ -70,3 +70,10 @@ def test_variants_are_systems_of_their_own_and_sets_must_be_shared() -> None:
     assert found(rows, set="a", variant="wide")["difference"] == 1.0
     assert {row["method"] for row in paired_rows(cells_of(rows), [BASE])} == {"std_rag"}
     assert paired_rows(cells_of(rows), [("nobody", "default")]) == []
+
+
+def test_a_difference_seen_from_both_sides_is_one_test() -> None:
+    rows = cell("std_rag", "a", marks(0, 0, 0, 0)) + cell("okralong", "a", marks(0.1, 0.1, 0.1, 0.1))
+    both = paired_rows(cells_of(rows), [BASE, ("okralong", "default")])
+    one = [(r["difference"], r["p_holm"]) for r in both if r["metric"] == "f1" and r["set"] == "a" and not r["type"]]
+    assert one == [(pytest.approx(0.1), pytest.approx(2 / 16)), (pytest.approx(-0.1), pytest.approx(2 / 16))]

@@ -44,3 +44,10 @@ def test_figures_are_short_and_names_cannot_break_a_table() -> None:
         "4e-05",
     ]
     assert table(["a|b", "n"], [["x|y", "1"]]).count("|") == 9
+
+
+def test_a_set_s_name_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    write_results(Folder.of(tmp_path), "t", cell("std_rag", "=cmd()", {"q1": (0.0, "x")}), [])
+    with (tmp_path / "summary.csv").open(encoding="utf-8", newline="") as file:
+        assert {line["set"] for line in csv.DictReader(file)} <= {"'=cmd()", ""}
+    assert "=cmd()" in pq.read_table(tmp_path / "summary.parquet")["set"].to_pylist()
