@@ -63,7 +63,7 @@ def command(
         for path in export_files(recipe, examples_of(train), examples_of(validation), out):
             say_line(console, f"written: {path}")
         return
-    _run(partial(train_session, recipe, train, validation, out.resolve(), leave_out or ()), here)
+    _run(partial(train_session, recipe, train, validation, out.resolve(), leave_out or ()), here, console)
     say_line(console, (out / "README.md").read_text(encoding="utf-8"))
     say_line(console, f"written: {out}; use it with okralong answer --analyzer {out}")
 
@@ -97,20 +97,25 @@ def _reader(config: str, rows: Path, out: Path, here: bool, export: bool) -> Non
         ):
             say_line(console, f"written: {path}")
         return
-    _run(partial(train_reader, recipe, train, validation, out.resolve()), here)
+    _run(partial(train_reader, recipe, train, validation, out.resolve()), here, console)
     say_line(console, (out / "README.md").read_text(encoding="utf-8"))
     say_line(console, f"written: {out}; use it with llm.reader: {out} in an answer config")
 
 
-def _run(work: Callable[[], None], here: bool) -> None:
+def _run(work: Callable[..., None], here: bool, console: Console) -> None:
+    from okralong.jobs.terminal import say_line
+
+    def say(line: str) -> None:
+        say_line(console, line)
+
     if here:
-        work()
+        work(say=say)
         return
     from okralong.actors.cluster import connected
     from okralong.actors.trainer import run_on_cluster
 
     with connected():
-        run_on_cluster(work)
+        run_on_cluster(work, say)
 
 
 def _with_own_labels(

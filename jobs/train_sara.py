@@ -42,6 +42,8 @@ def command(
         from okralong.actors.trainer import run_on_cluster
 
         with connected():
-            run_on_cluster(partial(train_sara, settings, data, work.resolve(), out.resolve()))
+            run_on_cluster(
+                partial(train_sara, settings, data, work.resolve(), out.resolve()), lambda line: say_line(console, line)
+            )
     say_line(console, (out / CARD).read_text(encoding="utf-8"))
     say_line(console, f"written: {out}; measure it with --report")

@@ -21,6 +21,7 @@ from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 from okralong.pipelines.training.examples import Learned
 from okralong.pipelines.training.learner import Learner
 from okralong.pipelines.training.length_batches import LengthBatches
+from okralong.pipelines.training.progress import Progress, Say, quiet
 from okralong.pipelines.training.recipe import Recipe
 
 HISTORY: Final = "history.json"
@@ -71,11 +72,13 @@ def fit(
     validation: Sequence[Learned],
     out: Path,
     device: str,
+    say: Say = quiet,
 ) -> list[dict[str, float]]:
     """Train ``learner`` and write it to ``out``; the loss and accuracies along the way.
 
     A training that was killed goes on from its last checkpoint below ``out``; checkpoints of another recipe (but for
-    its epochs) or of other examples are deleted. The best state by validation loss is the one kept.
+    its epochs) or of other examples are deleted. The best state by validation loss is the one kept. ``say``
+    is told of each evaluation.
     """
     set_seed(recipe.seed)
     checkpoints = out / CHECKPOINTS
@@ -115,7 +118,7 @@ def fit(
         eval_dataset=sorted(validation, key=attrgetter("length")),
         data_collator=learner.collate,
         compute_metrics=partial(_measures, learner),
-        callbacks=[EarlyStoppingCallback(early_stopping_patience=recipe.patience)],
+        callbacks=[EarlyStoppingCallback(early_stopping_patience=recipe.patience), Progress(say)],
     )
     trainer.heads_learning_rate = recipe.heads_learning_rate
     trainer.remove_callback(PrinterCallback)

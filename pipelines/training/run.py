@@ -23,6 +23,7 @@ from okralong.pipelines.training.examples import AnyExample, Example, read_examp
 from okralong.pipelines.training.fit import fit
 from okralong.pipelines.training.label_learner import LabelLearner
 from okralong.pipelines.training.learner import Learner
+from okralong.pipelines.training.progress import Say, quiet
 from okralong.pipelines.training.reader_learner import ReaderLearner
 from okralong.pipelines.training.recipe import Recipe
 
@@ -34,6 +35,7 @@ def train(
     model: str,
     sha256: str | None,
     out: Path,
+    say: Say = quiet,
 ) -> list[dict[str, float]]:
     """Train as ``recipe`` says and write the result to ``out``; the history of losses and accuracies.
 
@@ -43,7 +45,7 @@ def train(
     # Ray gives a task one thread unless told otherwise.
     device, dtype = settle("auto", "auto", available_cores())
     some, held = list(train)[: recipe.rows], list(validation)[: recipe.validation_rows]
-    return fit(_learner(recipe, some, model, sha256, device, dtype), recipe, some, held, out, device)
+    return fit(_learner(recipe, some, model, sha256, device, dtype), recipe, some, held, out, device, say)
 
 
 def _learner(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +69,7 @@ def test_from_rows_to_an_analyzer_in_use(
     options = ["--rows", tmp_path / "rows", "--out", tmp_path / "mine", *(["--here"] if here else [])]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
     assert code == 0, said
+    assert re.search(r"step 5 of 40: loss on validation \d\.\d{3}, about \d+ minutes left", said), said
     written = {path.name for path in (tmp_path / "mine").iterdir()}
     assert {"README.md", "calibration.json", "curves.svg", "heads.json", "heads.safetensors", "history.json"} <= written
     card = (tmp_path / "mine" / "README.md").read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from okralong.pipelines.errors import ConfigError
@@ -22,15 +21,10 @@ from okralong.pipelines.sara.training.figures import answer_figures, reconstruct
 from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.measure import Compared
 from okralong.pipelines.sara.training.stages import DONE, Generator, train_stages
-
-Say = Callable[[str], None]
+from okralong.pipelines.training.progress import Say, quiet
 
 UNTRAINED = "untrained"
 """The name of the compressor before its first stage, in figures."""
-
-
-def quiet(_: str) -> None:
-    """Says nothing: for a training on the cluster, whose task has nobody to tell."""
 
 
 def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> None:

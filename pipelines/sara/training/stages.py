@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,14 +27,13 @@ from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.stage_names import Stage
 from okralong.pipelines.training.adapter import begin_with, with_adapter
 from okralong.pipelines.training.fit import CHECKPOINTS, HISTORY, fit
+from okralong.pipelines.training.progress import Say
 
 DONE: Final = "stage.json"
 """Written last into a stage's folder: it is complete, and from what it was made."""
 
 COUNTS: Final = "counts.json"
 """Beside a stage's history: how many examples it was made from, of how many documents."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,8 @@ def train_stages(config: SaraConfig, train: Material, held: Material, encode: En
             in_order = name == "alignment" and config.curriculum
             on = generator.adapted(stage, config) if isinstance(stage, InstructionConfig) else generator
             learner = SaraLearner(on.model, on.tokenizer, compressor, config.model, stage.reply_tokens, in_order)
-            fit(learner.to(generator.device), config.recipe(stage), learned, watched, folder, generator.device)
+            recipe = config.recipe(stage)
+            fit(learner.to(generator.device), recipe, learned, watched, folder, generator.device, say)
             counts = {
                 "train": len(learned),
                 "documents": len({e.document for e in learned}),
