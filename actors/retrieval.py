@@ -122,7 +122,7 @@ def compressor_of(prepared: Prepared) -> Path | None:
 def generator_of(prepared: Prepared) -> serve.Application:
     """SARA's generator."""
     config = prepared.config
-    return sara_generator_app(config.sara, config.llm.window, config.placement.generator)
+    return sara_generator_app(config.sara, config.llm.model, config.llm.window, config.placement.generator)
 
 
 def _shard_names(prepared: Prepared, tag: str) -> tuple[tuple[str, ...], ...]:

@@ -31,16 +31,16 @@ _JSON: Final = "application/json"
 class GeneratorReplica:
     """One generator in one process."""
 
-    def __init__(self, config: SaraConfig, window: int) -> None:
+    def __init__(self, config: SaraConfig, model: str, window: int) -> None:
         # Imported here: torch and transformers take seconds, and the driver needs neither.
         from okralong.pipelines.models.precision import available_cores
         from okralong.pipelines.sara.generator import MixedGenerator
         from okralong.pipelines.sara.served import served_generator
 
         folder: Path = config.folder()
-        self._name = served_generator(folder).name
+        self._name = served_generator(folder, model).name
         # Ray gives an actor one thread unless told otherwise.
-        self._generator = MixedGenerator.load(folder, window, config.precision, threads=available_cores())
+        self._generator = MixedGenerator.load(folder, model, window, config.precision, threads=available_cores())
         self._sizes: Counter[int] = Counter()
         batched: Any = self._batched
         batched.set_max_batch_size(config.max_batch)
@@ -75,8 +75,11 @@ class GeneratorReplica:
         return await asyncio.to_thread(self._generator.answer, asked)
 
 
-def sara_generator_app(config: SaraConfig, window: int, place: Place = ANYWHERE) -> serve.Application:
-    """What ``actors.serving.run_apps`` starts; reach it through ``HandleTransport``. ``window`` is in tokens."""
+def sara_generator_app(config: SaraConfig, model: str, window: int, place: Place = ANYWHERE) -> serve.Application:
+    """What ``actors.serving.run_apps`` starts; reach it through ``HandleTransport``.
+
+    ``model`` is the generator as ``llm.model`` names it, ``window`` is in tokens.
+    """
     deployment = serve.deployment(
         name="sara-generator",
         num_replicas=config.replicas,
@@ -84,7 +87,7 @@ def sara_generator_app(config: SaraConfig, window: int, place: Place = ANYWHERE)
         graceful_shutdown_wait_loop_s=GOODBYE_S,
         ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
     )(GeneratorReplica)
-    return deployment.bind(config, window)
+    return deployment.bind(config, model, window)
 
 
 class HandleTransport(httpx2.AsyncBaseTransport):

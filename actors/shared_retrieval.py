@@ -85,7 +85,7 @@ class SharedModels:
             scorer = self._name("scorer", (config.scorer.model_dump(), places.scorer.options()))
         generator: str | None = None
         if reads_vectors(config.strategy):
-            asked = (config.sara.model_dump(), config.llm.window, places.generator.options())
+            asked = (config.sara.model_dump(), config.llm.model, config.llm.window, places.generator.options())
             generator = self._name("generator", asked)
         return analyzer, embedder, scorer, generator
 

@@ -103,7 +103,7 @@ def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, rea
 
 def _reading_vectors(llm: LlmConfig, compressor: Path) -> LlmConfig:
     """``llm`` as SARA's generator is asked: as it was trained, and by no grammar."""
-    served = served_generator(compressor)
+    served = served_generator(compressor, llm.model)
     free = llm.price or Price(input=0.0, cached_input=0.0, output=0.0)
     plain = {"demonstrations": False, "calculator": False, "constrained": False}
     return llm.model_copy(update={"model": served.name, "tokenizer": served.tokenizer, "price": free, **plain})

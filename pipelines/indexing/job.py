@@ -32,6 +32,7 @@ from okralong.pipelines.indexing.outcomes import claims_of, finished_parts, foun
 from okralong.pipelines.indexing.readers.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.embedded import ResolvedModel, resolve_embedding_model
+from okralong.pipelines.search.compressed import tables_are_there
 from okralong.pipelines.storage import Folder
 
 _REASONS_SHOWN: Final = 3
@@ -203,6 +204,8 @@ class _Job:
         same = parent["config"] == self.config.content()
         held = parent.get("compressor", {}).get("fingerprint")
         same = same and held == (self.compressor.fingerprint if self.compressor else None)
+        # A table is no part of what names a version; one that was lost is computed again.
+        same = same and tables_are_there(self.folder, parent)
         return same and bool(parent["embedding"]["sha256"] == self.model.sha256)
 
     def _read(self, changes: SourceChanges, before: Sequence[Claim]) -> tuple[list[Claim], list[KnownSource]]:

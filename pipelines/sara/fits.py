@@ -24,7 +24,7 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
             "or not, takes texts alone. Set llm.base_url: embedded, with which okralong serves the generator itself, "
             "or choose another strategy. Nothing was spent."
         )
-    if llm.model != shape.generator:
+    if Path(llm.model).name != Path(shape.generator).name:  # a description has a folder's name and not its path
         raise ConfigError(
             f"The compressor {folder} was trained for the generator {shape.generator!r}, and llm.model is "
             f"{llm.model!r}, which would read its vectors as noise. Set llm.model: {shape.generator}, or train a "

@@ -34,24 +34,30 @@ class MixedGenerator:
 
     @classmethod
     def load(
-        cls, compressor: Path, window: int, precision: str = "auto", device: str = "auto", threads: int | None = None
+        cls,
+        compressor: Path,
+        model: str,
+        window: int,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int | None = None,
     ) -> MixedGenerator:
-        """The generator that the compressor in a folder was trained for, with the adapter beside it merged in.
+        """The generator ``model``, for which the compressor in a folder was trained, with the adapter there merged in.
 
         ``threads`` become torch's CPU threads in this process. Raises ConfigError when it cannot be loaded, or its
         token embeddings are of another length than the compressor's vectors.
         """
         target, dtype = settle(device, precision, threads)
-        folder = generator_folder(compressor)
+        folder = generator_folder(compressor, model)
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder)
-            model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+            causal: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"The generator {folder} of the compressor {compressor} cannot be loaded: {error}. Give its folder as "
                 "the compressor's description names it, or train a compressor for another with `okralong train-sara`."
             ) from error
-        made = cls(model.to(device=target), tokenizer, window)
+        made = cls(causal.to(device=target), tokenizer, window)
         shape, _ = read_shape(compressor)
         if made.hidden != shape.hidden:
             raise ConfigError(
@@ -67,10 +73,14 @@ class MixedGenerator:
 
     def answer(self, asked: Sequence[Asked]) -> list[Written | RefusedError]:
         """A reply to each, in order; what does not fit the window is refused, and costs the others nothing."""
-        rows = [self._row(each) for each in asked]
         done: dict[int, Written | RefusedError] = {}
         together: list[tuple[int, Row]] = []
-        for place, (each, row) in enumerate(zip(asked, rows, strict=True)):
+        for place, each in enumerate(asked):
+            try:
+                row = self._row(each)
+            except Exception as error:  # whatever a template or a tokenizer raises for one is not the others' fault
+                done[place] = RefusedError(f"The messages cannot be put into this model's template: {error}.")
+                continue
             if row.usage + each.max_tokens > self.window:
                 done[place] = RefusedError(
                     f"The prompt has {row.usage} tokens and the reply may have {each.max_tokens}, and this model's "
@@ -80,10 +90,22 @@ class MixedGenerator:
                 done[place] = self._write([each], [row])[0]
             else:
                 together.append((place, row))
-        if together:
-            written = self._write([asked[place] for place, _ in together], [row for _, row in together])
-            done |= {place: each for (place, _), each in zip(together, written, strict=True)}
+        for group in self._that_fit(asked, together):
+            written = self._write([asked[place] for place, _ in group], [row for _, row in group])
+            done |= {place: each for (place, _), each in zip(group, written, strict=True)}
         return [done[place] for place in range(len(asked))]
+
+    def _that_fit(self, asked: Sequence[Asked], rows: Sequence[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
+        """The rows in batches: one's long prompt and another's long reply must not pass the window together."""
+        groups: list[list[tuple[int, Row]]] = []
+        for place, row in rows:
+            joined = [*groups[-1], (place, row)] if groups else []
+            width = max((each.usage for _, each in joined), default=0)
+            if joined and width + max(asked[number].max_tokens for number, _ in joined) <= self.window:
+                groups[-1] = joined
+            else:
+                groups.append([(place, row)])
+        return groups
 
     def _row(self, asked: Asked) -> Row:
         messages = [MixedMessage(each.role, tuple(map(_as_tensors, each.content))) for each in asked.messages]

@@ -69,7 +69,7 @@ def read_request(body: bytes, model: str, hidden: int) -> Asked:
     """The request in a body for ``model``, whose token embeddings have ``hidden`` numbers. Raises RefusedError."""
     try:
         said = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RefusedError(f"The body is no JSON: {error}.") from None
     if not isinstance(said, dict):
         raise RefusedError("The body is no JSON object.")

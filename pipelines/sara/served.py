@@ -25,14 +25,13 @@ class ServedGenerator:
     tokenizer: str
 
 
-def served_generator(compressor: Path) -> ServedGenerator:
-    """The generator of the compressor in a folder. Raises ConfigError when either cannot be used.
+def served_generator(compressor: Path, model: str) -> ServedGenerator:
+    """The generator ``model`` of the compressor in a folder. Raises ConfigError when either cannot be used.
 
     The first time the adapter is merged, which takes half a minute.
     """
-    shape, _ = read_shape(compressor)
-    base = "SmolLM2-135M-Instruct" if shape.generator == EMBEDDED else Path(shape.generator).name
-    return ServedGenerator(f"{base}-sara-{weights_digest(compressor)}", generator_folder(compressor))
+    base = "SmolLM2-135M-Instruct" if model == EMBEDDED else Path(model).name
+    return ServedGenerator(f"{base}-sara-{weights_digest(compressor)}", generator_folder(compressor, model))
 
 
 def weights_digest(compressor: Path) -> str:
@@ -43,11 +42,10 @@ def weights_digest(compressor: Path) -> str:
     return hashlib.sha256(said.encode()).hexdigest()[:DIGITS]
 
 
-def generator_folder(compressor: Path) -> str:
-    """Where the generator of a compressor is loaded from, its adapter merged in where it has one."""
-    shape, _ = read_shape(compressor)
+def generator_folder(compressor: Path, model: str) -> str:
+    """Where the generator ``model`` is loaded from, the compressor's adapter merged in where it has one."""
     adapter = adapter_of(compressor)
-    return causal_model(shape.generator) if adapter is None else str(merged_model(adapter, shape.generator))
+    return causal_model(model) if adapter is None else str(merged_model(adapter, model))
 
 
 def adapter_of(compressor: Path) -> Path | None:

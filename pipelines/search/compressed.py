@@ -45,6 +45,11 @@ def table_folders(archive: Folder, manifest: Mapping[str, Any]) -> list[Folder]:
     return [place.at(name) for name in manifest["files"]["index"][str(held["granularity"])]]
 
 
+def tables_are_there(archive: Folder, manifest: Mapping[str, Any]) -> bool:
+    """Whether a version has all the tables that its manifest speaks of."""
+    return all(each.exists(FILE) for each in table_folders(archive, manifest))
+
+
 def write_compressed(folder: Folder, rows: pa.Table, vectors: NDArray[np.float32], compress: Compress) -> None:
     """Write the table of a shard whose ``rows`` (``layout.ROWS_SCHEMA``) have these vectors."""
     made = compress(vectors)
@@ -89,8 +94,8 @@ class CompressedRows:
             table = layout.open_columns(self._local(), FILE, compressed_schema(numbers))
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ArchiveError(
-                f"The compressed chunks {self.folder.path} cannot be used: {error}. Run okralong index on the archive "
-                "again: it computes what is missing."
+                f"The compressed chunks {self.folder.path} cannot be used: {error}. Delete that folder where it is "
+                "damaged, and run okralong index on the archive again: it computes what is missing."
             ) from error
         flat: NDArray[np.float16] = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         return flat.reshape(len(table), self.per_chunk, self.hidden)

@@ -33,9 +33,9 @@ def test_calls_that_come_together_are_answered_together(ray_cluster: None, tmp_p
     tiny = write_tiny_llama(tmp_path / "tiny", window=512)
     folder = random_compressor(tmp_path / "c", hidden=32, generator=str(tiny))
     config = SaraConfig(compressor=str(folder), max_batch=6, batch_wait_s=0.5, precision="float32")
-    (handle,) = run_apps({"generator-under-test": sara_generator_app(config, 400)})
+    (handle,) = run_apps({"generator-under-test": sara_generator_app(config, str(tiny), 400)})
     try:
-        asyncio.run(_ask(handle, served_generator(folder).name))
+        asyncio.run(_ask(handle, served_generator(folder, str(tiny)).name))
     finally:
         remove_apps(["generator-under-test"])
 

@@ -10,6 +10,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.reserve import plan_bound
 from okralong.pipelines.answering.strategies import load_strategy
 from okralong.pipelines.answering.strategies.registry import needs_compressor, needs_scorer, reads_vectors
+from okralong.pipelines.answering.strategies.sara import LINE
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.sara.prompts import ANSWERS, COMPRESSED
 from okralong.pipelines.settings import load_config
@@ -117,7 +118,7 @@ async def test_under_a_budget_what_does_not_fit_as_text_stands_as_vectors() -> N
     shown = len(answer.context)
     assert 1 <= shown < 5
     assert len(asked.vectors) == 10 - shown
-    assert sum(passage.n_tokens for passage in answer.context) + len(asked.vectors) <= 160
+    assert sum(passage.n_tokens for passage in answer.context) + (1 + LINE) * len(asked.vectors) <= 160
     tiny = tools_for(sara__max_tokens=16)
     assert (await ask(tiny)).context == ()
 

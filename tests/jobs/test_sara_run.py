@@ -32,7 +32,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compressor(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_compressor(tmp_path_factory.mktemp("compressor"), hidden=32, generator=str(tiny))
+    return random_compressor(tmp_path_factory.mktemp("compressor"), hidden=32, generator=tiny.name)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_run_shows_vectors_counts_them_and_goes_on_for_nothing(
     assert set(result.statuses) <= {"answered", "unanswerable"}
     folder = Folder.of(run)
     ledger = table(folder, "ledger")
-    name = served_generator(compressor).name
+    name = served_generator(compressor, told["llm.model"]).name
     assert {(row["status"], row["role"], row["model"], row["snapshot"]) for row in ledger} == {
         ("ok", "generate", name, name)
     }
@@ -127,6 +127,14 @@ def test_a_run_shows_vectors_counts_them_and_goes_on_for_nothing(
     assert "Compressed passages: 1. [1 vector(s)]" in said
 
 
+def test_a_table_that_was_lost_is_computed_again(archive: Path, sample_folder: Path, compressor: Path) -> None:
+    (lost,) = (archive / "compressed").rglob("compressed.arrow")
+    held = lost.read_bytes()
+    lost.unlink()
+    again = okralong.index(archive, [sample_folder / "reports"], granularities=[256], compressor=str(compressor))
+    assert (again.up_to_date, lost.read_bytes() == held) == (True, True)
+
+
 def test_text_alone_under_a_budget_is_asked_of_the_same_generator(
     archive: Path, few: Path, tmp_path: Path, told: dict[str, Any]
 ) -> None:
@@ -158,7 +166,7 @@ def test_what_cannot_work_is_said_before_a_token_is_spent(
     refused(ConfigError, r"holds no compressor", **{"sara.compressor": str(tmp_path)})
     refused(ConfigError, r"adapter of its own", **{"llm.reader": str(tmp_path)})
     refused(ArchiveError, r"holds no compressed chunks.*Nothing was spent", f"{archive}@1")
-    other = random_compressor(tmp_path / "other", seed=9, hidden=32, generator=str(tiny))
+    other = random_compressor(tmp_path / "other", seed=9, hidden=32, generator=tiny.name)
     refused(ArchiveError, r"holds chunks compressed by", **{"sara.compressor": str(other)})
     csi = _policy(tmp_path, selection="csi")
     refused(ConfigError, r"'sara' needs a local language model.*scorer", policy=csi)

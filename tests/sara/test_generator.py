@@ -25,8 +25,8 @@ def folder(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def model(folder: Path) -> MixedGenerator:
-    return MixedGenerator.load(folder, window=400, precision="float32")
+def model(folder: Path, tiny: Path) -> MixedGenerator:
+    return MixedGenerator.load(folder, str(tiny), window=400, precision="float32")
 
 
 def asked(text: str, rows: int = 0, seed: int = 1, **how: Any) -> Asked:
@@ -96,22 +96,38 @@ def test_what_passes_the_window_is_refused_and_the_others_are_not(model: MixedGe
     assert isinstance(fine, Written)
 
 
+def test_what_no_tokenizer_takes_costs_the_others_nothing(model: MixedGenerator) -> None:
+    broken, fine = model.answer([asked("half a character: \ud800", max_tokens=4), asked("Hi", max_tokens=4)])
+    assert isinstance(broken, RefusedError)
+    assert fine == written(model, asked("Hi", max_tokens=4))[0]
+
+
+def test_a_long_prompt_and_another_s_long_reply_do_not_pass_the_window(model: MixedGenerator) -> None:
+    pair = [asked("word " * 250, max_tokens=4), asked("Hi", max_tokens=300)]
+    assert written(model, *pair) == [written(model, each)[0] for each in pair]
+    rows = [(place, model._row(each)) for place, each in enumerate(pair)]
+    assert [[place for place, _ in group] for group in model._that_fit(pair, rows)] == [[0], [1]]
+    short = [replace(each, max_tokens=4) for each in pair]
+    assert [[place for place, _ in group] for group in model._that_fit(short, rows)] == [[0, 1]]
+
+
 def test_an_adapter_beside_the_compressor_is_merged(tiny: Path, tmp_path: Path) -> None:
     plain = random_compressor(tmp_path / "plain", hidden=32, generator=str(tiny))
     tuned = random_compressor(tmp_path / "tuned", hidden=32, generator=str(tiny))
     write_random_reader(tuned / "lora", tiny, layers=range(2), spread=0.5)
     assert (adapter_of(plain), adapter_of(tuned)) == (None, tuned / "lora")
-    one, other = served_generator(plain), served_generator(tuned)
+    one, other = served_generator(plain, str(tiny)), served_generator(tuned, str(tiny))
     assert one.name != other.name
     request = asked("Say", rows=2, max_tokens=8)
-    replies = [written(MixedGenerator.load(each, 400, "float32"), request)[0].text for each in (plain, tuned)]
+    both = [MixedGenerator.load(each, str(tiny), 400, "float32") for each in (plain, tuned)]
+    replies = [written(each, request)[0].text for each in both]
     assert replies[0] != replies[1]
 
 
 def test_a_compressor_for_another_size_is_refused(tiny: Path, tmp_path: Path) -> None:
     wrong = random_compressor(tmp_path, hidden=40, generator=str(tiny))
     with pytest.raises(ConfigError, match=r"vectors of 40 numbers, and the token embeddings of .* have 32"):
-        MixedGenerator.load(wrong, 400)
-    gone = random_compressor(tmp_path / "gone", hidden=32, generator=str(tmp_path / "nowhere"))
+        MixedGenerator.load(wrong, str(tiny), 400)
+    gone = random_compressor(tmp_path / "gone", hidden=32, generator="nowhere")
     with pytest.raises(ConfigError, match="cannot be loaded"):
-        MixedGenerator.load(gone, 400)
+        MixedGenerator.load(gone, str(tmp_path / "nowhere"), 400)

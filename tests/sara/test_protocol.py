@@ -46,6 +46,7 @@ def test_what_a_client_sends_is_what_is_read() -> None:
     [
         (b"{", "no JSON"),
         (b"[]", "no JSON object"),
+        (b"[" * 100_000, "no JSON: maximum recursion"),
         (body(model="other"), "no model 'other' here; it is 'm'"),
         (body(messages=[]), "at least one message"),
         (body(messages=[{"role": "tool", "content": "x"}]), r"messages\[0\] needs a role"),

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -15,13 +16,14 @@ from safetensors.torch import load_file
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.models.child import module_command, module_environment
 from okralong.pipelines.sara.compressor import WEIGHTS, Compressor, Shape, read_shape
+from okralong.pipelines.sara.pieces import Text
 from okralong.pipelines.sara.served import LORA
 from okralong.pipelines.sara.training.config import SaraConfig
-from okralong.pipelines.sara.training.examples import MixedExample
+from okralong.pipelines.sara.training.examples import MixedExample, prompt_of
 from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.measure import measured
 from okralong.pipelines.sara.training.session import report_sara, train_sara
-from okralong.pipelines.sara.training.stages import DONE
+from okralong.pipelines.sara.training.stage_folder import DONE, begin_stage, end_stage, is_done
 from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.fit import CHECKPOINTS
 
@@ -40,7 +42,7 @@ reconstruction:
 instruction:
   {examples: 8, validation: 4, batch_size: 4, learning_rate: 0.01, reply_tokens: 12, retrieved: 4, as_text: [0, 1, 2],
    pool_tokens: 800, evaluations: 2}
-figures: {examples: 60, questions: 6, as_text: [0, 4], batch_size: 16}
+figures: {examples: 60, questions: 6, replies: 4, as_text: [0, 4], batch_size: 16}
 """
 """On the generated sample; everything is small."""
 
@@ -94,8 +96,14 @@ def test_true_vectors_raise_the_likelihood_of_held_out_texts(trained: Path) -> N
     assert after["less_shuffled"]["high"] < 0
     assert after["less_shuffled"]["value"] < before["less_shuffled"]["value"]
     assert after["nll"]["true"]["value"] < before["nll"]["true"]["value"]
+    assert before["less_before"] is None
+    learned = after["nll"]["true"]["value"] - before["nll"]["true"]["value"]
+    assert after["less_before"]["value"] == pytest.approx(learned)
+    assert after["less_before"]["high"] < 0
     answers = found["The gold answer, by how many of 4 retrieved chunks stand as text"]
     assert answers["4 as text"]["less_shuffled"]["value"] == 0  # nothing is compressed any more
+    assert answers["4 as text"]["replies"] == 4
+    assert 0 <= answers["0 as text"]["f1"]["value"] <= 1
     assert "| untrained | 60 (4) |" in page.read_text()
 
 
@@ -131,6 +139,49 @@ def test_a_finished_training_is_not_done_again_and_another_config_is(trained: Pa
     assert "Without reconstruction (SARA-P), curriculum (SARA-L), instruction tuning (SARA-I)." in card
     with pytest.raises(ConfigError, match="no finished stage reconstruction"):
         report_sara(config, None, trained / "work", tmp_path / "out")
+
+
+def test_figures_are_of_the_config_that_trained(trained: Path) -> None:
+    config = load_config(SaraConfig, trained / "sara.yaml", {"alignment.learning_rate": 0.5})
+    with pytest.raises(ConfigError, match="trained by another config"):
+        report_sara(config, None, trained / "work", trained / "out")
+
+
+def test_without_compression_and_without_tuning_answers_are_measured_too(
+    trained: Path, tiny: Path, tmp_path: Path
+) -> None:
+    title = "The gold answer, by how many of 4 retrieved chunks stand as text"
+    few = {"figures.as_text": [2], "instruction.epochs": 1, "alignment.epochs": 1, "alignment.examples": 16}
+    plain = load_config(SaraConfig, trained / "sara.yaml", few | {"compression": False})
+    train_sara(plain, None, trained / "work", tmp_path / "plain")
+    found = json.loads(report_sara(plain, None, trained / "work", tmp_path / "plain")[1].read_text())
+    assert found.keys() == {"about", title}
+    assert found[title]["2 as text"]["less_none"]["value"] == 0
+    untuned = load_config(SaraConfig, trained / "sara.yaml", few | {"instruction.learned": False})
+    train_sara(untuned, None, trained / "work", tmp_path / "untuned")
+    assert not (tmp_path / "untuned" / LORA).exists()
+    found = json.loads(report_sara(untuned, None, trained / "work", tmp_path / "untuned")[1].read_text())
+    assert found[title]["2 as text"]["less_none"]["value"] != 0
+
+
+def test_checkpoints_of_another_stage_are_not_gone_on_from(tmp_path: Path) -> None:
+    folder, checkpoint = tmp_path / "alignment", tmp_path / "alignment" / CHECKPOINTS / "checkpoint-3"
+    begin_stage(folder, "one")
+    checkpoint.mkdir(parents=True)
+    begin_stage(folder, "one")
+    assert checkpoint.is_dir()
+    end_stage(folder, "one")
+    assert (is_done(folder, "one"), is_done(folder, "other")) == (True, False)
+    begin_stage(folder, "other")
+    assert not checkpoint.exists()
+    assert not is_done(folder, "one")
+
+
+def test_passages_do_not_tell_which_document_holds_the_answer() -> None:
+    example = MixedExample("instruction", "V-Day", (), "V-Day", np.zeros((0, 6), np.float32), "Which?", ("A film.",))
+    said = "".join(p.text for m in prompt_of(example, []) for p in m.content if isinstance(p, Text))
+    assert "A film." in said
+    assert "V-Day" not in said
 
 
 def test_what_rows_share_is_read_once_and_teaches_the_same(generator: tuple[Any, Any]) -> None:
@@ -177,6 +228,20 @@ def test_replies_end_where_the_text_ends_and_are_cut_where_told(generator: tuple
     )
     assert tokenizer.decode(short.ids[short.usage :]) == "Mara" + tokenizer.eos_token
     assert tokenizer.decode(long.ids[long.usage :]) == "A lamp burns for nine"
+
+
+def test_replies_are_the_same_in_a_batch_and_alone(generator: tuple[Any, Any]) -> None:
+    model, tokenizer = generator
+    torch.manual_seed(3)
+    learner = SaraLearner(model, tokenizer, Compressor(Shape(inputs=6, width=16, hidden=32)), "tiny", 6)
+    drawn = torch.randn(3, 6).numpy()
+    examples = [
+        MixedExample("instruction", "a", ("x", "y"), "1998", drawn[:2], "When?", ("The Petrel was built in 1998.",)),
+        MixedExample("instruction", "b", ("x",), "Mara", drawn[2:], "Who leads it?", ()),
+    ]
+    written = learner.write(examples)
+    assert written == [reply for each in examples for reply in learner.write([each])]
+    assert all(written)
 
 
 def gradients(compressor: Compressor) -> dict[str, torch.Tensor]:

@@ -94,7 +94,7 @@ async def asking(run: Path, folder: Path, tiny: Path, limit: int = 8) -> AsyncIt
     wanted = LlmConfig(model=str(tiny), window=2048)
     limits = wanted.max_completion_tokens.model_copy(update={"generate": limit})
     llm = as_served(wanted.model_copy(update={"max_completion_tokens": limits, "max_attempts": 1}), folder)
-    replica = Replica(MixedGenerator.load(folder, llm.window, "float32"), llm.model)
+    replica = Replica(MixedGenerator.load(folder, str(tiny), llm.window, "float32"), llm.model)
     ledger = RunLedger(Folder.of(run), None)
     transport = HandleTransport(replica)
     client = LlmClient(llm, ledger, LocalLimiter(llm.limits), address=ADDRESS, transport=transport)

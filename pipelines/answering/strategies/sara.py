@@ -2,7 +2,8 @@
 
 The ten best chunks of 256 tokens by BM25 are the candidates (section 3.1, S1). Five of them are chosen for what each
 adds (algorithm 1) and stand as text, in the order of choice; each other one stands as what the trained compressor made
-of its sentence embedding, and takes one token of the prompt. The vectors are the archive's, made once at index time.
+of its sentence embedding, on a line of its own: one token, and four or five for the line. The vectors are the
+archive's, made once at index time.
 ``text: 0`` with one candidate is xRAG's single vector.
 
 Where this differs from the paper:
@@ -38,6 +39,10 @@ READS_VECTORS: Final = True
 
 ROWS_AT_MOST: Final = 16
 """Vectors of a chunk that a plan reckons with; ours, on the safe side: the paper has one."""
+
+
+LINE: Final = 5
+"""Tokens of a vector's numbered line beside it: four or five in SmolLM2's vocabulary."""
 
 
 def granularities(policy: Policy) -> list[int]:
@@ -103,8 +108,8 @@ def _within_budget(text: Sequence[Hit], vectors: dict[Hit, TokenVectors], max_to
 
 def _size(text: Sequence[Hit], vectors: dict[Hit, TokenVectors]) -> int:
     shown = {hit.chunk.chunk_id for hit in text}
-    rows = sum(each.rows for hit, each in vectors.items() if hit.chunk.chunk_id not in shown)
-    return sum(hit.chunk.n_tokens for hit in text) + rows
+    lines = sum(each.rows + LINE for hit, each in vectors.items() if hit.chunk.chunk_id not in shown)
+    return sum(hit.chunk.n_tokens for hit in text) + lines
 
 
 def _prompt(words: str, text: Sequence[Hit], vectors: dict[Hit, TokenVectors]) -> list[Message]:

@@ -48,7 +48,7 @@ def sara_card(out: Path, config: SaraConfig, histories: Mapping[str, list[dict[s
         "reconstruction (SARA-P)": config.reconstruction,
         "reranking (SARA-R)": config.reranking,
         "curriculum (SARA-L)": config.curriculum,
-        "instruction tuning (SARA-I)": config.instruction,
+        "instruction tuning (SARA-I)": config.instruction and config.instruction.learned,
     }
     without = [name for name, on in off.items() if not on]
     sections = [

@@ -44,8 +44,11 @@ class InstructionConfig(StageConfig):
     """Stage 3: ``retrieved`` chunks a question, by BM25, of which ``as_text`` stand as text.
 
     The paper's values are 10 and 5 (section 3.1); where several are given, they are dealt in turn. Questions are asked
-    over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1).
+    over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). Where it is not
+    ``learned``, the questions are only for the figures.
     """
+
+    learned: bool = True
 
     retrieved: Count = 10
     as_text: list[Annotated[int, Field(ge=0)]] = Field(default=[5], min_length=1)
@@ -80,11 +83,13 @@ class TextConfig(Settings):
 class FiguresConfig(Settings):
     """What is measured on the side test: reconstruction of so many ``examples``, answers to so many ``questions``.
 
-    ``as_text`` are the counts of chunks that stand as text, of those retrieved.
+    ``as_text`` are the counts of chunks that stand as text, of those retrieved; to the first ``replies`` questions the
+    reply is also written out, for its F1.
     """
 
     examples: Count = 200
     questions: Count = 60
+    replies: Annotated[int, Field(ge=0)] = 40
     as_text: list[Annotated[int, Field(ge=0)]] = Field(default=[0, 1, 2, 5, 10], min_length=1)
     batch_size: Count = 8
 
@@ -93,7 +98,7 @@ class SaraConfig(Settings):
     """A whole training. ``width`` and ``vectors_per_chunk`` are of the compressor, see ``Shape``.
 
     The paper's ablations (section 3.7) are values: ``compression`` false is SARA-C, ``reconstruction`` null SARA-P,
-    ``reranking`` false SARA-R, ``curriculum`` false SARA-L, ``instruction`` null SARA-I.
+    ``reranking`` false SARA-R, ``curriculum`` false SARA-L, ``instruction.learned`` false SARA-I.
     """
 
     model: str = Field(default=EMBEDDED, min_length=1)
@@ -113,7 +118,7 @@ class SaraConfig(Settings):
 
     @model_validator(mode="after")
     def _learns_something(self) -> Self:
-        if not self.compression and self.instruction is None:
+        if not self.compression and not (self.instruction and self.instruction.learned):
             raise ValueError("without compression only the instruction stage learns: give instruction")
         return self
 
@@ -122,7 +127,7 @@ class SaraConfig(Settings):
         both: list[tuple[Stage, StageConfig | None]] = [
             ("alignment", self.alignment if self.compression else None),
             ("reconstruction", self.reconstruction if self.compression else None),
-            ("instruction", self.instruction),
+            ("instruction", self.instruction if self.instruction and self.instruction.learned else None),
         ]
         return [(name, stage) for name, stage in both if stage is not None]
 

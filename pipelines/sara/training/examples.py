@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from okralong.pipelines.sara.training.stage_names import Stage
 from okralong.pipelines.values import Passage
 
 Embeddings = NDArray[np.float32]
+
+SHOWN_AS: Final = "document"
+"""What passages are said to be of. An example's own document is named by those that hold the answer: it would tell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,5 +60,5 @@ def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMes
         return alignment_prompt(*pieces)
     if example.stage == "reconstruction":
         return reconstruction_prompt(pieces)
-    shown = [Passage(example.document, 0, len(text), text, 0, 0.0) for text in example.passages]
+    shown = [Passage(SHOWN_AS, 0, len(text), text, 0, 0.0) for text in example.passages]
     return answer_prompt(example.question, shown, pieces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,14 @@ from okralong.pipelines.sara.training.data import Asked, Encode
 from okralong.pipelines.sara.training.examples import MixedExample
 from okralong.pipelines.sara.training.instruction import instruction_examples
 from okralong.pipelines.sara.training.learner import SaraLearner
-from okralong.pipelines.sara.training.measure import Compared, compared
+from okralong.pipelines.sara.training.measure import (
+    Compared,
+    Measured,
+    compared,
+    comparison,
+    measured_under_all,
+    reply_f1,
+)
 
 FIGURES: Final = "figures.json"
 PAGE: Final = "figures.md"
@@ -26,12 +33,15 @@ Say = Callable[[str], None]
 def reconstruction_figures(
     learners: Mapping[str, SaraLearner], examples: Mapping[str, Sequence[MixedExample]], config: SaraConfig, say: Say
 ) -> dict[str, dict[str, Compared]]:
-    """By what was learned so far, and by task ("alignment", "reconstruction")."""
+    """By what was learned so far, in that order, and by task ("alignment", "reconstruction")."""
     found: dict[str, dict[str, Compared]] = {}
+    before: dict[str, Measured] = {}
     for name, learner in learners.items():
         for task, some in examples.items():
             if some:
-                found.setdefault(name, {})[task] = compared(learner, some, config.figures.batch_size, config.seed)
+                seen = measured_under_all(learner, some, config.figures.batch_size, config.seed)
+                found.setdefault(name, {})[task] = comparison(seen, before.get(task))
+                before[task] = seen["true"]
                 say(f"{name}, {task}: true less shuffled {shown(found[name][task].less_shuffled)}")
     return found
 
@@ -45,9 +55,13 @@ def answer_figures(
     """
     found = {}
     for count in config.figures.as_text:
-        chosen_by = compressor if config.reranking else None
-        examples = instruction_examples(asked, encode, [count], chosen_by)
+        chosen_by = compressor if config.reranking and config.compression else None
+        examples = instruction_examples(asked, encode, [count], chosen_by, config.compression)
         found[count] = compared(learner, examples, config.figures.batch_size, config.seed)
+        if written := config.figures.replies:
+            answers = [each.answers for each in asked[:written]]
+            f1 = reply_f1(learner, examples[:written], answers, config.figures.batch_size)
+            found[count] = replace(found[count], replies=len(answers), f1=f1)
         say(f"{count} chunks as text: true less shuffled {shown(found[count].less_shuffled)}")
     return found
 
@@ -65,13 +79,19 @@ def write_figures(out: Path, parts: Mapping[str, Mapping[str, Compared]], about:
 
 def table(rows: Mapping[str, Compared]) -> str:
     """A line for each row: nats a token, 95 % intervals over documents, differences paired."""
-    head = ["", "examples (documents)", "true", "shuffled", "none", "true - shuffled", "true - none", "foretold: true"]
-    lines = [[*head, "shuffled", "none"], ["---"] * 10]
+    head = ["", "examples (documents)", "true", "shuffled", "none", "true - shuffled", "true - none"]
+    staged = any(each.less_before is not None for each in rows.values())
+    head += ["true - a stage earlier"] if staged else []
+    head += ["foretold: true", "shuffled", "none"]
+    head += ["F1 (replies)"] if (answered := any(each.f1 is not None for each in rows.values())) else []
+    lines = [head, ["---"] * len(head)]
     for name, each in rows.items():
         nll = [_value(each.nll[condition]) for condition in each.nll]
         right = [_value(each.accuracy[condition], share=True) for condition in each.accuracy]
         counted = f"{each.examples:,} ({each.documents:,})"
-        lines.append([name, counted, *nll, shown(each.less_shuffled), shown(each.less_none), *right])
+        earlier = [shown(each.less_before) if each.less_before else "-"] if staged else []
+        lines.append([name, counted, *nll, shown(each.less_shuffled), shown(each.less_none), *earlier, *right])
+        lines[-1] += [f"{_ranged(each.f1)} ({each.replies})" if each.f1 else "-"] if answered else []
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -80,6 +100,12 @@ def shown(each: Estimate) -> str:
     if each.value is None or each.low is None or each.high is None:
         return "-"
     return f"{each.value:+.3f} [{each.low:+.3f}, {each.high:+.3f}]"
+
+
+def _ranged(each: Estimate) -> str:
+    if each.value is None or each.low is None or each.high is None:
+        return _value(each)
+    return f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]"
 
 
 def _value(each: Estimate, share: bool = False) -> str:

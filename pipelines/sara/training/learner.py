@@ -56,7 +56,7 @@ class SaraLearner(Learner):
 
     def token_losses(self, examples: Sequence[MixedExample]) -> tuple[Tensor, Tensor, Tensor]:
         """Of each reply token the negative log-likelihood, whether it was the likeliest, and the number of its row."""
-        causal: Any = self.model.get_base_model() if self.adapted else self.model
+        causal = self._causal()
         rows = self.rows(examples)
         shared = _shared(rows)
         embedding: nn.Embedding = causal.get_input_embeddings()
@@ -91,6 +91,26 @@ class SaraLearner(Learner):
                 reply.append(int(self._tokenizer.eos_token_id))
             found.append(row_of(self._tokenizer, pieces, reply[: self._reply_tokens]))
         return found
+
+    @torch.inference_mode()
+    def write(self, examples: Sequence[MixedExample]) -> list[str]:
+        """A reply to each prompt, of the likeliest tokens, at most ``reply_tokens``."""
+        causal, end = self._causal(), self._tokenizer.eos_token_id
+        rows = [replace(row, ids=row.ids[: row.usage], targets=0) for row in self.rows(examples)]
+        batch = padded(rows, causal.get_input_embeddings(), "left")
+        written = causal.generate(
+            inputs_embeds=batch.inputs_embeds,
+            attention_mask=batch.attention_mask,
+            max_new_tokens=self._reply_tokens,
+            do_sample=False,
+            eos_token_id=end,
+            pad_token_id=end,
+        )
+        texts: list[str] = self._tokenizer.batch_decode(written, skip_special_tokens=True)
+        return texts
+
+    def _causal(self) -> Any:
+        return self.model.get_base_model() if self.adapted else self.model
 
     def measures(self, right: Tensor) -> Mapping[str, float]:
         """See ``Learner``: the share of reply tokens foretold."""

@@ -20,7 +20,8 @@ from okralong.pipelines.sara.training.data import (
 from okralong.pipelines.sara.training.figures import answer_figures, reconstruction_figures, write_figures
 from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.measure import Compared
-from okralong.pipelines.sara.training.stages import DONE, Generator, train_stages
+from okralong.pipelines.sara.training.stage_folder import DONE, TRAINED, is_trained_by
+from okralong.pipelines.sara.training.stages import Generator, train_stages
 from okralong.pipelines.training.progress import Say, quiet
 
 UNTRAINED = "untrained"
@@ -43,6 +44,11 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
     missing = [name for name, _ in config.stages() if not (out / name / DONE).is_file()]
     if missing:
         raise ConfigError(f"{out} holds no finished stage {missing[0]}. Train it first: the same command, no --report.")
+    if not is_trained_by(out, config):
+        raise ConfigError(
+            f"{out} was trained by another config than this one (its {TRAINED} has it), and only figures may differ. "
+            "Give that one, or train by this one first: the same command, no --report."
+        )
     encoder, test = cached_encoder(work, config.encoder), Material(read_sets(config, data, "test"))
     generator = Generator.load(config.model)
     parts: dict[str, dict[str, Compared]] = {}
@@ -76,14 +82,14 @@ def _answers(
     config: SaraConfig, generator: Generator, test: Material, encode: Encode, out: Path, say: Say
 ) -> dict[str, dict[str, Compared]]:
     stage = config.instruction
-    if stage is None or not config.compression:
+    if stage is None:
         return {}
-    compressor = Compressor.load(out).to(generator.device)
+    compressor = Compressor.load(out).to(generator.device)  # one that knows nothing where nothing is compressed
     asked = test.asked(stage, config)[: config.figures.questions]
     if not asked:
         return {}
-    adapted = generator.adapted(stage, config, out / LORA)
-    learner = SaraLearner(adapted.model, adapted.tokenizer, compressor, config.model, stage.reply_tokens)
+    asks = generator.adapted(stage, config, out / LORA) if stage.learned else generator
+    learner = SaraLearner(asks.model, asks.tokenizer, compressor, config.model, stage.reply_tokens)
     found = answer_figures(learner, asked, encode, config, compressor, say)
     title = f"The gold answer, by how many of {stage.retrieved} retrieved chunks stand as text"
     return {title: {f"{count} as text": each for count, each in found.items()}}
@@ -93,6 +99,13 @@ def _about(config: SaraConfig) -> str:
     sets = ", ".join(f"{each.name} {each.part}" for each in config.texts.sets) or "made-up reports"
     return (
         f"Made by `okralong train-sara CONFIG --report` on the side test of {sets}. Mean negative log-likelihood of a "
-        "reply's tokens in nats, over examples; shuffled: the vectors of other documents' chunks; none: the same "
-        "prompt without vectors. Differences are paired; 95 % intervals, drawn by document."
+        f"reply's tokens in nats, over examples; {_cuts(config)}. Shuffled: the vectors of other documents' chunks. "
+        "None: the same prompt without vectors, a form that the generator was not trained on, so what vectors tell is "
+        "true less shuffled. Differences are paired; 95 % intervals, drawn by document. Questions are those whose "
+        "answer stands in the chunks that BM25 finds, or is yes or no."
     )
+
+
+def _cuts(config: SaraConfig) -> str:
+    said = ", ".join(f"{stage.reply_tokens} in {name}" for name, stage in config.stages())
+    return f"of a reply at most its first tokens count: {said}"

@@ -24,13 +24,11 @@ from okralong.pipelines.sara.training.data import Encode, Material, alignment_ex
 from okralong.pipelines.sara.training.examples import MixedExample
 from okralong.pipelines.sara.training.instruction import instruction_examples
 from okralong.pipelines.sara.training.learner import SaraLearner
+from okralong.pipelines.sara.training.stage_folder import begin_stage, end_stage, is_done, say_trained
 from okralong.pipelines.sara.training.stage_names import Stage
 from okralong.pipelines.training.adapter import begin_with, with_adapter
 from okralong.pipelines.training.fit import CHECKPOINTS, HISTORY, fit
 from okralong.pipelines.training.progress import Say
-
-DONE: Final = "stage.json"
-"""Written last into a stage's folder: it is complete, and from what it was made."""
 
 COUNTS: Final = "counts.json"
 """Beside a stage's history: how many examples it was made from, of how many documents."""
@@ -99,7 +97,8 @@ def train_stages(config: SaraConfig, train: Material, held: Material, encode: En
         )
         say(f"{name}: {len(learned):,} examples, {len(watched):,} held out")
         made_from = _digest(config, name, stage, compressor, (*learned, *watched))
-        if not _done(folder, made_from):
+        if not is_done(folder, made_from):
+            begin_stage(folder, made_from)
             in_order = name == "alignment" and config.curriculum
             on = generator.adapted(stage, config) if isinstance(stage, InstructionConfig) else generator
             learner = SaraLearner(on.model, on.tokenizer, compressor, config.model, stage.reply_tokens, in_order)
@@ -111,7 +110,7 @@ def train_stages(config: SaraConfig, train: Material, held: Material, encode: En
                 "validation": len(watched),
             }
             (folder / COUNTS).write_text(json.dumps(counts) + "\n", encoding="utf-8")
-            (folder / DONE).write_text(json.dumps({"made_from": made_from}) + "\n", encoding="utf-8")
+            end_stage(folder, made_from)
             shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         say(f"{name}: {_last_evaluation(folder)}")
         # From the files, as an interrupted training does: float16 rounds.
@@ -143,18 +142,12 @@ def stage_examples(
 def _digest(
     config: SaraConfig, name: Stage, stage: StageConfig, compressor: Compressor, examples: Sequence[MixedExample]
 ) -> str:
-    digest = hashlib.sha256(f"{name} {stage.model_dump_json()} {config.seed} {config.curriculum}".encode())
+    said = f"{name} {config.model} {stage.model_dump_json()} {config.seed} {config.curriculum}"
+    digest = hashlib.sha256(said.encode())
     digest.update(f"{compressor.shape} {compressor.fingerprint}".encode())
     for each in examples:
         digest.update(repr(each).encode())
     return digest.hexdigest()
-
-
-def _done(folder: Path, made_from: str) -> bool:
-    try:
-        return bool(json.loads((folder / DONE).read_text(encoding="utf-8"))["made_from"] == made_from)
-    except (OSError, ValueError, KeyError):
-        return False
 
 
 def _last_evaluation(folder: Path) -> str:
@@ -171,3 +164,4 @@ def _gather(out: Path, config: SaraConfig) -> None:
     if isinstance(stage, InstructionConfig):
         shutil.rmtree(out / LORA, ignore_errors=True)
         shutil.copytree(out / last / LORA, out / LORA)
+    say_trained(out, config)
