@@ -1,0 +1,57 @@
+"""The compressor that ships: small enough, for the embedded models, and better read than a stranger's vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
+from okralong.pipelines.sara.compressor import Compressor, read_shape
+from okralong.pipelines.sara.found import misfit, shipped_folder
+from okralong.pipelines.sara.served import adapter_of
+from okralong.pipelines.sara.training.config import SaraConfig
+from okralong.pipelines.sara.training.data import Material, alignment_examples
+from okralong.pipelines.sara.training.learner import SaraLearner
+from okralong.pipelines.sara.training.measure import compared
+from okralong.pipelines.sara.training.stages import Generator
+from okralong.pipelines.settings import load_config
+from okralong.pipelines.training.rows_config import SampleRows
+from okralong.pipelines.training.sample_set import sample_set
+
+MEGABYTES = 15
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    found = shipped_folder()
+    assert found is not None
+    return found
+
+
+def test_it_is_small_and_fits_archives_as_they_are_made(folder: Path) -> None:
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < MEGABYTES * 10**6
+    assert adapter_of(folder) is not None
+    shape, fingerprint = read_shape(folder)
+    encoder = resolve_embedding_model(EMBEDDED)
+    described = {"model": EMBEDDED, "sha256": encoder.sha256, "dimension": shape.inputs}
+    assert misfit(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
+    assert shape.generator == EMBEDDED
+    assert str(fingerprint) in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_true_vectors_make_texts_that_it_never_saw_likelier(folder: Path, tmp_path: Path) -> None:
+    """Of made-up reports, of which it has learned none; the interval is over reports."""
+    config = load_config(SaraConfig, "training/sara_small.yaml")
+    reports = Material([sample_set(SampleRows(reports=8, questions=8, words=1500), seed=3)])
+    encode = cached_encoder(tmp_path, EMBEDDED).encode
+    examples = alignment_examples(reports.documents(config.chunk_tokens), encode, 40, seed=3)
+    generator = Generator.load(EMBEDDED)
+    learner = SaraLearner(generator.model, generator.tokenizer, Compressor.load(folder), EMBEDDED, reply_tokens=40)
+    found = compared(learner, examples, batch_size=8, seed=3)
+    assert found.less_shuffled.high is not None
+    assert found.less_shuffled.high < 0
+    assert found.less_none.high is not None
+    assert found.less_none.high < 0
