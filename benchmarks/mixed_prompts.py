@@ -5,8 +5,8 @@
 Ten chunks of 256 tokens of a made-up report stand behind each question: k of them as text and the others as vectors,
 or k of them as text and the others not at all. Each is held against all ten as text, in one process and in turn, so
 that a machine which slows down slows all. Time to first token is that of a reply of one token. Memory is what the
-process takes above what it held before, at its peak; the keys and values of the prompt's tokens follow from the
-model's sizes.
+process takes at its peak above the loaded model, prompts from the shortest to the longest, since what one took is
+kept for the next; the keys and values of the prompt's tokens follow from the model's sizes.
 Needs Linux, where a process's peak can be set back.
 """
 
@@ -51,7 +51,7 @@ class Prompt:
     asked: Asked
     tokens: int = 0
     seconds: list[float] = field(default_factory=list)
-    peak_mib: list[float] = field(default_factory=list)
+    peak_mib: float = 0.0
 
 
 def main() -> None:
@@ -63,9 +63,11 @@ def main() -> None:
     folder = SaraConfig(compressor=said.compressor).folder()
     generator = MixedGenerator.load(folder, EMBEDDED, WINDOW, threads=available_cores())
     prompts = _prompts(folder)
-    for round_ in range(said.rounds + 1):
+    loaded = _resident_mib("VmRSS")
+    _peaks(generator, prompts, loaded)
+    for _ in range(said.rounds):
         for each in prompts:
-            _measure(generator, each, counted=round_ > 0)
+            each.seconds.append(_answer(generator, each))
     text = _page(prompts, said.rounds, _cache_mib_a_token(folder))
     print(text)
     if said.out:
@@ -91,18 +93,21 @@ def _prompts(folder: Path) -> list[Prompt]:
     return mixed + [Prompt(f"{count} as text, the rest left out", prompt(count, False)) for count in AS_TEXT[1:-1]]
 
 
-def _measure(generator: MixedGenerator, prompt: Prompt, counted: bool) -> None:
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now
-    before = _resident_mib("VmRSS")
+def _peaks(generator: MixedGenerator, prompts: Sequence[Prompt], loaded: float) -> None:
+    for each in sorted(prompts, key=lambda prompt: len(str(prompt.asked.messages))):
+        Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now
+        _answer(generator, each)
+        each.peak_mib = _resident_mib("VmHWM") - loaded
+
+
+def _answer(generator: MixedGenerator, prompt: Prompt) -> float:
     started = time.perf_counter()
     (written,) = generator.answer([prompt.asked])
     spent = time.perf_counter() - started
     if isinstance(written, Exception):
         raise SystemExit(f"{prompt.name}: {written}")
     prompt.tokens = written.prompt_tokens
-    if counted:
-        prompt.seconds.append(spent)
-        prompt.peak_mib.append(_resident_mib("VmHWM") - before)
+    return spent
 
 
 def _resident_mib(name: str) -> float:
@@ -125,13 +130,13 @@ def _page(prompts: Sequence[Prompt], rounds: int, cache_mib: float) -> str:
         lines.append(
             f"| {each.name} | {each.tokens:,} | {each.tokens / whole.tokens:.2f} | {statistics.median(ratios):.2f} "
             f"({ratios[0]:.2f} to {ratios[-1]:.2f}) | {each.tokens * cache_mib:.1f} | "
-            f"{statistics.median(each.peak_mib):,.0f} |"
+            f"{each.peak_mib:,.0f} |"
         )
     return (
         f"# Prompts of text and vectors\n\n`python -m benchmarks.mixed_prompts`, {rounds} rounds, {os.cpu_count()} "
         f"cores, chunks of {TOKENS} tokens. Ratios are to {whole.name}, of the same round: median (least to most). "
         f"All ten as text took {statistics.median(whole.seconds):.2f} s here.\n\n"
-        "| prompt | tokens | ratio | time to first token, ratio | keys and values, MiB | peak above, MiB |\n"
+        "| prompt | tokens | ratio | time to first token, ratio | keys and values, MiB | peak above the model, MiB |\n"
         "|---|---|---|---|---|---|\n" + "\n".join(lines) + "\n"
     )
 
