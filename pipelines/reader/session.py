@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from okralong.pipelines.models.chat import chat_ids, text_ids
@@ -14,6 +14,7 @@ from okralong.pipelines.training.curves import draw_curves
 from okralong.pipelines.training.examples import ReadingExample
 from okralong.pipelines.training.model_card import learned_words
 from okralong.pipelines.training.recipe import Recipe
+from okralong.pipelines.training.say import Say, quiet
 from okralong.pipelines.training.session import CARD, CURVES
 
 
@@ -22,19 +23,18 @@ def train_reader(
     train: Sequence[ReadingRow],
     validation: Sequence[ReadingRow],
     out: Path,
-    say: Callable[[str], None] | None = None,
+    say: Say = quiet,
 ) -> None:
     """Train by ``recipe`` and write everything to ``out``; ``say`` is told of each evaluation.
 
     Raises ConfigError when the model cannot be found.
     """
-    from okralong.pipelines.training.progress import quiet
     from okralong.pipelines.training.run import train as fit_examples  # brings torch and transformers: seconds
 
     learned = rows_to_learn(recipe, train)[: recipe.rows]
     held = rows_to_learn(recipe, validation)[: recipe.validation_rows]
     model = causal_model(recipe.model)
-    history = fit_examples(recipe, reading_examples(learned), reading_examples(held), model, None, out, say or quiet)
+    history = fit_examples(recipe, reading_examples(learned), reading_examples(held), model, None, out, say)
     write_asked(out, learned)
     draw_curves(history, out / CURVES)
     (out / CARD).write_text(reader_card(recipe, learned, held, history), encoding="utf-8")

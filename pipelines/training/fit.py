@@ -21,8 +21,9 @@ from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 from okralong.pipelines.training.examples import Learned
 from okralong.pipelines.training.learner import Learner
 from okralong.pipelines.training.length_batches import LengthBatches
-from okralong.pipelines.training.progress import Progress, Say, quiet
+from okralong.pipelines.training.progress import Progress
 from okralong.pipelines.training.recipe import Recipe
+from okralong.pipelines.training.say import Say, quiet
 
 HISTORY: Final = "history.json"
 CHECKPOINTS: Final = "checkpoints"

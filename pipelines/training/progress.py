@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-Say = Callable[[str], None]
-
-
-def quiet(_: str) -> None:
-    """Says nothing."""
+from okralong.pipelines.training.say import Say
 
 
 class Progress(TrainerCallback):

@@ -23,9 +23,9 @@ from okralong.pipelines.training.examples import AnyExample, Example, read_examp
 from okralong.pipelines.training.fit import fit
 from okralong.pipelines.training.label_learner import LabelLearner
 from okralong.pipelines.training.learner import Learner
-from okralong.pipelines.training.progress import Say, quiet
 from okralong.pipelines.training.reader_learner import ReaderLearner
 from okralong.pipelines.training.recipe import Recipe
+from okralong.pipelines.training.say import Say, quiet
 
 
 def train(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,7 @@ from okralong.pipelines.training.curves import draw_curves
 from okralong.pipelines.training.model_card import model_card
 from okralong.pipelines.training.recipe import Recipe
 from okralong.pipelines.training.rows import TrainingRow
+from okralong.pipelines.training.say import Say, quiet
 from okralong.pipelines.training.self_training import SOURCE as SELF_LABELLED
 from okralong.pipelines.training.trained import calibrate, examples_of, figures_of, trained_analyzer
 
@@ -24,19 +25,18 @@ def train_session(
     validation: Sequence[TrainingRow],
     out: Path,
     left_out: Sequence[str] = (),
-    say: Callable[[str], None] | None = None,
+    say: Say = quiet,
 ) -> None:
     """Train by ``recipe`` and write everything to ``out``; ``left_out`` are the sets that the rows are without,
     ``say`` is told of each evaluation.
 
     Raises ConfigError when the model cannot be found, InputError when the rows have none to learn from.
     """
-    from okralong.pipelines.training.progress import quiet
     from okralong.pipelines.training.run import train as fit_examples  # brings torch and transformers: seconds
 
     model, name, sha256 = _base(recipe)
     held = examples_of(validation)
-    history = fit_examples(recipe, examples_of(train), held, model, sha256, out, say or quiet)
+    history = fit_examples(recipe, examples_of(train), held, model, sha256, out, say)
     temperatures = calibrate(recipe, out, held[: recipe.validation_rows])
     figures = {"validation": figures_of(trained_analyzer(recipe, out), validation[: recipe.validation_rows])}
     learned = train[: recipe.rows]

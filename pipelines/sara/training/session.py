@@ -22,7 +22,7 @@ from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.measure import Compared
 from okralong.pipelines.sara.training.stage_folder import DONE, TRAINED, is_trained_by
 from okralong.pipelines.sara.training.stages import Generator, train_stages
-from okralong.pipelines.training.progress import Say, quiet
+from okralong.pipelines.training.say import Say, quiet
 
 UNTRAINED = "untrained"
 """The name of the compressor before its first stage, in figures."""

@@ -28,7 +28,7 @@ from okralong.pipelines.sara.training.stage_folder import begin_stage, end_stage
 from okralong.pipelines.sara.training.stage_names import Stage
 from okralong.pipelines.training.adapter import begin_with, with_adapter
 from okralong.pipelines.training.fit import CHECKPOINTS, HISTORY, fit
-from okralong.pipelines.training.progress import Say
+from okralong.pipelines.training.say import Say
 
 COUNTS: Final = "counts.json"
 """Beside a stage's history: how many examples it was made from, of how many documents."""

@@ -5,24 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from okralong.pipelines.answering.strategies.registry import BUILT_IN, reads_vectors
 from okralong.pipelines.evaluation.sweeps.config import Sweep
 from okralong.pipelines.evaluation.sweeps.expand import SweepFolder, expand, sizes_by_set
-from okralong.pipelines.sara.found import shipped_folder
 from okralong.pipelines.settings import parse_config, shipped_config
-
-TO_COME = frozenset({"adaptive_rag", "flare", "longllmlingua", "compact", "raptor"})
-"""Methods that the sweeps name and that may not be there yet; each one that is there is expanded."""
 
 
 def shipped(name: str) -> Sweep:
-    """The sweep, less the methods that are still to come."""
-    text = shipped_config(name)
-    missing = TO_COME - set(BUILT_IN)
-    methods = {method: how for method, how in yaml.safe_load(text)["methods"].items() if method not in missing}
-    return parse_config(Sweep, text, name, {"methods": methods})
+    return parse_config(Sweep, shipped_config(name), name)
 
 
 @pytest.mark.parametrize("name", ["sweeps/smoke.yaml", "sweeps/paper.yaml"])
@@ -30,7 +21,7 @@ def test_it_expands(name: str, tmp_path: Path) -> None:
     sweep = shipped(name)
     plans = expand(sweep, SweepFolder(tmp_path))
     assert len(plans) == len(sweep.sets) * len(sweep.systems())
-    vectors = name != "sweeps/paper.yaml" and shipped_folder() is not None
+    vectors = name != "sweeps/paper.yaml"  # GPT-4o takes none
     wanted = {each for each in BUILT_IN if vectors or not reads_vectors(each)}
     assert wanted <= {plan.config.strategy for plan in plans}, "every method that its generator can answer is in it"
     assert set(sizes_by_set(plans)) == {chosen.named for chosen in sweep.sets}
