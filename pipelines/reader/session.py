@@ -36,7 +36,7 @@ def train_reader(
     model = causal_model(recipe.model)
     history = fit_examples(recipe, reading_examples(learned), reading_examples(held), model, None, out, say)
     write_asked(out, learned)
-    draw_curves(history, out / CURVES)
+    draw_curves({"": history}, out / CURVES)
     (out / CARD).write_text(reader_card(recipe, learned, held, history), encoding="utf-8")
 
 

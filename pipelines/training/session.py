@@ -46,7 +46,7 @@ def train_session(
     if left_out:
         name += f", without the rows of {', '.join(left_out)}"
     (out / CARD).write_text(model_card(recipe, name, counts, temperatures, figures), encoding="utf-8")
-    draw_curves(history, out / CURVES)
+    draw_curves({"": history}, out / CURVES)
 
 
 def _base(recipe: Recipe) -> tuple[str, str, str | None]:

@@ -22,18 +22,8 @@ def write_card(out: Path, config: SaraConfig) -> None:
     for name, _ in config.stages():
         histories[name] = _history(out / name / HISTORY)
     (out / HISTORY).write_text(json.dumps(histories, indent=1) + "\n", encoding="utf-8")
-    draw_curves(one_after_another(histories), out / CURVES)
+    draw_curves(histories, out / CURVES)
     (out / CARD).write_text(sara_card(out, config, histories), encoding="utf-8")
-
-
-def one_after_another(histories: Mapping[str, list[dict[str, float]]]) -> list[dict[str, float]]:
-    """The logs of the stages as one, the epochs of each after those of the one before."""
-    found: list[dict[str, float]] = []
-    start = 0.0
-    for history in histories.values():
-        found += [{**entry, "epoch": entry["epoch"] + start} for entry in history]
-        start = max((entry["epoch"] for entry in found), default=start)
-    return found
 
 
 def sara_card(out: Path, config: SaraConfig, histories: Mapping[str, list[dict[str, float]]]) -> str:
@@ -66,9 +56,10 @@ def sara_card(out: Path, config: SaraConfig, histories: Mapping[str, list[dict[s
             learned = f"{learned_words(config.recipe(stage))}, above the frozen compressor"
         evaluations = [entry for entry in histories[name] if "eval_loss" in entry]
         best = min(evaluations, key=lambda entry: entry["eval_loss"])
+        epochs = "epoch" if stage.epochs == 1 else "epochs"
         sections.append(
             f"**{name.capitalize()}**: {learned}. {counted['train']:,} examples of {counted['documents']:,} documents, "
-            f"{stage.epochs:g} epochs, batches of {stage.batch_size} x {stage.accumulation}, learning rate "
+            f"{stage.epochs:g} {epochs}, batches of {stage.batch_size} x {stage.accumulation}, learning rate "
             f"{stage.learning_rate:g}; the first {stage.reply_tokens} tokens of a reply are learned. On "
             f"{counted['validation']:,} held-out examples: loss {evaluations[0]['eval_loss']:.3f} at the first "
             f"evaluation, {best['eval_loss']:.3f} at the best one, which was kept; "
