@@ -45,6 +45,7 @@ class Beliefs(Settings):
     steps: Positive
     absent: Share
     unanswerable: Share
+    vector_line: Positive
     range: list[Positive] = Field(min_length=2, max_length=2)
     methods: dict[str, Usual]
     other: Usual
@@ -125,6 +126,11 @@ class Outline:
             return self._asked(min(whole, policy.std_rag.count * policy.std_rag.granularity)), True
         if strategy == "long_context":
             return self._asked(whole), True
+        if strategy == "budget_rag":
+            own = policy.budget_rag
+            return self._asked(min(whole, own.candidates * own.granularity, own.max_tokens)), True
+        if strategy == "sara":
+            return self._mixed(policy, whole), True
         if strategy in ("okralong", "okralong_precise"):
             planned = self._planned(policy, kind, whole)
             share = believed.unanswerable if strategy == "okralong_precise" else 0.0
@@ -160,6 +166,12 @@ class Outline:
                 calls=steps, prompt_tokens=steps * one.prompt_tokens, completion_tokens=steps * one.completion_tokens
             )
         return self._asked(min(whole, shown))
+
+    def _mixed(self, policy: Policy, whole: int) -> Usual:
+        """Some chunks as text, the others as vectors, each on a line of its own."""
+        sara = policy.sara
+        vectors = max(sara.candidates - sara.text, 0) * self.beliefs.vector_line if sara.compression else 0.0
+        return self._asked(_bounded(min(whole, sara.text * sara.granularity) + vectors, sara.max_tokens))
 
     def _asked(self, shown: float) -> Usual:
         believed = self.beliefs

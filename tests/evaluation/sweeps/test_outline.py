@@ -58,6 +58,31 @@ def test_plain_methods_show_what_their_sizes_say(tmp_path: Path, pooled: Pooled)
         assert found.described
 
 
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        ({"text": 2, "granularity": 40}, 80 + 8 * 6),
+        ({"text": 0}, 10 * 6),
+        ({"text": 2, "granularity": 40, "compression": False}, 80),
+        ({"max_tokens": 64}, 64),
+    ],
+)
+def test_vectors_are_lines_beside_the_text(
+    tmp_path: Path, pooled: Pooled, sizes: dict[str, object], shown: float
+) -> None:
+    outline = Outline()
+    variant = {"policy_overrides": {f"sara.{key}": value for key, value in sizes.items()}}
+    found = outline.of(plans(tmp_path, methods={"sara": {}}, variants={"sized": variant})["sara"], pooled)
+    assert found.prompt_tokens == pytest.approx(6 * (shown + outline.beliefs.overhead))
+    assert found.described
+
+
+def test_plain_text_under_a_budget_fills_it(tmp_path: Path, pooled: Pooled) -> None:
+    outline = Outline()
+    found = outline.of(plans(tmp_path, methods={"budget_rag": {}})["budget_rag"], pooled)
+    assert found.prompt_tokens == pytest.approx(6 * (512 + outline.beliefs.overhead))
+
+
 def test_the_method_follows_the_types_of_the_questions(tmp_path: Path, pooled: Pooled) -> None:
     """Three bridges go step by step, three comparisons are split; all chunks together are the whole document."""
     outline, planned = Outline(), plans(tmp_path)
