@@ -14,20 +14,22 @@ from okralong.pipelines.sara.training.conditions import under
 from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
 from okralong.pipelines.sara.training.data import (
     SIDES,
+    Asked,
     Material,
     alignment_examples,
     read_sets,
     reconstruction_examples,
 )
 from okralong.pipelines.sara.training.examples import Embeddings
-from okralong.pipelines.sara.training.instruction import instruction_examples, novel
+from okralong.pipelines.sara.training.instruction import dealt, instruction_examples, novel
 from okralong.pipelines.settings import load_config, parse_config
 
 CONFIG = """
 chunk_tokens: 48
 texts: {sample: {reports: 2, questions: 12, words: 1500}}
 alignment: {examples: 20, learning_rate: 0.001, reply_tokens: 24}
-instruction: {examples: 9, learning_rate: 0.001, reply_tokens: 16, retrieved: 4, as_text: [0, 2], pool_tokens: 800}
+instruction:
+  {examples: 9, learning_rate: 0.001, reply_tokens: 16, retrieved: 4, as_text: {0: 1, 2: 1}, pool_tokens: 800}
 """
 
 
@@ -85,15 +87,23 @@ def test_questions_come_with_chunks_that_hold_an_answer(config: SaraConfig, test
         assert any(answer.lower().strip(".") in shown for answer in each.answers) or len(each.answers[0]) > 20
 
 
+def test_counts_are_dealt_in_turn_and_move_on_where_questions_are_asked_again() -> None:
+    asked = [Asked(f"document {number}", f"{number}?", ("yes",), ("chunk",)) for number in range(4)]
+    questions, as_text = dealt(asked, {0: 3, 5: 1}, 10)
+    assert [each.question for each in questions] == [f"{number % 4}?" for number in range(10)]
+    assert as_text == [0, 0, 0, 5, 0, 0, 5, 0, 0, 5]
+    assert dealt([], {0: 1}, 3) == ([], [])
+
+
 def test_chunks_are_shown_or_compressed_and_none_is_lost(config: SaraConfig, test_side: Material) -> None:
     assert config.instruction is not None
     asked = test_side.asked(config.instruction, config)[:4]
-    found = instruction_examples(asked, numbered, [0, 2], None)
+    found = instruction_examples(asked, numbered, [0, 2, 0, 2], None)
     assert [len(each.passages) for each in found] == [0, 2, 0, 2]
     for each, one in zip(found, asked, strict=True):
         assert (*each.passages, *each.compressed) == one.chunks
         np.testing.assert_array_equal(each.embeddings, numbered(list(each.compressed)))
-    without = instruction_examples(asked, numbered, [2], None, compression=False)
+    without = instruction_examples(asked, numbered, [2] * 4, None, compression=False)
     assert [(len(each.passages), each.compressed, each.embeddings.shape) for each in without] == [(2, (), (0, 6))] * 4
 
 
@@ -143,4 +153,4 @@ def test_shipped_configs_are_the_papers_where_it_says_something(name: str) -> No
     assert (stage.retrieved, stage.lora.rank, stage.lora.alpha, stage.lora.dropout) == (10, 16, 32, 0.1)
     assert [each for each, _ in config.stages()] == ["alignment", "reconstruction", "instruction"]
     if name == "sara":
-        assert (config.chunk_tokens, stage.as_text) == (256, [5])
+        assert (config.chunk_tokens, stage.as_text) == (256, {5: 1})

@@ -40,8 +40,8 @@ alignment:
 reconstruction:
   {examples: 32, validation: 8, learning_rate: 0.001, reply_tokens: 40, chunks: 2, evaluations: 2}
 instruction:
-  {examples: 8, validation: 4, batch_size: 4, learning_rate: 0.01, reply_tokens: 12, retrieved: 4, as_text: [0, 1, 2],
-   pool_tokens: 800, evaluations: 2}
+  {examples: 8, validation: 4, batch_size: 4, learning_rate: 0.01, reply_tokens: 12, retrieved: 4,
+   as_text: {0: 1, 1: 1, 2: 1}, pool_tokens: 800, evaluations: 2}
 figures: {examples: 60, questions: 6, replies: 4, as_text: [0, 4], batch_size: 16}
 """
 """On the generated sample; everything is small."""

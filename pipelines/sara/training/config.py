@@ -43,15 +43,17 @@ class ReconstructionConfig(StageConfig):
 class InstructionConfig(StageConfig):
     """Stage 3: ``retrieved`` chunks a question, by BM25, of which ``as_text`` stand as text.
 
-    The paper's values are 10 and 5 (section 3.1); where several are given, they are dealt in turn. Questions are asked
-    over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). Where it is not
-    ``learned``, the questions are only for the figures.
+    The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often in turn each count is dealt: with
+    ``{0: 3, 5: 1}`` three questions have no chunk as text and the fourth has five. More ``examples`` than there are
+    questions ask these again, with the next count. Questions are asked over documents of ``pool_tokens``. The adapter
+    is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). Where it is not ``learned``, the questions are only for the
+    figures.
     """
 
     learned: bool = True
 
     retrieved: Count = 10
-    as_text: list[Annotated[int, Field(ge=0)]] = Field(default=[5], min_length=1)
+    as_text: dict[Annotated[int, Field(ge=0)], Count] = Field(default={5: 1}, min_length=1)
     pool_tokens: Count = 4000
     lora: LoraConfig = LoraConfig(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
 
@@ -83,12 +85,14 @@ class TextConfig(Settings):
 class FiguresConfig(Settings):
     """What is measured on the side test: reconstruction of so many ``examples``, answers to so many ``questions``.
 
-    ``as_text`` are the counts of chunks that stand as text, of those retrieved; to the first ``replies`` questions the
-    reply is also written out, for its F1.
+    ``as_text`` are the counts of chunks that stand as text, of those retrieved. Without any, a prompt is short, and
+    ``questions_without_text`` can be more. To the first ``replies`` questions the reply is also written out, for its
+    F1.
     """
 
     examples: Count = 200
     questions: Count = 60
+    questions_without_text: Count = 60
     replies: Annotated[int, Field(ge=0)] = 40
     as_text: list[Annotated[int, Field(ge=0)]] = Field(default=[0, 1, 2, 5, 10], min_length=1)
     batch_size: Count = 8

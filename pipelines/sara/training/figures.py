@@ -47,19 +47,31 @@ def reconstruction_figures(
 
 
 def answer_figures(
-    learner: SaraLearner, asked: Sequence[Asked], encode: Encode, config: SaraConfig, compressor: Compressor, say: Say
+    learner: SaraLearner,
+    asked: Sequence[Asked],
+    encode: Encode,
+    config: SaraConfig,
+    compressor: Compressor,
+    say: Say,
+    alone: bool = False,
 ) -> dict[int, Compared]:
-    """The likelihood of gold answers by the number of chunks that stand as text.
+    """The likelihood of gold answers by the number of chunks that stand as text; ``asked`` are cut to what is wanted.
+
+    With ``alone`` only vectors alone are measured, and no reply is written: enough to see what they tell a generator
+    that never learned to read them.
 
     Of a question's wordings of the answer the first counts.
     """
     found = {}
     for count in config.figures.as_text:
+        if count and alone:
+            continue
         chosen_by = compressor if config.reranking and config.compression else None
-        examples = instruction_examples(asked, encode, [count], chosen_by, config.compression)
+        wanted = asked[: config.figures.questions if count else config.figures.questions_without_text]
+        examples = instruction_examples(wanted, encode, [count] * len(wanted), chosen_by, config.compression)
         found[count] = compared(learner, examples, config.figures.batch_size, config.seed)
-        if written := config.figures.replies:
-            answers = [each.answers for each in asked[:written]]
+        if not alone and (written := config.figures.replies):
+            answers = [each.answers for each in wanted[:written]]
             f1 = reply_f1(learner, examples[:written], answers, config.figures.batch_size)
             found[count] = replace(found[count], replies=len(answers), f1=f1)
         say(f"{count} chunks as text: true less shuffled {shown(found[count].less_shuffled)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +13,20 @@ from okralong.pipelines.sara.training.data import Asked, Encode
 from okralong.pipelines.sara.training.examples import Embeddings, MixedExample
 
 
+def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
+    """What ``examples`` examples ask, and how many chunks each shows as text: see ``InstructionConfig.as_text``.
+
+    Where questions are asked again, the counts move on by one, so that few questions meet every count.
+    """
+    if not asked:
+        return [], []
+    turn = [count for count, share in shares.items() for _ in range(share)]
+    rounds = [divmod(number, len(asked)) for number in range(examples)]
+    return [asked[place] for _, place in rounds], [
+        turn[(n + round_) % len(turn)] for n, (round_, _) in enumerate(rounds)
+    ]
+
+
 def instruction_examples(
     asked: Sequence[Asked],
     encode: Encode,
@@ -20,15 +34,14 @@ def instruction_examples(
     compressor: Compressor | None,
     compression: bool = True,
 ) -> list[MixedExample]:
-    """One example a question; the counts ``as_text`` are dealt in turn.
+    """One example a question, with as many chunks as text as ``as_text`` (one number a question) says.
 
     With a ``compressor`` the chunks that stand as text are chosen by embedding novelty in its space, without one they
     are the first ones. Without ``compression`` the others are left out.
     """
     found = []
-    for number, each in enumerate(asked):
+    for each, count in zip(asked, as_text, strict=True):
         vectors = encode([each.question, *each.chunks])
-        count = as_text[number % len(as_text)]
         if compressor is None:
             chosen = list(range(min(count, len(each.chunks))))
         else:

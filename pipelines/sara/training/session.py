@@ -85,14 +85,18 @@ def _answers(
     if stage is None:
         return {}
     compressor = Compressor.load(out).to(generator.device)  # one that knows nothing where nothing is compressed
-    asked = test.asked(stage, config)[: config.figures.questions]
+    asked = test.asked(stage, config)
     if not asked:
         return {}
-    asks = generator.adapted(stage, config, out / LORA) if stage.learned else generator
-    learner = SaraLearner(asks.model, asks.tokenizer, compressor, config.model, stage.reply_tokens)
-    found = answer_figures(learner, asked, encode, config, compressor, say)
-    title = f"The gold answer, by how many of {stage.retrieved} retrieved chunks stand as text"
-    return {title: {f"{count} as text": each for count, each in found.items()}}
+    rows: dict[str, Compared] = {}
+    for tuned in (False, True) if stage.learned and config.compression else (stage.learned,):
+        before = stage.learned and not tuned
+        # In this order: the adapter changes the model itself.
+        asks = generator.adapted(stage, config, out / LORA) if tuned else generator
+        learner = SaraLearner(asks.model, asks.tokenizer, compressor, config.model, stage.reply_tokens)
+        found = answer_figures(learner, asked, encode, config, compressor, say, alone=before)
+        rows |= {f"{count} as text{', before tuning' if before else ''}": each for count, each in found.items()}
+    return {f"The gold answer, by how many of {stage.retrieved} retrieved chunks stand as text": rows}
 
 
 def _about(config: SaraConfig) -> str:

@@ -22,7 +22,7 @@ from okralong.pipelines.sara.training.config import InstructionConfig, Reconstru
 from okralong.pipelines.sara.training.curriculum import from_plain_to_rich
 from okralong.pipelines.sara.training.data import Encode, Material, alignment_examples, reconstruction_examples
 from okralong.pipelines.sara.training.examples import MixedExample
-from okralong.pipelines.sara.training.instruction import instruction_examples
+from okralong.pipelines.sara.training.instruction import dealt, instruction_examples
 from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.stage_folder import begin_stage, end_stage, is_done, say_trained
 from okralong.pipelines.sara.training.stage_names import Stage
@@ -130,8 +130,8 @@ def stage_examples(
     """At most ``count`` examples of a stage, in the order in which they are learned."""
     if isinstance(stage, InstructionConfig):
         chosen_by = compressor if config.reranking and config.compression else None
-        asked = material.asked(stage, config)[:count]
-        return instruction_examples(asked, encode, stage.as_text, chosen_by, config.compression)
+        asked, as_text = dealt(material.asked(stage, config), stage.as_text, count)
+        return instruction_examples(asked, encode, as_text, chosen_by, config.compression)
     documents = material.documents(config.chunk_tokens)
     if isinstance(stage, ReconstructionConfig):
         return reconstruction_examples(documents, encode, count, stage.chunks, config.seed)
