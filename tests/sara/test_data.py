@@ -143,7 +143,7 @@ def test_sets_need_a_folder_and_unknown_keys_are_told(config: SaraConfig) -> Non
     with pytest.raises(ConfigError, match="nothing to learn from"):
         parse_config(SaraConfig, CONFIG.replace("texts: {sample:", "texts: {} #"), "a test")
     with pytest.raises(ConfigError, match="give instruction"):
-        parse_config(SaraConfig, CONFIG.replace("instruction:", "compression: false\n#"), "a test")
+        parse_config(SaraConfig, CONFIG.replace("instruction:\n", "compression: false\n#"), "a test")
 
 
 @pytest.mark.parametrize("name", ["sara", "sara_small"])

@@ -42,7 +42,7 @@ reconstruction:
 instruction:
   {examples: 8, validation: 4, batch_size: 4, learning_rate: 0.01, reply_tokens: 12, retrieved: 4,
    as_text: {0: 1, 1: 1, 2: 1}, pool_tokens: 800, evaluations: 2}
-figures: {examples: 60, questions: 6, replies: 4, as_text: [0, 4], batch_size: 16}
+figures: {examples: 60, questions: 6, questions_without_text: 8, replies: 4, as_text: [0, 4], batch_size: 16}
 """
 """On the generated sample; everything is small."""
 
@@ -104,6 +104,10 @@ def test_true_vectors_raise_the_likelihood_of_held_out_texts(trained: Path) -> N
     assert answers["4 as text"]["less_shuffled"]["value"] == 0  # nothing is compressed any more
     assert answers["4 as text"]["replies"] == 4
     assert 0 <= answers["0 as text"]["f1"]["value"] <= 1
+    assert list(answers) == ["0 as text, before tuning", "0 as text", "4 as text"]
+    assert answers["0 as text, before tuning"]["f1"] is None
+    assert answers["0 as text, before tuning"]["nll"] != answers["0 as text"]["nll"]
+    assert (answers["0 as text"]["examples"], answers["4 as text"]["examples"]) == (8, 6)
     assert "| untrained | 60 (4) |" in page.read_text()
 
 
