@@ -60,9 +60,7 @@ class RayMachines:
         """Start the head, and wait until its job server answers."""
         served = ("--dashboard-host", "127.0.0.1", "--dashboard-port", str(self._dashboard))
         ports = ("--port", str(self._port), "--ray-client-server-port", str(_free_port()))
-        self._start(
-            "head", "--head", *ports, *served, "--temp-dir", str(self._folder / "ray"), labels=labels, cpus=cpus
-        )
+        self._start("head", "--head", *ports, *served, labels=labels, cpus=cpus)
         deadline = time.monotonic() + START_S
         while not _answers(f"{self.address}/api/version"):
             assert time.monotonic() < deadline, self.log("head")
@@ -82,6 +80,8 @@ class RayMachines:
         ]
         command = [str(Path(sys.executable).with_name("ray")), "start", *words, *ports, "--block", "--labels", labels]
         command += ["--num-cpus", str(cpus), "--object-store-memory", str(STORE_BYTES)]
+        # A disk of its own for each: a machine unpacks a job's code anew, and would do so under the others' imports.
+        command += ["--temp-dir", str(self._folder / name)]
         command += ["--min-worker-port", "0", "--max-worker-port", "0", "--node-ip-address", "127.0.0.1"]
         with (self._folder / f"{name}.log").open("wb") as log:
             self._started.append(
