@@ -54,6 +54,9 @@ class RayMachines:
             kill(process)
         for started in self._started:
             started.wait()
+        exits = self._folder.glob("*/session_2*/logs/ray_process_exit.log")
+        for log in (*self._folder.glob("*.log"), *exits):  # pytest shows them when a test fails
+            print(f"{log.relative_to(self._folder)}:\n{log.read_text(errors='replace')[-2000:]}")
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start_head(self, labels: str, cpus: int) -> None:
