@@ -16,6 +16,9 @@ def command(
     work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
         ".evidence"
     ),
+    side: Annotated[
+        str | None, typer.Option(help="Another side of the split than the file says, in files of their own.")
+    ] = None,
 ) -> None:
     """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
     from okralong.jobs.terminal import say_line
@@ -27,10 +30,10 @@ def command(
     from okralong.pipelines.settings import load_config
 
     console = Console()
-    chosen = load_config(Sweep, sweep)
+    chosen = load_config(Sweep, sweep, {} if side is None else {"side": side})
     with model_writers(chosen, work) as models:
         rows = run_sweep(chosen, data, work, lambda line: say_line(console, line), models)
     names = list(dict.fromkeys(row.dataset for row in rows))
     figures = [set_figures(chosen, name, rows) for name in names]
-    for path in write_report(out, sweep, chosen, figures, over_sets(chosen, rows, names)):
+    for path in write_report(out, sweep, chosen, figures, over_sets(chosen, rows, names), side is not None):
         say_line(console, f"written: {path}")

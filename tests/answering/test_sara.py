@@ -167,3 +167,10 @@ async def test_the_bound_of_the_plan_holds() -> None:
     bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
     assert tools.count(tools.prompt("generate")) < bound.prompt_tokens < 3000
     assert (answer.plan.exact_weight, answer.plan.semantic_weight) == (1.0, 0.0)
+
+
+def test_the_default_policy_departs_from_the_papers_where_it_says_so() -> None:
+    paper, ours = (load_config(Policy, f"policy/{name}.yaml").sara for name in ("paper", "default"))
+    assert (paper.candidates, paper.text, paper.granularity, paper.selection) == (10, 5, 256, "novelty")
+    assert (paper.space, paper.trade_off) == ("compressor", 0.0)
+    assert ours == paper.model_copy(update={"space": "encoder", "trade_off": 0.5})

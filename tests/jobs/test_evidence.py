@@ -87,6 +87,16 @@ def test_a_sweep_over_ones_own_set(
     assert sorted((tmp_path / "work" / "vectors").iterdir()) == vectors
     assert manifest.stat().st_mtime_ns == made
 
+    # The side of the file may be overridden, and what came of it stands beside the other.
+    sweep.write_text(SWEEP.format(data=data).replace("side: test", "side: tune"), encoding="utf-8")
+    code, said = call(monkeypatch, capsys, *arguments, tmp_path / "again", "--side", "test")
+    assert code == 0, said
+    other = (tmp_path / "again" / "town_test.md").read_text(encoding="utf-8")
+    assert other == page.replace("town.yaml --data", "town.yaml --side test --data")
+    code, said = call(monkeypatch, capsys, *arguments, tmp_path / "again", "--side", "tomorrow")
+    assert code == 2, said
+    assert "side = 'tomorrow'" in said
+
 
 @pytest.mark.parametrize(
     ("change", "to", "says"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -89,10 +90,41 @@ def test_questions_come_with_chunks_that_hold_an_answer(config: SaraConfig, test
 
 def test_counts_are_dealt_in_turn_and_move_on_where_questions_are_asked_again() -> None:
     asked = [Asked(f"document {number}", f"{number}?", ("yes",), ("chunk",)) for number in range(4)]
-    questions, as_text = dealt(asked, {0: 3, 5: 1}, 10)
-    assert [each.question for each in questions] == [f"{number % 4}?" for number in range(10)]
-    assert as_text == [0, 0, 0, 5, 0, 0, 5, 0, 0, 5]
+    questions, as_text = dealt(asked, {0: 3, 5: 1}, 7)
+    assert [each.question for each in questions] == [f"{number % 4}?" for number in range(7)]
+    assert as_text == [0, 0, 0, 5, 0, 0, 5]
     assert dealt([], {0: 1}, 3) == ([], [])
+
+
+@pytest.mark.parametrize("number", [1, 3, 7, 38, 39, 100])
+def test_a_question_that_is_asked_again_meets_every_count(number: int) -> None:
+    asked = [Asked(f"document {place}", f"{place}?", ("yes",), ("chunk",)) for place in range(number)]
+    shares = {0: 1, 1: 1, 2: 1, 5: 1}
+    questions, as_text = dealt(asked, shares, 10_000)
+    assert len(questions) == number * len(shares), "and no oftener than there are counts"
+    for each in asked:
+        assert sorted(count for one, count in zip(questions, as_text, strict=True) if one == each) == sorted(shares)
+
+
+def test_a_single_count_asks_nothing_twice() -> None:
+    asked = [Asked("document", f"{place}?", ("yes",), ("chunk",)) for place in range(3)]
+    assert dealt(asked, {5: 1}, 9) == (asked, [5, 5, 5])
+
+
+@pytest.mark.parametrize(
+    ("as_text", "said"),
+    [
+        ({5: 1}, "as_text shows 5 chunks, but 4 are retrieved"),
+        ({0: 0}, "instruction.as_text.0"),
+        ({0: 10_000_000}, "instruction.as_text.0"),
+        ({}, "instruction.as_text"),
+        ([0, 2], "instruction.as_text"),
+        ({"some": 1}, "instruction.as_text.some"),
+    ],
+)
+def test_counts_that_cannot_be_dealt_are_refused_with_their_key(as_text: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        parse_config(SaraConfig, CONFIG, "config.yaml", {"instruction.as_text": as_text})
 
 
 def test_chunks_are_shown_or_compressed_and_none_is_lost(config: SaraConfig, test_side: Material) -> None:

@@ -16,6 +16,7 @@ from okralong.pipelines.sara.training.config import SaraConfig
 from okralong.pipelines.sara.training.data import Material, alignment_examples
 from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.measure import compared
+from okralong.pipelines.sara.training.stage_folder import TRAINED, is_trained_by
 from okralong.pipelines.sara.training.stages import Generator
 from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.rows_config import SampleRows
@@ -40,6 +41,14 @@ def test_it_is_small_and_fits_archives_as_they_are_made(folder: Path) -> None:
     assert misfit(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
     assert shape.generator == EMBEDDED
     assert str(fingerprint) in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_config_that_lies_beside_it_is_one(folder: Path) -> None:
+    """Whoever has only what ships can train it again, and is told so by --report."""
+    kept = load_config(SaraConfig, folder / TRAINED)
+    shipped = load_config(SaraConfig, "training/sara_small.yaml")
+    assert kept.model_copy(update={"figures": shipped.figures}) == shipped
+    assert is_trained_by(folder, shipped)
 
 
 def test_true_vectors_make_texts_that_it_never_saw_likelier(folder: Path, tmp_path: Path) -> None:

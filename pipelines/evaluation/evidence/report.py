@@ -17,19 +17,24 @@ NONE: Final = "-"
 
 
 def write_report(
-    folder: Path, source: str, sweep: Sweep, sets: Sequence[SetFigures], overall: Mapping[str, Mapping[str, Comparison]]
+    folder: Path,
+    source: str,
+    sweep: Sweep,
+    sets: Sequence[SetFigures],
+    overall: Mapping[str, Mapping[str, Comparison]],
+    other_side: bool = False,
 ) -> list[Path]:
     """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
 
-    They bear the name of the sweep's file, ``source``. Returns their paths. ``overall`` is, by the name of the other
-    method, each method against it over all sets.
+    They bear the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
+    side's. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
     """
     from okralong.pipelines.evaluation.evidence.picture import Line, Panel, draw  # brings matplotlib, a second to load
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = Path(source).stem
+    name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
     page, data = folder / f"{name}.md", folder / f"{name}.json"
-    page.write_text(markdown(source, sweep, sets, overall), encoding="utf-8")
+    page.write_text(markdown(source, sweep, sets, overall, other_side), encoding="utf-8")
     content = {
         "sweep": _dumped(sweep),
         "sets": [asdict(figures) for figures in sets],
@@ -49,12 +54,17 @@ def write_report(
 
 
 def markdown(
-    source: str, sweep: Sweep, sets: Sequence[SetFigures], overall: Mapping[str, Mapping[str, Comparison]]
+    source: str,
+    sweep: Sweep,
+    sets: Sequence[SetFigures],
+    overall: Mapping[str, Mapping[str, Comparison]],
+    other_side: bool = False,
 ) -> str:
     """The whole page."""
+    side = f" --side {sweep.side}" if other_side else ""
     parts = [
         f"# {sweep.title}",
-        f"`okralong evidence {public_name(source)} --data DATA --out benchmarks/results/evidence`",
+        f"`okralong evidence {public_name(source)}{side} --data DATA --out benchmarks/results/evidence`",
         sweep.words.strip(),
         f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
         "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not "

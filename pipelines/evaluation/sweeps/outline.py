@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,15 @@ class Usual(Settings):
     completion_tokens: Positive
 
 
+class Mixed(Settings):
+    """Tokens of a prompt of text and vectors: rules and question, a passage's frame, a vector's line; of a reply."""
+
+    overhead: Positive
+    passage: Positive
+    vector: Positive
+    reply: Positive
+
+
 class Beliefs(Settings):
     """See ``configs/sweep_outline.yaml``, which says where each figure comes from.
 
@@ -45,7 +55,7 @@ class Beliefs(Settings):
     steps: Positive
     absent: Share
     unanswerable: Share
-    vector_line: Positive
+    sara: Mixed
     range: list[Positive] = Field(min_length=2, max_length=2)
     methods: dict[str, Usual]
     other: Usual
@@ -169,9 +179,16 @@ class Outline:
 
     def _mixed(self, policy: Policy, whole: int) -> Usual:
         """Some chunks as text, the others as vectors, each on a line of its own."""
-        sara = policy.sara
-        vectors = max(sara.candidates - sara.text, 0) * self.beliefs.vector_line if sara.compression else 0.0
-        return self._asked(_bounded(min(whole, sara.text * sara.granularity) + vectors, sara.max_tokens))
+        sara, believed = policy.sara, self.beliefs.sara
+        candidates = min(sara.candidates, math.ceil(whole / sara.granularity))
+        text = min(sara.text, candidates)
+        vectors = (candidates - text) * believed.vector if sara.compression else 0.0
+        shown = _bounded(min(whole, text * sara.granularity) + vectors, sara.max_tokens)
+        return Usual(
+            calls=1.0,
+            prompt_tokens=shown + believed.overhead + text * believed.passage,
+            completion_tokens=believed.reply,
+        )
 
     def _asked(self, shown: float) -> Usual:
         believed = self.beliefs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
@@ -14,6 +14,21 @@ from okralong.pipelines.settings import Settings
 from okralong.pipelines.training.config import Count, LoraConfig, Rate, Share
 from okralong.pipelines.training.recipe import Lora, Recipe
 from okralong.pipelines.training.rows_config import SampleRows
+
+
+def _numbered(value: Any) -> Any:
+    """Digits as keys are numbers: JSON, in which a training is kept beside what it made, has no other keys."""
+    if not isinstance(value, dict):
+        return value
+    return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}
+
+
+Turn = Annotated[
+    dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=1000)]],
+    BeforeValidator(_numbered),
+    Field(min_length=1),
+]
+"""How often in turn each count of chunks is dealt; the limit is ours, to catch slips."""
 
 
 class StageConfig(Settings):
@@ -44,18 +59,24 @@ class InstructionConfig(StageConfig):
     """Stage 3: ``retrieved`` chunks a question, by BM25, of which ``as_text`` stand as text.
 
     The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often in turn each count is dealt: with
-    ``{0: 3, 5: 1}`` three questions have no chunk as text and the fourth has five. More ``examples`` than there are
-    questions ask these again, with the next count. Questions are asked over documents of ``pool_tokens``. The adapter
-    is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). Where it is not ``learned``, the questions are only for the
-    figures.
+    ``{0: 3, 5: 1}`` three questions have no chunk as text and the fourth has five. Where there are fewer questions
+    than ``examples``, each is asked again, further on in the turn, at most as often as there are counts. Questions are
+    asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). Where it
+    is not ``learned``, the questions are only for the figures.
     """
 
     learned: bool = True
 
     retrieved: Count = 10
-    as_text: dict[Annotated[int, Field(ge=0)], Count] = Field(default={5: 1}, min_length=1)
+    as_text: Turn = Field(default={5: 1})
     pool_tokens: Count = 4000
     lora: LoraConfig = LoraConfig(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
+
+    @model_validator(mode="after")
+    def _retrieved(self) -> Self:
+        if max(self.as_text) > self.retrieved:
+            raise ValueError(f"as_text shows {max(self.as_text)} chunks, but {self.retrieved} are retrieved")
+        return self
 
 
 class SetName(Settings):
@@ -85,9 +106,9 @@ class TextConfig(Settings):
 class FiguresConfig(Settings):
     """What is measured on the side test: reconstruction of so many ``examples``, answers to so many ``questions``.
 
-    ``as_text`` are the counts of chunks that stand as text, of those retrieved. Without any, a prompt is short, and
-    ``questions_without_text`` can be more. To the first ``replies`` questions the reply is also written out, for its
-    F1.
+    ``as_text`` are the counts of chunks that stand as text, of those retrieved. Without any, a prompt is short: a row
+    of its own measures ``questions_without_text``, where those are more. To the first ``replies`` questions the reply
+    is also written out, for its F1.
     """
 
     examples: Count = 200

@@ -54,27 +54,30 @@ def answer_figures(
     compressor: Compressor,
     say: Say,
     alone: bool = False,
-) -> dict[int, Compared]:
+) -> dict[str, Compared]:
     """The likelihood of gold answers by the number of chunks that stand as text; ``asked`` are cut to what is wanted.
 
-    With ``alone`` only vectors alone are measured, and no reply is written: enough to see what they tell a generator
-    that never learned to read them.
-
-    Of a question's wordings of the answer the first counts.
+    All rows are of the same first questions, but for a second row of vectors alone, which is of more of them. With
+    ``alone`` only vectors alone are measured, and no reply is written: enough to see what they tell a generator that
+    never learned to read them. Of a question's wordings of the answer the first counts.
     """
-    found = {}
-    for count in config.figures.as_text:
+    sizes, found = config.figures, {}
+    chosen_by = compressor if config.reranking and config.compression else None
+    for count in sizes.as_text:
         if count and alone:
             continue
-        chosen_by = compressor if config.reranking and config.compression else None
-        wanted = asked[: config.figures.questions if count else config.figures.questions_without_text]
-        examples = instruction_examples(wanted, encode, [count] * len(wanted), chosen_by, config.compression)
-        found[count] = compared(learner, examples, config.figures.batch_size, config.seed)
-        if not alone and (written := config.figures.replies):
-            answers = [each.answers for each in wanted[:written]]
-            f1 = reply_f1(learner, examples[:written], answers, config.figures.batch_size)
-            found[count] = replace(found[count], replies=len(answers), f1=f1)
-        say(f"{count} chunks as text: true less shuffled {shown(found[count].less_shuffled)}")
+        more = [] if count or sizes.questions_without_text <= sizes.questions else [sizes.questions_without_text]
+        for number in (sizes.questions, *more):
+            wanted = asked[:number]
+            name = f"{count} as text" if number == sizes.questions else f"{count} as text, {len(wanted)} questions"
+            examples = instruction_examples(wanted, encode, [count] * len(wanted), chosen_by, config.compression)
+            row = compared(learner, examples, sizes.batch_size, config.seed)
+            if not alone and sizes.replies and number == sizes.questions:
+                answers = [each.answers for each in wanted[: sizes.replies]]
+                f1 = reply_f1(learner, examples[: sizes.replies], answers, sizes.batch_size)
+                row = replace(row, replies=len(answers), f1=f1)
+            say(f"{name}: true less shuffled {shown(row.less_shuffled)}")
+            found[name] = row
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,17 +15,20 @@ from okralong.pipelines.sara.training.examples import Embeddings, MixedExample
 
 
 def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
-    """What ``examples`` examples ask, and how many chunks each shows as text: see ``InstructionConfig.as_text``.
+    """What at most ``examples`` examples ask, and how many chunks each shows as text: ``InstructionConfig.as_text``.
 
-    Where questions are asked again, the counts move on by one, so that few questions meet every count.
+    A question is asked at most once for each count of ``shares``. Asked again, it is further on in the turn, by a step
+    that shares no factor with the turn's length: after as many rounds as that it has met every place of it.
     """
     if not asked:
         return [], []
     turn = [count for count, share in shares.items() for _ in range(share)]
-    rounds = [divmod(number, len(asked)) for number in range(examples)]
-    return [asked[place] for _, place in rounds], [
-        turn[(n + round_) % len(turn)] for n, (round_, _) in enumerate(rounds)
-    ]
+    step = next(step for step in range(len(asked) + 1, len(asked) + 1 + len(turn)) if math.gcd(step, len(turn)) == 1)
+    rounds = [divmod(number, len(asked)) for number in range(min(examples, len(asked) * len(shares)))]
+    return (
+        [asked[place] for _, place in rounds],
+        [turn[(place + round_ * step) % len(turn)] for round_, place in rounds],
+    )
 
 
 def instruction_examples(

@@ -95,7 +95,7 @@ def _answers(
         asks = generator.adapted(stage, config, out / LORA) if tuned else generator
         learner = SaraLearner(asks.model, asks.tokenizer, compressor, config.model, stage.reply_tokens)
         found = answer_figures(learner, asked, encode, config, compressor, say, alone=before)
-        rows |= {f"{count} as text{', before tuning' if before else ''}": each for count, each in found.items()}
+        rows |= {f"{name}{', before tuning' if before else ''}": each for name, each in found.items()}
     return {f"The gold answer, by how many of {stage.retrieved} retrieved chunks stand as text": rows}
 
 

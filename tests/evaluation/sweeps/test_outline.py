@@ -61,19 +61,22 @@ def test_plain_methods_show_what_their_sizes_say(tmp_path: Path, pooled: Pooled)
 @pytest.mark.parametrize(
     ("sizes", "shown"),
     [
-        ({"text": 2, "granularity": 40}, 80 + 8 * 6),
-        ({"text": 0}, 10 * 6),
-        ({"text": 2, "granularity": 40, "compression": False}, 80),
-        ({"max_tokens": 64}, 64),
+        ({"text": 2, "granularity": 40}, 2 * (40 + 40) + 8 * 6),
+        ({"text": 0, "granularity": 40}, 10 * 6),
+        ({"text": 0, "granularity": 400}, 3 * 6),  # a document of 900 tokens has no more chunks of that size
+        ({"text": 2, "granularity": 40, "compression": False}, 2 * (40 + 40)),
+        ({"text": 1, "max_tokens": 64}, 64 + 40),
     ],
 )
 def test_vectors_are_lines_beside_the_text(
     tmp_path: Path, pooled: Pooled, sizes: dict[str, object], shown: float
 ) -> None:
     outline = Outline()
+    assert all(800 < count_tokens(document.text) <= 1200 for document in pooled.documents)
     variant = {"policy_overrides": {f"sara.{key}": value for key, value in sizes.items()}}
     found = outline.of(plans(tmp_path, methods={"sara": {}}, variants={"sized": variant})["sara"], pooled)
-    assert found.prompt_tokens == pytest.approx(6 * (shown + outline.beliefs.overhead))
+    assert found.prompt_tokens == pytest.approx(6 * (shown + outline.beliefs.sara.overhead))
+    assert found.completion_tokens == pytest.approx(6 * outline.beliefs.sara.reply)
     assert found.described
 
 
