@@ -6,7 +6,6 @@ A compressor works on vectors that are held already, so nothing is embedded; a s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from okralong.pipelines.indexing.config import IndexConfig
@@ -52,9 +51,7 @@ def compress_shard(archive: str, name: str, compressor: ArrayCompressor) -> int:
     folder, size = Folder.of(archive), compressor.shape.chunk_tokens
     place = granularity_folder(folder, size).at(name)
     shard = Shard.open(place)
-    rows = layout.open_columns(
-        Path(shard.copied_to.name if shard.copied_to else place.path), layout.ROWS, layout.ROWS_SCHEMA
-    )
+    rows = layout.read_columns(place, layout.ROWS)
     write_compressed(compressed_folder(folder, compressor.fingerprint, size).at(name), rows, shard.vectors, compressor)
     return shard.n_chunks
 

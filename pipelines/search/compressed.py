@@ -6,11 +6,9 @@ compressor: a shard that a later version takes over brings its table with it.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.search import layout
+from okralong.pipelines.search.mapped import mapped_here
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import compressed as compressed_schema
 
@@ -61,8 +60,7 @@ def write_compressed(folder: Folder, rows: pa.Table, vectors: NDArray[np.float32
 
 def copy_without(source: Folder, target: Folder, doc_id: str) -> None:
     """Write the table ``target``: that of ``source`` without a document's rows."""
-    with source.filesystem.open_input_file(source.at(FILE).path) as file:
-        table = pa.ipc.open_file(file).read_all()
+    table = layout.read_columns(source, FILE)
     _write(target, table.filter(pc.not_equal(table["doc_id"], doc_id)))
 
 
@@ -74,13 +72,12 @@ def _write(folder: Folder, table: pa.Table) -> None:
 class CompressedRows:
     """The table in ``folder``, mapped when it is first asked. A chunk has ``per_chunk`` vectors of ``hidden`` numbers.
 
-    One of another filesystem is copied to a temporary folder first.
+    One of another filesystem is copied to a temporary folder first, see ``mapped_here``.
     """
 
     folder: Folder
     per_chunk: int
     hidden: int
-    _copied_to: list[tempfile.TemporaryDirectory[str]] = field(default_factory=list, repr=False)
 
     def take(self, rows: Sequence[int]) -> NDArray[np.float32]:
         """The vectors of some rows of the shard, shape (rows, per_chunk, hidden). Raises ArchiveError."""
@@ -91,7 +88,8 @@ class CompressedRows:
     def _all(self) -> NDArray[np.float16]:
         numbers = self.per_chunk * self.hidden
         try:
-            table = layout.open_columns(self._local(), FILE, compressed_schema(numbers))
+            with mapped_here(self.folder, FILE) as path:
+                table = layout.open_columns(path, FILE, compressed_schema(numbers))
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ArchiveError(
                 f"The compressed chunks {self.folder.path} cannot be used: {error}. Delete that folder where it is "
@@ -99,10 +97,3 @@ class CompressedRows:
             ) from error
         flat: NDArray[np.float16] = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         return flat.reshape(len(table), self.per_chunk, self.hidden)
-
-    def _local(self) -> Path:
-        if self.folder.is_local:
-            return Path(self.folder.path)
-        self._copied_to.append(tempfile.TemporaryDirectory(prefix="okralong-compressed-"))
-        self.folder.copy_out(FILE, Path(self._copied_to[0].name, FILE))
-        return Path(self._copied_to[0].name)

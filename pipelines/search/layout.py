@@ -87,6 +87,12 @@ def write_columns(folder: Folder, name: str, table: pa.Table) -> None:
     folder.write_bytes(name, buffer.getvalue())
 
 
+def read_columns(folder: Folder, name: str) -> pa.Table:
+    """Read an Arrow IPC file of any filesystem."""
+    with folder.filesystem.open_input_file(folder.at(name).path) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
 def open_columns(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
     """Map an Arrow IPC file. Raises ValueError when it has other columns than ``schema``."""
     table = pa.ipc.open_file(pa.memory_map(str(folder / name))).read_all()

@@ -5,7 +5,6 @@ Between calls it keeps nothing but what would be found again: places of terms an
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import fs
 
 from okralong.pipelines.errors import ArchiveError
 from okralong.pipelines.search import layout
@@ -24,6 +22,7 @@ from okralong.pipelines.search.bm25 import ScopeStatistics
 from okralong.pipelines.search.columns import ChunkRows
 from okralong.pipelines.search.compressed import CompressedRows
 from okralong.pipelines.search.gpu_rows import GpuRows
+from okralong.pipelines.search.mapped import mapped_here
 from okralong.pipelines.search.nearest import nearest, products
 from okralong.pipelines.search.postings import Postings
 from okralong.pipelines.search.ranking import best_places
@@ -76,11 +75,10 @@ class Shard:
     compressed: CompressedRows | None = field(default=None, repr=False)
     _scopes: dict[tuple[str, ...] | None, _Scope] = field(default_factory=dict, repr=False)
     _recent: dict[int, Chunk] = field(default_factory=dict, repr=False)
-    copied_to: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
 
     @classmethod
     def open(cls, folder: Folder) -> Shard:
-        """Map a shard's files; those of another filesystem are first copied to a temporary folder.
+        """Map a shard's files; those of another filesystem are first copied, see ``mapped_here``.
 
         Raises ArchiveError when the shard is missing, unfinished, damaged, or of another schema version.
         """
@@ -89,16 +87,14 @@ class Shard:
             raise ArchiveError(_unusable(folder, "it has no manifest.json, so it was never finished"))
         if manifest.get("schema_version") != SCHEMA_VERSION:
             raise ArchiveError(_unusable(folder, f"its schema version is not {SCHEMA_VERSION}"))
-        copied_to = None if folder.is_local else tempfile.TemporaryDirectory(prefix="okralong-shard-")
-        if copied_to is not None:
-            fs.copy_files(folder.path, copied_to.name, source_filesystem=folder.filesystem)
-        try:
-            return cls._map(Path(copied_to.name if copied_to else folder.path), manifest, copied_to)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise ArchiveError(_unusable(folder, str(error))) from error
+        with mapped_here(folder) as path:
+            try:
+                return cls._map(path, manifest)
+            except (OSError, ValueError, pa.ArrowException) as error:
+                raise ArchiveError(_unusable(folder, str(error))) from error
 
     @classmethod
-    def _map(cls, path: Path, manifest: dict[str, Any], copied_to: tempfile.TemporaryDirectory[str] | None) -> Shard:
+    def _map(cls, path: Path, manifest: dict[str, Any]) -> Shard:
         ranges = layout.open_columns(path, layout.RANGES, layout.RANGES_SCHEMA).to_pydict()
         vectors = layout.open_array(path, layout.VECTORS)
         beside = manifest.get("approximate")
@@ -113,7 +109,6 @@ class Shard:
             },
             approximate=beside
             and ApproximateIndex.open(path / layout.APPROXIMATE, beside["effort"], len(vectors), vectors.shape[1]),
-            copied_to=copied_to,
         )
         found = (len(shard.rows.chunk_id), len(shard.vectors), len(shard.postings.lengths))
         if set(found) != {manifest["rows"]}:
