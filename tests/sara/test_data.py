@@ -23,6 +23,7 @@ from okralong.pipelines.sara.training.data import (
 )
 from okralong.pipelines.sara.training.examples import Embeddings
 from okralong.pipelines.sara.training.instruction import dealt, instruction_examples, novel
+from okralong.pipelines.sara.training.stages import stage_examples
 from okralong.pipelines.settings import load_config, parse_config
 
 CONFIG = """
@@ -153,6 +154,21 @@ def test_chunks_are_chosen_by_novelty_in_the_compressors_space() -> None:
     assert chosen == expected
     assert novel(compressor, vectors[0], vectors[1:], 0) == []
     assert sorted(novel(compressor, vectors[0], vectors[1:], 99)) == list(range(7))
+
+
+def test_without_reranking_the_first_chunks_stand_as_text(config: SaraConfig, test_side: Material) -> None:
+    """SARA-R (section 3.7)."""
+    stage = config.instruction
+    assert stage is not None
+    torch.manual_seed(0)
+    compressor = Compressor(Shape(inputs=6, width=8, hidden=5))
+    asked, counts = dealt(test_side.asked(stage, config), stage.as_text, 9)
+    first = [one.chunks[:count] for one, count in zip(asked, counts, strict=True)]
+    for reranking in (True, False):
+        given = config.model_copy(update={"reranking": reranking})
+        found = stage_examples("instruction", stage, given, test_side, numbered, compressor, 9)
+        assert [len(each.passages) for each in found] == counts
+        assert ([each.passages for each in found] == first) is not reranking
 
 
 def test_strangers_are_of_other_documents_and_none_is_none(config: SaraConfig, test_side: Material) -> None:
