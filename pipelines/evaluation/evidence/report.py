@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from okralong.pipelines.evaluation.evidence.config import PlainMethod, PolicyMethod, Sweep
@@ -71,6 +72,8 @@ def markdown(
         "reached, or not defined.",
         "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
     ]
+    if len(sets) > 1:
+        parts += [f"## Mean over {len(sets)} sets, each counted alike", _mean_table(sweep, sets)]
     for other, by_method in overall.items():
         parts += [f"## Against {other}, mean over {len(sets)} sets", _comparison_table(by_method)]
     drawn = {f"{choice.name} {choice.part}": choice.limit for choice in sweep.sets if choice.limit is not None}
@@ -147,6 +150,16 @@ def _method_table(methods: Mapping[str, MethodFigures]) -> str:
         for name, each in methods.items()
     ]
     return _table(head, rows)
+
+
+def _mean_table(sweep: Sweep, sets: Sequence[SetFigures]) -> str:
+    rows = []
+    for name in sweep.methods:
+        each = [figures.methods[name] for figures in sets]
+        tokens, recall = fmean(one.tokens for one in each), [one.recall.value for one in each]
+        known = [value for value in recall if value is not None]
+        rows.append([name, f"{tokens:,.0f}", _plain(fmean(known) if len(known) == len(each) else None)])
+    return _table(["method", "tokens", "recall"], rows)
 
 
 def _comparison_table(compared: Mapping[str, Comparison]) -> str:

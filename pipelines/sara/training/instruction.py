@@ -17,7 +17,7 @@ from okralong.pipelines.sara.training.examples import Embeddings, MixedExample
 def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
     """What at most ``examples`` examples ask, and how many chunks each shows as text: ``InstructionConfig.as_text``.
 
-    A question is asked at most once for each count of ``shares``. Asked again, it is further on in the turn, by a step
+    A question is asked at most as often as ``shares`` has counts. Asked again, it is further on in the turn, by a step
     that shares no factor with the turn's length: after as many rounds as that it has met every place of it.
     """
     if not asked:

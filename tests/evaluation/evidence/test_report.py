@@ -33,6 +33,8 @@ def test_the_page_holds_the_figures(tmp_path: Path) -> None:
     assert "- `base`: 4 chunks of 150 tokens by exact (curve: 2, 4)\n" in page
     assert "- `mine`: policy/paper.yaml; analyzer rules, queries by gold (scales: 0.5, 1)\n" in page
     assert "## Against base, mean over 2 sets" in page
+    mean = page.split("## Mean over 2 sets, each counted alike\n\n| method | tokens | recall |\n", 1)[1]
+    assert mean.startswith("| --- | --- | --- |\n| base | 400 | 0.500 |\n| mine | ")
     assert page.count("4 questions on 6 source documents; recall is evidence recall.") == 2
     lines = page.split("\n")
     assert any(
