@@ -11,9 +11,10 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -96,6 +97,9 @@ class Ports:
     artifact: Callable[[str, str, Branch], Awaitable[Any]] | None = None
     compress: Callable[[Vectors], Awaitable[Vectors]] | None = None
 
+
+_TIMED: Final = ContextVar("timed", default=False)
+"""Whether what runs is being timed as a part of a stage."""
 
 FanOut = Callable[[Branch, str], Awaitable[tuple[Any, Mapping[str, float]]]]
 """Runs one branch whose steps lie under a path; returns its result and its seconds by stage."""
@@ -308,10 +312,15 @@ class QuestionTools:
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        started = time.perf_counter()
+        """Counts the time to ``stage``, unless it passes within another: a choice scores, and is one stage."""
+        if _TIMED.get():
+            yield
+            return
+        within, started = _TIMED.set(True), time.perf_counter()
         try:
             yield
         finally:
+            _TIMED.reset(within)
             self._spent(stage, time.perf_counter() - started)
 
     def _spent(self, stage: str, seconds: float) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,24 @@ async def test_vectors_come_from_the_index_and_scores_need_a_model(tmp_path: Pat
     assert (held @ vector).tolist() == pytest.approx([hit.score for hit in pool], abs=1e-6)
     with pytest.raises(ConfigError, match=r"'paper'.*scorer"):
         await tools.score("", ["text"])
+
+
+async def test_what_a_choice_spends_on_scores_counts_once(tmp_path: Path) -> None:
+    async def score(prefix: str, texts: list[str]) -> list[list[float]]:
+        await asyncio.sleep(0.05)
+        return [[-1.0]] * len(texts)
+
+    tools = QuestionTools(replace(ports(tmp_path), score=score), Question("q1", "q"), (), KeptLog(), fan_out)
+
+    async def scored() -> list[Hit]:
+        await asyncio.gather(*(tools.score("", [text]) for text in ("one", "two")))
+        return []
+
+    await tools.record_choice("select", "q", [], scored)
+    assert tools.seconds.keys() == {"select"}
+    assert tools.seconds["select"] > 0.04
+    await tools.score("", ["three"])
+    assert tools.seconds["score"] > 0.04
 
 
 def test_a_policy_without_its_scorer_is_refused_before_anything_is_read(tmp_path: Path) -> None:
