@@ -213,6 +213,9 @@ class Plan:
     most: Usage | None = None
 
 
+QUESTION_MARK: Final = "\n\nQuestion: "
+"""Stands between the passages of a prompt and its question."""
+
 VECTORS_PLACE: Final = "\ue0c5"
 """Stands in a message's content where vectors stand: a private-use character, which prompts take out of other texts."""
 

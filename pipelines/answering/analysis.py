@@ -15,9 +15,6 @@ from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.values import NO_SCORES, Analysis, Message, Pattern, QuestionType, RetrieverScores
 
-ANALYZE: Final = "analyze"
-"""The role of a generator that analyses; its reply is one JSON dictionary."""
-
 TYPES: Final[tuple[QuestionType, ...]] = get_args(QuestionType)
 """The five question types (paper section 3.2)."""
 

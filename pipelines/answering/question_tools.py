@@ -18,9 +18,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from okralong.pipelines.answering.analysis import ANALYZE, AnalysisInput
+from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.by_generator import analyze_by_generator
 from okralong.pipelines.answering.codec import decode, encode
+from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.analysis import ANALYZE
 from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.answering.repair import Ask, ask_and_read
 from okralong.pipelines.errors import CallFailed, MetricError, QuestionError, ReplyError

@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from okralong.pipelines.evaluation.evidence.picture import COLOURS, FAINT, INK, MARKERS
-from okralong.pipelines.reporting.charts import Panel
+from okralong.pipelines.reporting.charts import COLOURS, FAINT, INK, MARKERS, Panel
 from okralong.pipelines.reporting.inert import plain
 from okralong.pipelines.reporting.report import Report
 from okralong.pipelines.reporting.rows import ACCURACY, COST

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from okralong.pipelines.answering.prompts.frame import QUESTION_MARK, neutralise, render_passages
+from okralong.pipelines.answering.prompts.frame import neutralise, render_passages
 from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors
-from okralong.pipelines.values import Passage
+from okralong.pipelines.values import QUESTION_MARK, Passage
 
 READS: Final = "Compressed text stands for plain text."
 """The system message of both stages of compression learning; short, since it stands before every chunk."""

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from okralong.pipelines.answering.analysis import ANALYZE, AnalysisInput
+from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.by_generator import labels_by_generator
 from okralong.pipelines.answering.llm.client import LlmClient
+from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.repair import Ask
 from okralong.pipelines.errors import CallFailed, EndpointError, OverBudget, QuestionError, ReplyError
 from okralong.pipelines.training.rows import TrainingRow

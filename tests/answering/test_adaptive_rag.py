@@ -8,7 +8,7 @@ import pytest
 
 from okralong.pipelines.answering.prompts.complexity import complexity_prompt, read_complexity
 from okralong.pipelines.answering.reserve import plan_bound
-from okralong.pipelines.answering.strategies import load_strategy
+from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.errors import ReplyError
 from okralong.pipelines.values import Answer, Question
 from tests.fakes.reports import ALDER, BIRCH

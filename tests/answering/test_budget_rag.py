@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.strategies import load_strategy
 from okralong.pipelines.answering.strategies.budget_rag import filled
+from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.tokens import count_tokens
 from okralong.pipelines.values import Answer, Passage, Question
 from tests.fakes.reports import ALDER, BIRCH

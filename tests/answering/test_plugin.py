@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
-from okralong.pipelines.answering.strategies import granularities_needed, load_strategy
 from okralong.pipelines.answering.strategies.plugin import called, identity, settled
-from okralong.pipelines.answering.strategies.registry import needs_logprobs, needs_scorer, unforeseen
+from okralong.pipelines.answering.strategies.registry import (
+    granularities_needed,
+    load_strategy,
+    needs_logprobs,
+    needs_scorer,
+    unforeseen,
+)
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.settings import load_config
 from okralong.pipelines.values import Question

@@ -8,8 +8,12 @@ import pytest
 
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.reserve import plan_bound
-from okralong.pipelines.answering.strategies import load_strategy
-from okralong.pipelines.answering.strategies.registry import needs_compressor, needs_scorer, reads_vectors
+from okralong.pipelines.answering.strategies.registry import (
+    load_strategy,
+    needs_compressor,
+    needs_scorer,
+    reads_vectors,
+)
 from okralong.pipelines.answering.strategies.sara import LINE
 from okralong.pipelines.errors import ConfigError
 from okralong.pipelines.sara.prompts import ANSWERS, COMPRESSED

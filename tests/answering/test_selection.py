@@ -16,7 +16,7 @@ from okralong.pipelines.answering.operators.greedy import choose_greedily, stret
 from okralong.pipelines.answering.operators.novelty import choose_novel, closeness
 from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
 from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.strategies import load_strategy
+from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.values import Chunk, Hit, Question
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy

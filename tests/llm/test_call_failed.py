@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.operators.split import split_question
-from okralong.pipelines.answering.strategies import load_strategy
+from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.errors import CallFailed, ReplyError
 from okralong.pipelines.values import Question, QuestionType
 from tests.fakes.reports import ALDER, BIRCH

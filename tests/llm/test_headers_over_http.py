@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.analysis import ANALYZE
 from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import CompletionLimits
+from okralong.pipelines.answering.llm.config import ANALYZE, CompletionLimits
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter

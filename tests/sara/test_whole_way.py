@@ -20,7 +20,7 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.strategies import load_strategy
+from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.errors import CallFailed
 from okralong.pipelines.indexing.config import IndexConfig

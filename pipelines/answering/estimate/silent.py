@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from okralong.pipelines.answering.analysis import ANALYZE
 from okralong.pipelines.answering.estimate.forecast import Prompt
+from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE
 from okralong.pipelines.errors import NobodyAsked
 from okralong.pipelines.tokens import CountTokens

@@ -17,12 +17,11 @@ from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from okralong.pipelines.answering.analysis import ANALYZE
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.attempt import AttemptFailedError, Attempts
 from okralong.pipelines.answering.llm.batch.caller import BatchCaller, BatchDeskClient
 from okralong.pipelines.answering.llm.calls import Call
-from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.answering.llm.config import ANALYZE, LlmConfig
 from okralong.pipelines.answering.llm.faults import Fault
 from okralong.pipelines.answering.llm.ports import LedgerClient, LimiterClient
 from okralong.pipelines.answering.llm.prices import Price, PriceTable

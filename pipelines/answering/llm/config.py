@@ -20,6 +20,9 @@ from okralong.pipelines.settings import Settings
 
 CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 
+ANALYZE: Final = "analyze"
+"""The role of a generator that analyses; its reply is one JSON dictionary."""
+
 LATER_ROLES: Final = ("classify", "sentence", "compress", "summarize")
 """The roles that came after the first runs. Each belongs to baselines: a letter, a sentence, a summary."""
 

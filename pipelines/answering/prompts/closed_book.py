@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from okralong.pipelines.answering.prompts.answer import FORMULA, RESULT
-from okralong.pipelines.answering.prompts.frame import QUESTION_MARK, neutralise
-from okralong.pipelines.values import Message
+from okralong.pipelines.answering.prompts.frame import neutralise
+from okralong.pipelines.values import QUESTION_MARK, Message
 
 INSTRUCTIONS: Final = """You answer questions from what you know. Reply in this form:
 Answer: the shortest complete answer

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from okralong.pipelines.answering.prompts.frame import QUESTION_MARK
-from okralong.pipelines.values import Message
+from okralong.pipelines.values import QUESTION_MARK, Message
 
 STRIDE: Final = 20
 """A quotation may have this many words from wherever it begins, and at most twice as many; ours, as the quotations that

@@ -19,18 +19,14 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from okralong.pipelines.reporting.charts import COLOURS, FAINT, INK, MARKERS
+
 PANELS_A_ROW: Final = 3
 WIDTH: Final = 9.0
 """Inches; at 96 pixels an inch, about the 860 pixels of a README."""
 PANEL_HEIGHT: Final = 2.5
 LEGEND_ROW: Final = 0.24
 LEGEND_COLUMNS: Final = 4
-
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b")
-"""Okabe and Ito's palette for readers who do not see all colours, black and yellow softened; markers tell as well."""
-MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
-INK: Final = "#24292f"
-FAINT: Final = "#d0d7de"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from okralong.pipelines.errors import ConfigError, InputError
 from okralong.pipelines.evaluation.measured_by import METRICS
+from okralong.pipelines.evaluation.sweeps.config import CellName
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion, read_gold_questions
 from okralong.pipelines.evaluation.sweeps.material import CELL_FILE
 from okralong.pipelines.evaluation.sweeps.paired import paired_rows
-from okralong.pipelines.evaluation.sweeps.score_rows import CellName, score_rows
+from okralong.pipelines.evaluation.sweeps.score_rows import score_rows
 from okralong.pipelines.evaluation.sweeps.summary import summary_rows
 from okralong.pipelines.evaluation.sweeps.systems import System, cells_of
 from okralong.pipelines.search.archive import Archive

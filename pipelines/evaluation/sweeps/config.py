@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -18,6 +19,17 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+([ ._+-][A-Za-z0-9]+)*$", max
 
 DEFAULT = "default"
 """The variant of a sweep that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellName:
+    """What the rows of a run are called in the tables."""
+
+    cell: str
+    method: str
+    set: str
+    variant: str
+    seed: int
 
 
 class SweepSet(SetChoice):

@@ -17,8 +17,7 @@ from okralong.pipelines.answering.strategies.registry import (
     reads_vectors,
 )
 from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.evaluation.sweeps.config import Sweep, SweepSet, Variant
-from okralong.pipelines.evaluation.sweeps.score_rows import CellName
+from okralong.pipelines.evaluation.sweeps.config import CellName, Sweep, SweepSet, Variant
 from okralong.pipelines.sara.found import NONE
 from okralong.pipelines.settings import parse_config, read_config
 

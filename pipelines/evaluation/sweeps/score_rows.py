@@ -16,6 +16,7 @@ from okralong.pipelines.evaluation.citation_precision import citation_precision
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
 from okralong.pipelines.evaluation.datasets.values import Item
 from okralong.pipelines.evaluation.evidence.measure import measure
+from okralong.pipelines.evaluation.sweeps.config import CellName
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.values import Passage
@@ -28,17 +29,6 @@ RETRIEVAL: Final = frozenset({"retrieve", "select"})
 TOTAL: Final = "total"
 """Stages of ``answers.seconds``; any other stage is a role of the generator. Branches run beside each other, so stages
 may add up to more than the total."""
-
-
-@dataclass(frozen=True, slots=True)
-class CellName:
-    """What the rows of a run are called in the tables."""
-
-    cell: str
-    method: str
-    set: str
-    variant: str
-    seed: int
 
 
 @dataclass(frozen=True)

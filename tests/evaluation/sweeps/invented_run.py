@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from okralong.pipelines.evaluation.sweeps.score_rows import CellName
+from okralong.pipelines.evaluation.sweeps.config import CellName
 from okralong.pipelines.storage import Folder
 from okralong.pipelines.tables import ANSWERS, LEDGER
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT as ANALYZE
 from okralong.pipelines.answering.prompts.complexity import INSTRUCTIONS as CLASSIFY
 from okralong.pipelines.answering.prompts.compress import INSTRUCTIONS as COMPRESS
-from okralong.pipelines.answering.prompts.frame import QUESTION_MARK, RULES
+from okralong.pipelines.answering.prompts.frame import RULES
 from okralong.pipelines.answering.prompts.sentence import INSTRUCTIONS as SENTENCE
 from okralong.pipelines.answering.prompts.sentence import SO_FAR
 from okralong.pipelines.answering.prompts.split import INSTRUCTIONS as SPLIT
 from okralong.pipelines.answering.prompts.step import INSTRUCTIONS as STEP
 from okralong.pipelines.answering.prompts.summarize import INSTRUCTIONS as SUMMARIZE
+from okralong.pipelines.values import QUESTION_MARK
 from tests.fakes.endpoint.scenario import Role
 
 _OVER_PASSAGES: dict[Role, str] = {"step": STEP, "sentence": SENTENCE, "compress": COMPRESS}
