@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from okralong.pipelines.evaluation.intervals import Floats
 
 _GRID: Final = np.geomspace(0.25, 8.0, 161)
 """Temperatures tried; steps of 2 %. Ours."""

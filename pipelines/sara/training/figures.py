@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -23,11 +23,10 @@ from okralong.pipelines.sara.training.measure import (
     measured_under_all,
     reply_f1,
 )
+from okralong.pipelines.training.say import Say
 
 FIGURES: Final = "figures.json"
 PAGE: Final = "figures.md"
-
-Say = Callable[[str], None]
 
 
 def reconstruction_figures(
