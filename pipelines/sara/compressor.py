@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from okralong.pipelines.sara.description import (
@@ -78,7 +79,7 @@ class Compressor(nn.Module):
         described = read_description(folder)
         try:
             content = (folder / WEIGHTS).read_bytes()
-            weights = load(content)
+            weights = load_tensors(content)
         except (OSError, SafetensorError) as error:
             raise unusable(folder, f"cannot be read: {error}") from error
         shape = described.shape()

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from okralong.pipelines.evaluation.evidence.config import SetChoice
 from okralong.pipelines.evaluation.split.keys import Side
-from okralong.pipelines.evaluation.split.manifest import MANIFEST
+from okralong.pipelines.evaluation.split.manifest import MANIFEST as SPLIT_MANIFEST
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.settings import Settings
 
@@ -106,7 +106,7 @@ class Sweep(Settings):
     parallel: Annotated[int, Field(ge=1, le=64)] = 2
     share_replies: bool = True
     catalog: str = "datasets.yaml"
-    split: str = MANIFEST
+    split: str = SPLIT_MANIFEST
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from okralong.pipelines.errors import InputError
 from okralong.pipelines.evaluation.measured_by import METRICS
 from okralong.pipelines.evaluation.split.keys import SIDES, Side
-from okralong.pipelines.evaluation.split.manifest import MANIFEST
+from okralong.pipelines.evaluation.split.manifest import MANIFEST as SPLIT_MANIFEST
 from okralong.pipelines.evaluation.sweeps.config import Sweep, SweepMethod, SweepSet, Variant
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.settings import Settings
@@ -51,7 +51,7 @@ class Tune(Settings):
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     parallel: Annotated[int, Field(ge=1, le=64)] = 2
     catalog: str = "datasets.yaml"
-    split: str = MANIFEST
+    split: str = SPLIT_MANIFEST
 
     @model_validator(mode="after")
     def _honest(self) -> Self:
