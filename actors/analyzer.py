@@ -13,8 +13,8 @@ from ray.util.metrics import Histogram
 from okralong.actors.serving import GOODBYE_S, OVERLAP
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
-from okralong.pipelines.placement import ANYWHERE, Place
-from okralong.pipelines.values import Analysis
+from okralong.pipelines.core.config import ANYWHERE, Place
+from okralong.pipelines.core.types import Analysis
 
 BATCH_SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 BATCH_SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)

@@ -17,7 +17,7 @@ from okralong.pipelines.answering.llm.batch.desk import BatchDesk
 from okralong.pipelines.answering.llm.batch.item import BatchAnswer, BatchItem
 from okralong.pipelines.answering.llm.batch.past import Past
 from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 MAX_CONCURRENCY = 50_000
 """Calls that may wait for their batches at a time. Ours."""

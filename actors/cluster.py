@@ -19,8 +19,7 @@ from typing import Any
 
 import ray
 
-from okralong.pipelines.placement import Place, homeless
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Place, Settings, homeless
 
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4

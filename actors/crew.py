@@ -21,7 +21,7 @@ from okralong.actors.retrieval import REVIVED, RetrievalNames, hold, retrieval, 
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.answering.strategies.plugin import settled
-from okralong.pipelines.errors import BrokenError
+from okralong.pipelines.core.types import BrokenError
 from okralong.pipelines.models.embedded import EMBEDDED
 
 BRANCHES_PER_QUESTION = 4

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from okralong.actors.metrics import index_metrics
 from okralong.pipelines.archives.vector_store import VectorStore
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.storage import Folder
 
 
 class Embedder:

@@ -19,8 +19,8 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.answering.question_tools import Ports
-from okralong.pipelines.tokens import token_counter
-from okralong.pipelines.values import Question
+from okralong.pipelines.core.tokens import token_counter
+from okralong.pipelines.core.types import Question
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.ports import Totals
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 T = TypeVar("T")
 

@@ -28,7 +28,6 @@ from okralong.actors.ledger import RayLedger, plain_errors
 from okralong.actors.rate_limiter import RayLimiter
 from okralong.actors.retrieval import Retrieval, RetrievalNames
 from okralong.actors.sara_generator import ADDRESS
-from okralong.pipelines import logs
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.bill import ARTIFACT
 from okralong.pipelines.answering.llm.client import LlmClient
@@ -43,18 +42,21 @@ from okralong.pipelines.answering.rows import answer_row
 from okralong.pipelines.answering.strategies.plugin import called
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.errors import (
+from okralong.pipelines.core import log as logs
+from okralong.pipelines.core.tokens import token_counter
+from okralong.pipelines.core.types import (
     EXIT_BROKEN,
     GO_ON,
+    Answer,
     BrokenError,
     CallFailed,
     EndpointError,
     OverBudget,
+    Plan,
+    Question,
     QuestionError,
     ReplyError,
 )
-from okralong.pipelines.tokens import token_counter
-from okralong.pipelines.values import Answer, Plan, Question
 
 logger = logging.getLogger(__name__)
 

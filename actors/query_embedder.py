@@ -17,9 +17,9 @@ from ray import serve
 
 from okralong.actors.metrics import query_batch_sizes
 from okralong.actors.serving import GOODBYE_S, OVERLAP
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import ANYWHERE, Place
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.placement import ANYWHERE, Place
 from okralong.pipelines.sara.arrays import ArrayCompressor
 
 Vector = npt.NDArray[np.float32]

@@ -18,7 +18,7 @@ from ray import serve
 
 from okralong.actors.patience import asked_again
 from okralong.actors.serving import GOODBYE_S, OVERLAP
-from okralong.pipelines.placement import ANYWHERE, Place
+from okralong.pipelines.core.config import ANYWHERE, Place
 from okralong.pipelines.sara.config import SaraConfig
 from okralong.pipelines.sara.protocol import Asked, RefusedError, Written, completion, read_request, refusal
 

@@ -9,7 +9,7 @@ from ray import serve
 
 from okralong.actors.serving import GOODBYE_S
 from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
-from okralong.pipelines.placement import ANYWHERE, Place
+from okralong.pipelines.core.config import ANYWHERE, Place
 
 ONGOING: Final = 8
 """Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ray import serve
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 OVERLAP: Final = 2
 """Requests that a replica holds, in batches: one at work and one filling. With fewer, batches never fill."""

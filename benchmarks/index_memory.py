@@ -23,7 +23,8 @@ import yaml
 
 from benchmarks.watched import watched
 from okralong.pipelines.models.embedded import resolve_embedding_model
-from okralong.pipelines.samples import generate, write_sample
+from okralong.pipelines.samples.files import write_sample
+from okralong.pipelines.samples.sample import generate
 from okralong.pipelines.search.archive import Archive
 
 LIMIT: Final = 1.2

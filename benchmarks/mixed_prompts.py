@@ -24,6 +24,7 @@ from typing import Any, Final
 import torch
 from transformers import AutoConfig
 
+from okralong.pipelines.core.types import Passage
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.models.precision import available_cores
 from okralong.pipelines.samples.sample import generate
@@ -35,7 +36,6 @@ from okralong.pipelines.sara.prompts import answer_prompt
 from okralong.pipelines.sara.protocol import Asked
 from okralong.pipelines.sara.served import generator_folder
 from okralong.pipelines.sara.training.data import chunk_texts
-from okralong.pipelines.values import Passage
 
 CHUNKS: Final = 10
 TOKENS: Final = 256

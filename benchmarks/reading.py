@@ -21,14 +21,15 @@ from pathlib import Path
 
 import docx
 
+from okralong.pipelines.core.types import Document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.listing import list_sources
 from okralong.pipelines.indexing.readers.raw import RawDocument, Source
 from okralong.pipelines.indexing.readers.registry import read_source
 from okralong.pipelines.indexing.reading.reader import Found, Reader
-from okralong.pipelines.samples import generate, write_sample
-from okralong.pipelines.values import Document
+from okralong.pipelines.samples.files import write_sample
+from okralong.pipelines.samples.sample import generate
 from tests.indexing.tiny_pdf import tiny_pdf
 
 LIMIT = 1.15

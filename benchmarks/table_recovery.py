@@ -25,9 +25,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from okralong.pipelines.answering.operators.recover_table import recover_tables
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document, Passage
 from okralong.pipelines.indexing.tables_in_text import find_tables
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Document, Passage
 
 MARKS = Path(__file__).parent / "marks" / "cut_tables.jsonl"
 PASSAGE_TOKENS = 150  # the finest granularity of the method (paper section 3.3)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED, GO_ON
+from okralong.pipelines.core.types import EXIT_OK, EXIT_STOPPED, GO_ON
 
 
 def command(
@@ -48,9 +48,9 @@ def command(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzers.config import analyzer_keys
     from okralong.pipelines.answering.run_config import RunConfig
-    from okralong.pipelines.errors import ConfigError
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.core.types import ConfigError
 
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     given |= analyzer_keys(analyzer) if analyzer else {}

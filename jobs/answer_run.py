@@ -26,8 +26,8 @@ from okralong.pipelines.answering.llm.bill import COLUMNS, bill
 from okralong.pipelines.answering.preparation import Prepared, prepare
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.answering.strategies.registry import needs_logprobs, reads_vectors
-from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, ConfigError
-from okralong.pipelines.storage import MANIFEST, Folder
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, ConfigError
 
 RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
 """Ends of a question with which ``retry`` may ask again."""

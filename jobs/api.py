@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from okralong.pipelines.settings import load_config
+from okralong.pipelines.core.config import load_config
 
 if TYPE_CHECKING:  # importing okralong must stay quick: Ray and torch come with the first call
     from okralong.jobs.answer_run import RunResult

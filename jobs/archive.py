@@ -17,7 +17,7 @@ IDS_SHOWN = 20
 def log(archive: Place) -> None:
     """List the versions that can be read, the newest first."""
     from okralong.pipelines.archives.versions import before_versions, read_version, version_numbers
-    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.core.storage import Folder
 
     folder = Folder.of(archive)
     numbers = version_numbers(folder)
@@ -49,7 +49,7 @@ def diff(
     """Name the documents that were added (+), changed (~) and removed (-) between two versions."""
     from okralong.pipelines.archives.diff import diff_versions
     from okralong.pipelines.archives.versions import read_version, version_numbers
-    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.core.storage import Folder
 
     folder = Folder.of(archive)
     numbers = version_numbers(folder) or _none(archive)
@@ -76,7 +76,7 @@ def vacuum(
     """Take away old versions, what only they held, and what killed index jobs left behind."""
     from okralong.pipelines.archives import vacuum as work
     from okralong.pipelines.archives.versions import before_versions, version_numbers
-    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.core.storage import Folder
 
     folder = Folder.of(archive)
     if not version_numbers(folder) and before_versions(folder) is None:
@@ -98,8 +98,8 @@ def purge(
     from okralong.pipelines.answering.purge_run import BEGUN, purge_run
     from okralong.pipelines.archives import purge as work
     from okralong.pipelines.archives.versions import version_numbers
-    from okralong.pipelines.errors import InputError
-    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.core.types import InputError
 
     folder = Folder.of(archive)
     if not version_numbers(folder):
@@ -130,7 +130,7 @@ def _vacuumed(done: Any, word: str) -> list[str]:
 
 
 def _none(archive: str) -> Any:
-    from okralong.pipelines.errors import ArchiveError
+    from okralong.pipelines.core.types import ArchiveError
 
     raise ArchiveError(
         f"{archive} holds no archive with versions. Check the path, or run okralong index {archive} --from DIR."

@@ -28,7 +28,7 @@ from okralong.jobs import (
     tune,
 )
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.errors import EXIT_BROKEN, OkraError
+from okralong.pipelines.core.types import EXIT_BROKEN, OkraError
 
 app = typer.Typer(
     name="okralong",

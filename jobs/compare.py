@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from okralong.pipelines.errors import EXIT_FAILURES
+from okralong.pipelines.core.types import EXIT_FAILURES
 
 if TYPE_CHECKING:
     from okralong.pipelines.evaluation.sweeps.compare import Compared

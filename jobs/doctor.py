@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.errors import EXIT_USAGE, OkraError
+from okralong.pipelines.core.types import EXIT_USAGE, OkraError
 
 if TYPE_CHECKING:
     from okralong.pipelines.answering.llm.config import LlmConfig
@@ -135,8 +135,8 @@ def _disk() -> Finding:
 def _endpoint(config: str) -> Iterator[Finding]:
     from okralong.pipelines.answering.llm.endpoint import check_endpoint
     from okralong.pipelines.answering.run_config import RunConfig
+    from okralong.pipelines.core.config import load_config
     from okralong.pipelines.models.embedded import EMBEDDED
-    from okralong.pipelines.settings import load_config
 
     try:
         settings = load_config(RunConfig, config)

@@ -19,8 +19,7 @@ from okralong.pipelines.answering.llm.ports import LedgerClient, Totals
 from okralong.pipelines.answering.llm.snapshots import drift, snapshot_rows
 from okralong.pipelines.answering.preparation import Prepared, Scoped
 from okralong.pipelines.answering.rows import answer_row
-from okralong.pipelines.errors import EXIT_BROKEN, GO_ON, OkraError
-from okralong.pipelines.values import Answer, Question
+from okralong.pipelines.core.types import EXIT_BROKEN, GO_ON, Answer, OkraError, Question
 
 POLL_S = 0.5
 

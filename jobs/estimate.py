@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED
+from okralong.pipelines.core.types import EXIT_OK, EXIT_STOPPED
 
 
 def command(
@@ -37,9 +37,9 @@ def command(
     from okralong.jobs.tags import read_tags
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzers.config import analyzer_keys
-    from okralong.pipelines.answering.codec import encode
     from okralong.pipelines.answering.run_config import RunConfig
-    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.core.codec import encode
+    from okralong.pipelines.core.config import load_config
 
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     given |= analyzer_keys(analyzer) if analyzer else {}

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED, GO_ON
+from okralong.pipelines.core.types import EXIT_OK, EXIT_STOPPED, GO_ON
 
 
 def command(
@@ -29,8 +29,8 @@ def command(
     from okralong.jobs.report import write
     from okralong.jobs.sweep_run import expand_sweep, run_sweep, show
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
     from okralong.pipelines.evaluation.sweeps.config import Sweep
-    from okralong.pipelines.settings import load_config
 
     console = Console()
     given = {} if budget_usd is None else {"budget_usd": budget_usd}
@@ -57,7 +57,7 @@ def command(
 
 def agreed(yes: bool) -> None:
     """Ask whether to begin, unless that is said already. Raises ConfigError where nobody can be asked."""
-    from okralong.pipelines.errors import ConfigError
+    from okralong.pipelines.core.types import ConfigError
 
     if yes:
         return

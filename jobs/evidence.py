@@ -22,12 +22,12 @@ def command(
 ) -> None:
     """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
     from okralong.pipelines.evaluation.evidence.config import Sweep
     from okralong.pipelines.evaluation.evidence.model_writer import model_writers
     from okralong.pipelines.evaluation.evidence.report import write_report
     from okralong.pipelines.evaluation.evidence.summary import over_sets, set_figures
     from okralong.pipelines.evaluation.evidence.sweep import run_sweep
-    from okralong.pipelines.settings import load_config
 
     console = Console()
     chosen = load_config(Sweep, sweep, {} if side is None else {"side": side})

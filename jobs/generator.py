@@ -12,7 +12,7 @@ from typing import Any
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import check_endpoint
 from okralong.pipelines.answering.llm.prices import Price
-from okralong.pipelines.errors import ConfigError, EndpointError
+from okralong.pipelines.core.types import ConfigError, EndpointError
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.models.reader import Reader, ReaderFile, asked_as
 from okralong.pipelines.sara.description import read_shape

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_FAILURES
+from okralong.pipelines.core.types import EXIT_FAILURES
 
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexResult
@@ -28,9 +28,9 @@ def command(
     from okralong.actors.cluster import connected, homes_to_come
     from okralong.jobs.progress import IndexBar
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
     from okralong.pipelines.indexing.config import IndexConfig
     from okralong.pipelines.indexing.job import index_archive
-    from okralong.pipelines.settings import load_config
 
     console = Console()
     settings = load_config(IndexConfig, config)

@@ -16,9 +16,9 @@ from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.llm.snapshots import drift
 from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.storage import Folder
 from okralong.pipelines.training.model_labels import Labelled, is_unlabelled, label_rows
 from okralong.pipelines.training.rows import TrainingRow
 

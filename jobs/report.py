@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 
 if TYPE_CHECKING:
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.core.types import Question
     from okralong.pipelines.reporting.report import Report
-    from okralong.pipelines.storage import Folder
-    from okralong.pipelines.values import Question
 
 PAGE = "report.html"
 
@@ -42,8 +42,8 @@ def write(location: str, *, out: str | None = None, questions: str | None = None
 
     Raises InputError for a folder that is neither, or a name that is no page's, before anything is read.
     """
+    from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.reporting.write import write_report
-    from okralong.pipelines.storage import Folder
 
     folder = Folder.of(location)
     place, name = (folder, PAGE) if out is None else _place(out)
@@ -51,7 +51,7 @@ def write(location: str, *, out: str | None = None, questions: str | None = None
 
 
 def _place(out: str) -> tuple[Folder, str]:
-    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.core.storage import Folder
 
     head, slash, name = out.rpartition("/")
     if PurePosixPath(name).suffix not in (".html", ".htm") or not PurePosixPath(name).stem:

@@ -12,7 +12,7 @@ from okralong.jobs.run_folder import BEGUN
 from okralong.pipelines.answering.llm.batch.deadline import read_deadline
 from okralong.pipelines.answering.llm.batch.past import Past
 from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 
 def desk_plan(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> DeskPlan | None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.archives.versions import Location, before_versions, version_numbers
-from okralong.pipelines.errors import ArchiveError, ConfigError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SCHEMA_VERSION
+from okralong.pipelines.core.schemas import SCHEMA_VERSION
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, ConfigError
 
 if TYPE_CHECKING:
     from okralong.pipelines.answering.preparation import Prepared

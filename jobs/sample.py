@@ -17,7 +17,8 @@ def command(
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
 ) -> None:
     """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
-    from okralong.pipelines.samples import generate, write_sample
+    from okralong.pipelines.samples.files import write_sample
+    from okralong.pipelines.samples.sample import generate
 
     sample = generate(reports=reports, questions=questions, seed=seed, words=words)
     write_sample(sample, folder)

@@ -24,13 +24,13 @@ def command(
 ) -> None:
     """Split all sets at hand into train, validation, tune and test; no question or document stands on two sides."""
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
     from okralong.pipelines.evaluation.datasets.catalog import load_catalog
     from okralong.pipelines.evaluation.datasets.registry import read_dataset
     from okralong.pipelines.evaluation.split.build import build_split
     from okralong.pipelines.evaluation.split.card import card
     from okralong.pipelines.evaluation.split.manifest import write_manifest
     from okralong.pipelines.evaluation.split.rules import SplitRules
-    from okralong.pipelines.settings import load_config
 
     console = Console()
     chosen = load_config(SplitRules, rules)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_OK, EXIT_STOPPED
+from okralong.pipelines.core.types import EXIT_OK, EXIT_STOPPED
 
 
 def command(
@@ -22,7 +22,7 @@ def command(
     """Submit a job to a Ray cluster. Keys stay in the environment of its nodes and never travel with the job."""
     from okralong.jobs.submitted import SubmittedJob, job_server
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.core.config import load_config
     from okralong.pipelines.submission.config import Submission
 
     submission = load_config(Submission, config)

@@ -18,7 +18,7 @@ import requests
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 from okralong.jobs.terminal import printable
-from okralong.pipelines.errors import EXIT_BROKEN, EXIT_OK, EXIT_STOPPED, BrokenError, ConfigError
+from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_OK, EXIT_STOPPED, BrokenError, ConfigError
 
 ADDRESSES: Final = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """Variables that win over the address that Ray's client is given."""

@@ -22,11 +22,11 @@ from okralong.jobs.run_folder import begun_alike, statuses
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.errors import EXIT_OVER_BUDGET
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_OVER_BUDGET
 from okralong.pipelines.evaluation.sweeps.config import Sweep
 from okralong.pipelines.evaluation.sweeps.expand import CellPlan
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_usd
-from okralong.pipelines.storage import Folder
 
 OPEN = "over_budget"
 """The status of a question that is no end: a higher cap goes on with it."""

@@ -14,7 +14,9 @@ from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.purge_run import JUDGE
 from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.answer_marks import UNANSWERABLE
 from okralong.pipelines.evaluation.judge import ToJudge, judge
 from okralong.pipelines.evaluation.metrics import best, exact_match
@@ -22,8 +24,6 @@ from okralong.pipelines.evaluation.sweeps.config import JudgeConfig
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_usd
 from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.storage import Folder
 
 
 def judge_config(said: JudgeConfig) -> RunConfig:

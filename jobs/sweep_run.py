@@ -23,7 +23,8 @@ from okralong.jobs.sweep_table import print_outline
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.answering.preparation import prepare
 from okralong.pipelines.answering.purge_run import JUDGE
-from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, OverBudget
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, OverBudget
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.sweeps.config import Sweep, as_system
 from okralong.pipelines.evaluation.sweeps.expand import CellPlan, SweepFolder, compressors_by_set, expand, sizes_by_set
@@ -39,7 +40,6 @@ from okralong.pipelines.evaluation.sweeps.outline import Outlay, Outline
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_before
 from okralong.pipelines.evaluation.sweeps.result_tables import write_results
 from okralong.pipelines.evaluation.sweeps.score_rows import score_rows
-from okralong.pipelines.storage import MANIFEST, Folder
 
 LOCK = "okralong evaluate"
 

@@ -37,9 +37,9 @@ def command(
         _reader(config, rows, out, here, export)
         return
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.evaluation.split.keys import SIDES
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
     from okralong.pipelines.training.build import LEARNED
     from okralong.pipelines.training.config import TrainConfig
     from okralong.pipelines.training.rows import read_rows, without_sets
@@ -69,7 +69,7 @@ def command(
 
 
 def _is_reader(config: str) -> bool:
-    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.core.config import load_config
     from okralong.pipelines.training.config import TrainConfig
 
     return load_config(TrainConfig, config).kind == "reader"
@@ -77,10 +77,10 @@ def _is_reader(config: str) -> bool:
 
 def _reader(config: str, rows: Path, out: Path, here: bool, export: bool) -> None:
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.reader.rows import read_reading
     from okralong.pipelines.reader.session import reading_examples, rows_to_learn, train_reader, write_asked
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
     from okralong.pipelines.training.config import TrainConfig
 
     console = Console()

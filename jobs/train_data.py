@@ -49,9 +49,9 @@ def command(
     from okralong.jobs.label import Labeller
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.run_config import RunConfig
-    from okralong.pipelines.errors import EXIT_OVER_BUDGET
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.core.types import EXIT_OVER_BUDGET
     from okralong.pipelines.training.build import build_rows
     from okralong.pipelines.training.rows import write_rows
     from okralong.pipelines.training.rows_card import rows_card
@@ -79,12 +79,12 @@ def command(
 
 def _reading(config: str, data: Path, out: Path, work: Path) -> None:
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.reader.build import build_reading
     from okralong.pipelines.reader.card import reading_card
     from okralong.pipelines.reader.config import ReadingConfig
     from okralong.pipelines.reader.rows import write_reading
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
 
     console = Console()
     built = build_reading(load_config(ReadingConfig, config), data, work, lambda line: say_line(console, line))

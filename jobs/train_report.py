@@ -22,7 +22,7 @@ REPLIES: Final = "reader-replies.jsonl"
 def report_on(config: str, rows: Path, out: Path) -> None:
     """Write the report that ``config`` describes: one with ``readers`` or one with ``analyzers``."""
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.settings import read_config
+    from okralong.pipelines.core.config import read_config
 
     console = Console()
     said = yaml.safe_load(read_config(config)[1])
@@ -34,8 +34,8 @@ def report_on(config: str, rows: Path, out: Path) -> None:
 
 
 def _analyzers(config: str, rows: Path, out: Path, command: str, _: Console) -> list[Path]:
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.training.report import analyzer_report
     from okralong.pipelines.training.report_config import ReportConfig
     from okralong.pipelines.training.report_page import write_analyzer_report
@@ -47,6 +47,8 @@ def _analyzers(config: str, rows: Path, out: Path, command: str, _: Console) -> 
 
 def _readers(config: str, rows: Path, out: Path, command: str, console: Console) -> list[Path]:
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.evaluation.evidence.encoder import LIMIT
     from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
     from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
@@ -55,8 +57,6 @@ def _readers(config: str, rows: Path, out: Path, command: str, console: Console)
     from okralong.pipelines.reader.report_config import ReaderReportConfig
     from okralong.pipelines.reader.report_page import write_reader_report
     from okralong.pipelines.reader.rows import read_reading
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
 
     settings, test = load_config(ReaderReportConfig, config), read_reading(Folder.of(rows), "test")
     encoder = SentenceEmbedder(resolve_embedding_model(EMBEDDED).path, LIMIT, threads=available_threads())

@@ -22,9 +22,9 @@ def command(
 ) -> None:
     """Train SARA's compressor and adapter, stage by stage, or measure them."""
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
     from okralong.pipelines.sara.training.config import SaraConfig
     from okralong.pipelines.sara.training.session import report_sara, train_sara
-    from okralong.pipelines.settings import load_config
     from okralong.pipelines.training.session import CARD
 
     console = Console()

@@ -11,7 +11,7 @@ import typer
 import yaml
 from rich.console import Console
 
-from okralong.pipelines.errors import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, GO_ON
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, GO_ON
 
 if TYPE_CHECKING:
     from okralong.jobs.sweep_run import SweepResult
@@ -33,13 +33,13 @@ def command(
     from okralong.jobs.evaluate import agreed
     from okralong.jobs.sweep_run import expand_sweep, run_sweep, show, spent_so_far
     from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.evaluation.sweeps.expand import policy_of
     from okralong.pipelines.evaluation.sweeps.result_tables import read_scores
     from okralong.pipelines.evaluation.sweeps.summary import summary_rows
     from okralong.pipelines.evaluation.sweeps.systems import cells_of
     from okralong.pipelines.evaluation.sweeps.tune import CHOSEN, Tune, choose, points_of
-    from okralong.pipelines.settings import load_config
-    from okralong.pipelines.storage import Folder
 
     console = Console()
     chosen = load_config(Tune, tune)

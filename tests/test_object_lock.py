@@ -9,9 +9,9 @@ import time
 import pytest
 from pyarrow import fs
 
-from okralong.pipelines import storage
-from okralong.pipelines.errors import LockedError
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core import storage
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import LockedError
 
 
 def test_a_lock_that_was_left_behind_names_its_holder_and_the_file_to_delete() -> None:

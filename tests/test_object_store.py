@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.answering.questions import read_questions
-from okralong.pipelines.errors import ConfigError, InputError
-from okralong.pipelines.filesystem import holds_credentials, located
+from okralong.pipelines.core.schemas import FAILURES
+from okralong.pipelines.core.storage import Folder, holds_credentials, located
+from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.indexing.readers.listing import list_sources
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import FAILURES
 from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 
 SILENCE_S = 4.0

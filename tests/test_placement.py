@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from okralong.pipelines.placement import AnswerPlacement, Place, homeless
+from okralong.pipelines.core.config import AnswerPlacement, Place, homeless
 
 GPU = ({"okralong.io/group": "gpu", "spot": "true"}, {"CPU": 8.0, "GPU": 1.0, "embed_slot": 2.0})
 CPU = ({"okralong.io/group": "cpu"}, {"CPU": 8.0})

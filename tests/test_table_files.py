@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.archives.vector_store import VectorStore, name_of
-from okralong.pipelines.storage import FEW_ROWS, SMALL_BYTES, Folder
+from okralong.pipelines.core.storage import FEW_ROWS, SMALL_BYTES, Folder
 
 
 @pytest.mark.parametrize(

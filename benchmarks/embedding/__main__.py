@@ -37,7 +37,7 @@ from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.models.precision import available_cores, has_amx
-from okralong.pipelines.samples import generate
+from okralong.pipelines.samples.sample import generate
 
 LEAST_SHARE = 0.75
 ROUNDS = 3

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.embedding.window_pooling import WindowEncoder
+from okralong.pipelines.core.types import Chunk
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
-from okralong.pipelines.values import Chunk
 
 Embed = Callable[[str, Sequence[Chunk]], object]
 """Embeds chunks of a document's text, of several sizes."""

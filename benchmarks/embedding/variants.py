@@ -28,6 +28,8 @@ from benchmarks.embedding.variant_recall import PLAIN, SEED, SETS, compared, few
 from benchmarks.embedding.variant_report import Measured, SetSize, report
 from benchmarks.embedding.variant_speed import Embed, by_windows, each_text, processor_seconds
 from benchmarks.embedding.window_pooling import WindowEncoder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Chunk
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.evidence.bench import Bench, Row
 from okralong.pipelines.evaluation.evidence.encoder import LIMIT
@@ -40,8 +42,6 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.embedded import EMBEDDED, ResolvedModel, resolve_embedding_model
 from okralong.pipelines.models.precision import INT8, available_cores
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Chunk
 
 WINDOWS: Final = {
     "windows of 512": (512, 0),

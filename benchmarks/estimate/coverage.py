@@ -39,15 +39,15 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Scoped
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Usage
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder, index_encoder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.samples import generate
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Usage
+from okralong.pipelines.samples.sample import generate
 from tests.fakes.openai_server import FakeOpenAI
 
 GOAL = 0.8

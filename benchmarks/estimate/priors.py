@@ -27,7 +27,10 @@ from okralong.pipelines.answering.estimate.ladder import ladder
 from okralong.pipelines.answering.estimate.silent import prompt_tokens
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.okralong import orchestrate
-from okralong.pipelines.errors import OkraError
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Analysis, Hit, Message, OkraError, RetrieverScores
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.bench import Bench
@@ -41,10 +44,6 @@ from okralong.pipelines.evaluation.split.keys import Side
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.reader.rows import read_reading
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Analysis, Hit, Message, RetrieverScores
 
 SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))
 POOL_TOKENS = 20_000

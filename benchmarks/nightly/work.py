@@ -18,11 +18,12 @@ from okralong.pipelines.answering.journal import ROW_KEYS, read_run_table
 from okralong.pipelines.answering.llm.parts import PartedTable
 from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.archives.versions import latest_version
-from okralong.pipelines.samples import generate, write_sample
-from okralong.pipelines.settings import shipped_config
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import JOURNAL
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.config import shipped_config
+from okralong.pipelines.core.schemas import JOURNAL
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Message
+from okralong.pipelines.samples.files import write_sample
+from okralong.pipelines.samples.sample import generate
 
 MODEL = "gpt-4o"
 WORDS, SEED = 2_000, 5

@@ -19,12 +19,11 @@ from pathlib import Path
 
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.prompts.answer import answer_prompt
-from okralong.pipelines.errors import OkraError
+from okralong.pipelines.core.tokens import CountTokens, token_counter
+from okralong.pipelines.core.types import OkraError, Passage
 from okralong.pipelines.evaluation.datasets.reports import read_reports, read_texts
 from okralong.pipelines.evaluation.gold import Gold, write_gold, write_questions
 from okralong.pipelines.evaluation.operands import read_operands
-from okralong.pipelines.tokens import CountTokens, token_counter
-from okralong.pipelines.values import Passage
 
 
 def fitting(golds: Sequence[Gold], texts: dict[str, str], count: CountTokens, window: int, reply: int) -> list[Gold]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 SHOWN = ("strategy", "concurrency", "planners", "budget_usd")
 SHOWN_LLM = ("window", "max_completion_tokens", "temperature", "seed", "max_in_flight")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.metrics import best, exact_match, token_f1
 from okralong.pipelines.evaluation.numeric import numeric_match
 from okralong.pipelines.evaluation.recall import answer_recall
-from okralong.pipelines.storage import Folder
 
 Text = Callable[[str], str]
 """The text of a document of the archive by its doc_id."""

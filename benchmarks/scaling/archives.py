@@ -22,6 +22,7 @@ from okralong.pipelines.archives.known_sources import KnownSource, read_sources
 from okralong.pipelines.archives.settle import settle, winners
 from okralong.pipelines.archives.text_index import TextIndex
 from okralong.pipelines.archives.versions import latest_version, publish
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.ingest import documents_table, part_file
@@ -31,8 +32,7 @@ from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.indexing.shares import share_texts
 from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.embedded import ResolvedModel
-from okralong.pipelines.samples import generate
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.samples.sample import generate
 
 DIMENSION: Final = 384
 PART_REPORTS: Final = 50

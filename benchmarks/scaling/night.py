@@ -17,7 +17,7 @@ from typing import Any, Final
 from benchmarks.scaling.placement import Cluster, shard_count, shards_touched
 from benchmarks.scaling.unit_costs import RESULTS, UnitCosts
 from okralong.pipelines.answering.llm.prices import PriceTable
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 
 GPU_TOKENS_A_S: Final = 300_000.0
 """Tokens that an encoder of MiniLM's size embeds a second on a GPU. Assumed, not measured: its 10.6 million weights

@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from typing import Final, cast, get_args
 
 from okralong.pipelines.answering.prompts.frame import neutralise
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import NO_SCORES, Analysis, Message, Pattern, QuestionType, RetrieverScores
+from okralong.pipelines.core.types import (
+    NO_SCORES,
+    Analysis,
+    Message,
+    Pattern,
+    QuestionType,
+    ReplyError,
+    RetrieverScores,
+)
 
 TYPES: Final[tuple[QuestionType, ...]] = get_args(QuestionType)
 """The five question types (paper section 3.2)."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Settings
 
 Tokens = Annotated[int, Field(ge=16, le=8192)]
 Count = Annotated[int, Field(ge=1, le=1000)]

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.archives.diff import VersionDiff, diff_versions
 from okralong.pipelines.archives.versions import read_version
-from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.core.types import ArchiveError
 
 
 def rests_on_change(scope: tuple[str, ...], doc_ids: tuple[str, ...], diff: VersionDiff) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from okralong.pipelines.answering.prompts.evidence import Evidence
 from okralong.pipelines.answering.prompts.frame import HIDDEN, STAND_INS
-from okralong.pipelines.values import Citation, Passage
+from okralong.pipelines.core.types import Citation, Passage
 
 _TELLING = 20
 """Characters of a quotation from which it cannot be found by chance: it may then begin or end inside a word (a reply

@@ -18,9 +18,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from okralong.pipelines.answering.llm.parts import PartedTable, read_rows
-from okralong.pipelines.errors import LockedError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import RUN_TABLES
+from okralong.pipelines.core.schemas import RUN_TABLES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import LockedError
 
 ROW_KEYS: Final = {
     "journal": ("seq",),

@@ -8,7 +8,7 @@ its reason in words, because a person who pays for a plan will ask why.
 from __future__ import annotations
 
 from okralong.pipelines.answering.policy import Policy, ScopePolicy
-from okralong.pipelines.values import Analysis, Pattern, Plan, Workflow
+from okralong.pipelines.core.types import Analysis, Pattern, Plan, Workflow
 
 _WORKFLOW_WORDS: dict[Workflow, str] = {
     "linear": "one retrieval, one answer",

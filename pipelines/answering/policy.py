@@ -21,8 +21,8 @@ from okralong.pipelines.answering.baselines import (
     Share,
     Tokens,
 )
-from okralong.pipelines.settings import Settings
-from okralong.pipelines.values import QuestionType, Side, Workflow
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import QuestionType, Side, Workflow
 
 Weight = Annotated[float, Field(ge=0, le=100)]
 Budget = Annotated[int, Field(ge=16, le=1_000_000)]

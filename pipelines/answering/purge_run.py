@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.errors import InputError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import RUN_TABLES
+from okralong.pipelines.core.schemas import RUN_TABLES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
 
 BEGUN: Final = "run.json"
 JUDGE: Final = "judge"

@@ -20,30 +20,31 @@ import numpy as np
 
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.by_generator import analyze_by_generator
-from okralong.pipelines.answering.codec import decode, encode
 from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration
 from okralong.pipelines.answering.retrieval_record import chunks_from_record, retrieval_record
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.errors import ConfigError, QuestionError
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import ShardClient, search, stored_compressed, stored_vectors
-from okralong.pipelines.tokens import CountTokens
-from okralong.pipelines.values import (
+from okralong.pipelines.core.codec import decode, encode
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
     Candidates,
+    ConfigError,
     Document,
     Hit,
     Message,
     Plan,
     Question,
+    QuestionError,
     Reply,
     RetrieverScores,
     TokenVectors,
 )
+from okralong.pipelines.search.archive import Archive
+from okralong.pipelines.search.scatter import ShardClient, search, stored_compressed, stored_vectors
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 

@@ -18,9 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.errors import InputError, QuestionError
-from okralong.pipelines.filesystem import located
-from okralong.pipelines.values import Question
+from okralong.pipelines.core.storage import located
+from okralong.pipelines.core.types import InputError, Question, QuestionError
 
 KNOWN_COLUMNS = ("query_id", "question", "doc_ids", "answers", "evidence", "type")
 

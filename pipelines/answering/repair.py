@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from okralong.pipelines.answering.prompts.frame import neutralise
-from okralong.pipelines.errors import NobodyAsked, ReplyError
-from okralong.pipelines.values import Message, Reply
+from okralong.pipelines.core.types import Message, NobodyAsked, Reply, ReplyError
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from okralong.pipelines.values import Candidates, Chunk, Document, Hit
+from okralong.pipelines.core.types import Candidates, Chunk, Document, Hit
 
 
 def retrieval_record(candidates: Candidates) -> dict[str, Any]:

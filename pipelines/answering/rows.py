@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from okralong.pipelines.answering.codec import encode
-from okralong.pipelines.values import Answer, Question
+from okralong.pipelines.core.codec import encode
+from okralong.pipelines.core.types import Answer, Question
 
 
 def answer_row(

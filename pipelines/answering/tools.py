@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.values import (
+from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
     Answer,

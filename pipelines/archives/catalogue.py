@@ -13,9 +13,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.core.schemas import CATALOGUE
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.search.sharding import shard_of
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import CATALOGUE
 
 CATALOGUES: Final = "catalogue"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from okralong.pipelines.archives.catalogue import read_catalogue
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 
 @dataclass(frozen=True, slots=True)

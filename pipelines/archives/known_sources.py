@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archives.catalogue import digest
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SOURCES
+from okralong.pipelines.core.schemas import SOURCES
+from okralong.pipelines.core.storage import Folder
 
 KNOWN_SOURCES: Final = "sources"
 

@@ -17,7 +17,8 @@ from okralong.pipelines.archives.settle import settle, winners
 from okralong.pipelines.archives.text_index import TextIndex
 from okralong.pipelines.archives.vacuum import Vacuumed, vacuum
 from okralong.pipelines.archives.versions import latest_version, publish, read_version, version_numbers
-from okralong.pipelines.errors import ArchiveError, InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, InputError
 from okralong.pipelines.indexing.chunk_tables import chunks_folder, keys_file, write_keys
 from okralong.pipelines.indexing.compress import carry_without
 from okralong.pipelines.indexing.config import IndexConfig
@@ -26,7 +27,6 @@ from okralong.pipelines.indexing.ingest import part_file
 from okralong.pipelines.indexing.manifest import fingerprint_of, version_manifest
 from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.embedded import ResolvedModel
-from okralong.pipelines.storage import Folder
 
 
 @dataclass(frozen=True, slots=True)

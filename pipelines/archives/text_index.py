@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from okralong.pipelines.archives.texts import KEY_BYTES, Keys
 from okralong.pipelines.archives.vector_store import VectorStore
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 RUN_KEYS: Final = 1_000_000
 """Keys that are sorted at a time: 24 MB. Ours."""

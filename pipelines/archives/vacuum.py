@@ -16,12 +16,12 @@ from okralong.pipelines.archives.live_vectors import drop_dead_vectors
 from okralong.pipelines.archives.texts import Keys
 from okralong.pipelines.archives.vector_store import VECTORS, VectorStore
 from okralong.pipelines.archives.versions import VERSIONS, read_version, version_numbers
+from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.indexing.chunk_tables import CHUNKS_FOLDER, chunks_folder, keys_file, read_keys
 from okralong.pipelines.indexing.outcomes import OUTCOMES_FOLDER
 from okralong.pipelines.indexing.shares import WORK
 from okralong.pipelines.search.compressed import COMPRESSED, table_folders
 from okralong.pipelines.search.layout import granularity_folder
-from okralong.pipelines.storage import MANIFEST, Folder
 
 _ROOMS: Final = (
     OUTCOMES_FOLDER,

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.archives.catalogue import digest
 from okralong.pipelines.archives.texts import KEY_BYTES, Keys
+from okralong.pipelines.core.schemas import vectors as vectors_schema
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.precision import INT8
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import vectors as vectors_schema
 
 VECTORS: Final = "vectors"
 _PRECISION: Final = b"okralong.precision"

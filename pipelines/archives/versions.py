@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.errors import ArchiveError, LockedError
-from okralong.pipelines.storage import MANIFEST, Folder
-from okralong.pipelines.tables import SCHEMA_VERSION
+from okralong.pipelines.core.schemas import SCHEMA_VERSION
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.types import ArchiveError, LockedError
 
 VERSIONS: Final = "versions"
 LAYOUT: Final = 2

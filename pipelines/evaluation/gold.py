@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.evaluation.recall import Parts
-from okralong.pipelines.values import Question
 
 
 @dataclass(frozen=True, slots=True)

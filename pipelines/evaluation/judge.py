@@ -18,9 +18,8 @@ from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.answering.repair import Ask, ask_and_read
-from okralong.pipelines.errors import CallFailed, MetricError, QuestionError, ReplyError
+from okralong.pipelines.core.types import CallFailed, Message, MetricError, QuestionError, Reply, ReplyError
 from okralong.pipelines.evaluation.metrics import best, exact_match
-from okralong.pipelines.values import Message, Reply
 
 STEP: Final = "judge"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, make_analysis
-from okralong.pipelines.values import Analysis, Pattern
+from okralong.pipelines.core.types import Analysis, Pattern
 
 PATTERN_CHUNKS: Final = 5
 """Chunks of each retriever that are compared: the factoid scope (paper appendix B.3)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.recall import words
 
 FILES: Final = (

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archives.texts import Keys, text_keys
+from okralong.pipelines.core.schemas import CHUNKS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Document
 from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.ingest import part_file, read_documents
 from okralong.pipelines.indexing.units import Boundaries
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import CHUNKS
-from okralong.pipelines.values import Document
 
 CHUNKS_FOLDER: Final = "chunks"
 BATCH_ROWS: Final = 4096

@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Chunk, Document, TableSpan
 from okralong.pipelines.indexing.units import Boundaries, Unit, fitting_units
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Chunk, Document, TableSpan
 
 MIN_GRANULARITY: Final = 16
 """Smallest chunk size in tokens; ours: below it a single character might not fit."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.embedded import ResolvedModel
 from okralong.pipelines.sara.arrays import ArrayCompressor
@@ -17,7 +18,6 @@ from okralong.pipelines.search.compressed import FILE, compressed_folder, copy_w
 from okralong.pipelines.search.layout import granularity_folder
 from okralong.pipelines.search.rebuild import BuiltShard
 from okralong.pipelines.search.shard import Shard
-from okralong.pipelines.storage import Folder
 
 Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""

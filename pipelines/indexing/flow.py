@@ -25,7 +25,8 @@ from ray.exceptions import RayError
 
 from okralong.actors.embedder import Embedder
 from okralong.actors.metrics import index_metrics
-from okralong.pipelines.errors import GO_ON, BrokenError, OkraError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import GO_ON, BrokenError, OkraError
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.compress import compress_shard
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
@@ -36,7 +37,6 @@ from okralong.pipelines.indexing.reading.reader import held_reader
 from okralong.pipelines.indexing.shares import Share, share_texts
 from okralong.pipelines.models.embedded import ResolvedModel
 from okralong.pipelines.sara.arrays import ArrayCompressor
-from okralong.pipelines.storage import Folder
 
 _MOST_BLOCKS: Final = 2000
 """Ours: each block is a Ray task; beyond this several parts share one."""

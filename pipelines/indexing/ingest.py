@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archives.catalogue import digest
+from okralong.pipelines.core.schemas import DOCUMENTS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Document, TableSpan
 from okralong.pipelines.indexing.failures import purged_message
 from okralong.pipelines.indexing.limits import MOST_BAD_ROWS
 from okralong.pipelines.indexing.readers.listing import duplicate
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
 from okralong.pipelines.indexing.reading.reader import Reader
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import DOCUMENTS
-from okralong.pipelines.values import Document, TableSpan
 
 # Ours: about one long report in the smallest part, forty in the largest.
 _PARTS_WANTED: Final = 64

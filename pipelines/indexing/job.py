@@ -19,7 +19,8 @@ from okralong.pipelines.archives.known_sources import KnownSource, read_sources
 from okralong.pipelines.archives.settle import settle, winners
 from okralong.pipelines.archives.text_index import TextIndex
 from okralong.pipelines.archives.versions import Location, latest_version, publish
-from okralong.pipelines.errors import ConfigError, InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.indexing.changes import SourceChanges, carried, source_changes
 from okralong.pipelines.indexing.compress import Built, compressor_facts, lacking, wanted_compressor
 from okralong.pipelines.indexing.config import IndexConfig
@@ -33,7 +34,6 @@ from okralong.pipelines.indexing.readers.listing import Listing, list_sources, w
 from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.embedded import ResolvedModel, resolve_embedding_model
 from okralong.pipelines.search.compressed import tables_are_there
-from okralong.pipelines.storage import Folder
 
 _REASONS_SHOWN: Final = 3
 _NO_CHANGES: Final = {"added": 0, "changed": 0, "removed": 0, "unchanged": 0}

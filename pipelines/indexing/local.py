@@ -19,6 +19,7 @@ from okralong.pipelines.archives.settle import winners
 from okralong.pipelines.archives.text_index import TextIndex
 from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.archives.versions import latest_version, publish
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.compress import compress_shard, compressor_facts, lacking, wanted_compressor
 from okralong.pipelines.indexing.config import IndexConfig
@@ -30,7 +31,6 @@ from okralong.pipelines.indexing.shares import share_texts
 from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.embedded import ResolvedModel
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.storage import Folder
 
 Encode = Callable[[list[str]], npt.NDArray[np.float32]]
 

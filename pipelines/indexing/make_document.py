@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document, TableSpan
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.indexing.tables_in_text import find_tables
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Document, TableSpan
 
 
 def make_document(raw: RawDocument) -> Document:

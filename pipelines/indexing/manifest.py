@@ -10,10 +10,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from okralong.pipelines.archives.versions import LAYOUT
+from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.embedded import ResolvedModel
 from okralong.pipelines.search.rebuild import BuiltShard
-from okralong.pipelines.tables import SCHEMA_VERSION
 
 _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "pypdfium2")
 

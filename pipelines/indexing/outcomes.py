@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.archives.catalogue import Claim
 from okralong.pipelines.archives.known_sources import KnownSource
+from okralong.pipelines.core.schemas import OUTCOMES
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.ingest import Read, part_file
 from okralong.pipelines.indexing.readers.raw import Source
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import OUTCOMES
 
 OUTCOMES_FOLDER: Final = "outcomes"
 

@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.values import TableSpan
+from okralong.pipelines.core.types import TableSpan
 
 SHORT_LINE_CHARS: Final = 60
 """A line below this length is a heading, an item or a cell, and ends a unit; a longer one was wrapped. Ours."""

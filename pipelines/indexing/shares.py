@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from okralong.pipelines.archives.texts import KEY_BYTES, key_bytes, text_keys
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunk_tables import chunk_batches, chunks_folder
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.storage import Folder
 
 WORK: Final = "work"
 """The folder of what a running job hands to its tasks; empty between jobs."""

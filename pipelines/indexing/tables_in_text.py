@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from okralong.pipelines.core.types import TableSpan
 from okralong.pipelines.indexing.table_lines import Kind, Line, read_lines
-from okralong.pipelines.values import TableSpan
 
 # All constants below are ours, not in the papers (see above).
 MIN_ROWS: Final = 2  # lines with figures

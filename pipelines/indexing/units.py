@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Final, Literal
 
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document
 from okralong.pipelines.indexing.sentences import boundaries
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Document
 
 Boundaries = Literal["sentences", "words"]
 """Where a chunk may end: after a sentence, line or table row, or after any word."""

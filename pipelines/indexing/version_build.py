@@ -20,7 +20,9 @@ from okralong.pipelines.archives.text_index import TextIndex
 from okralong.pipelines.archives.text_plan import owned_texts
 from okralong.pipelines.archives.texts import text_keys
 from okralong.pipelines.archives.vector_store import VectorStore, encoder_key
-from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.core.schemas import FAILURES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.indexing.chunk_tables import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.shares import Share, clear_work, plan_shares
@@ -29,8 +31,6 @@ from okralong.pipelines.search import layout
 from okralong.pipelines.search.layout import granularity_folder
 from okralong.pipelines.search.rebuild import Base, BuiltShard, Held, Rows, rebuild_shards
 from okralong.pipelines.search.sharding import shard_of
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import FAILURES
 
 
 @dataclass

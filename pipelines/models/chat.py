@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.types import Message
 
 PLAIN_REPLY_MARK: Final = "\n\nReply: "
 """Opens the reply of a base model, which has no chat template; ours."""

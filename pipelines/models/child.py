@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from okralong.pipelines.errors import OkraError
+from okralong.pipelines.core.types import OkraError
 
 _IMPORT_ROOT = Path(__file__).parents[3]
 """The folder that holds the package ``okralong``, as this process imported it."""

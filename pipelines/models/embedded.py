@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.cache import build_once, sha256_of
 from okralong.pipelines.models.child import run_module
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 Matrix = npt.NDArray[np.float32]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import Settings, parse_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.models.shipped import SHIPPED, adapter_digest, shipped_adapter
-from okralong.pipelines.settings import Settings, parse_config
 
 READER: Final = "reader"
 """The name of the shipped reader, and of its folder below ``configs/adapters``."""

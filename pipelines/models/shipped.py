@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.cache import sha256_of
 
 SHIPPED: Final = "shipped"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, answer_prompt
+from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.measure import Shown, measure
 from okralong.pipelines.evaluation.recall import answer_recall
@@ -15,7 +16,6 @@ from okralong.pipelines.reader.quotes import quotes
 from okralong.pipelines.reader.replies import answer_reply, held_back_reply
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.reader.wording import spoken_answer
-from okralong.pipelines.values import Message, Passage
 
 ENOUGH: Final = 0.25
 """Of an abstractive question's evidence, long stretches of talk or prose, that must be shown to answer it. Ours."""

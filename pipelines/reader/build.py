@@ -9,6 +9,8 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import Passage
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, whole
 from okralong.pipelines.evaluation.evidence.config import SetChoice
@@ -21,10 +23,8 @@ from okralong.pipelines.reader.collect import Collector
 from okralong.pipelines.reader.config import ReadingConfig
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.sara.found import NONE
-from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.build import LEARNED
 from okralong.pipelines.training.sample_set import sample_set
-from okralong.pipelines.values import Passage
 
 
 def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[ReadingRow]]:

@@ -15,6 +15,7 @@ from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.split import split_prompt
 from okralong.pipelines.answering.prompts.step import step_prompt
+from okralong.pipelines.core.types import Analysis, Hit, Passage, Plan, RetrieverScores
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
@@ -28,7 +29,6 @@ from okralong.pipelines.reader.quotes import quotes
 from okralong.pipelines.reader.replies import split_reply, step_reply
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.reader.wording import spoken_answer
-from okralong.pipelines.values import Analysis, Hit, Passage, Plan, RetrieverScores
 
 
 @dataclass

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.evidence.config import SetChoice
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
-from okralong.pipelines.settings import Settings
 from okralong.pipelines.training.rows_config import SampleRows
 
 Tokens = Annotated[int, Field(ge=100, le=100_000)]

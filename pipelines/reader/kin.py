@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.answer_parts import one_part
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.writers import as_question
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.recall import answer_recall, findable
-from okralong.pipelines.values import Question
 
 
 def hop_questions(question: PooledQuestion, texts: Mapping[str, str]) -> list[PooledQuestion]:

@@ -10,11 +10,10 @@ from typing import Final
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.operators.calculate import calculate
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, parse_answer
-from okralong.pipelines.errors import ReplyError
+from okralong.pipelines.core.types import Citation, Passage, ReplyError
 from okralong.pipelines.evaluation.datasets.pooling import Span
 from okralong.pipelines.evaluation.scores import scores
 from okralong.pipelines.reader.rows import ReadingRow
-from okralong.pipelines.values import Citation, Passage
 
 _EVIDENCE: Final = r'Evidence: \[\d{1,2}\] "[^"\n]+"'
 _FORMS: Final = {

@@ -9,7 +9,7 @@ from functools import partial
 
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.prompts.answer import answer_prompt
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError, Message
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.evaluation.intervals import Estimate
 from okralong.pipelines.reader.asking import Asker, Speed, speed_of
@@ -18,7 +18,6 @@ from okralong.pipelines.reader.marks import Marks, mark, well_formed
 from okralong.pipelines.reader.report_config import TRIVIAL, ReaderReportConfig
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.reader.sentence import Embed, best_sentence
-from okralong.pipelines.values import Message
 
 Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
 Say = Callable[[str], None]

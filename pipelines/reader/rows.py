@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.schemas import READING_ROWS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError, Message, Passage
 from okralong.pipelines.evaluation.datasets.pooling import Span
 from okralong.pipelines.evaluation.split.keys import Side
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import READING_ROWS
-from okralong.pipelines.values import Message, Passage
 
 _FILE: Final = "reading.parquet"
 

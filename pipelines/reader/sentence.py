@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from okralong.pipelines.core.types import Citation, Passage
 from okralong.pipelines.indexing.sentences import boundaries
 from okralong.pipelines.reader.marks import Marks, mark_text
 from okralong.pipelines.reader.rows import ReadingRow
-from okralong.pipelines.values import Citation, Passage
 
 Embed = Callable[[list[str]], NDArray[np.float32]]
 """Unit vectors of some texts, (texts, dimension)."""

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.reporting.inert import bounded
 from okralong.pipelines.reporting.sources import Span, evidence_span, sources, spans_of
 from okralong.pipelines.reporting.steps import Step
-from okralong.pipelines.values import Question
 
 ANSWER_CHARS: Final = 4_000
 NAMES: Final = 50

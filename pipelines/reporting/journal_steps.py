@@ -7,11 +7,11 @@ from typing import Final
 
 from okralong.pipelines.answering.journal import ROW_KEYS
 from okralong.pipelines.answering.llm.parts import PartedTable
-from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.core.schemas import JOURNAL
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.reporting.pack import compact
 from okralong.pipelines.reporting.steps import step_of
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import JOURNAL
 
 READ_TRIES: Final = 50
 _ROWS_AT_A_TIME: Final = 256

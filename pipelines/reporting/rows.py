@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.answer_marks import answer_marks
-from okralong.pipelines.values import Question
 
 ACCURACY: Final[Mapping[str, str]] = {
     "f1": "F1",

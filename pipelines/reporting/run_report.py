@@ -12,6 +12,8 @@ from typing import Any, Final
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.answering.llm.bill import COLUMNS, bill
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.intervals import joined_by_documents
 from okralong.pipelines.reporting.charts import Groups, Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.details import detail_of
@@ -25,8 +27,6 @@ from okralong.pipelines.reporting.sources import evidence_recall, evidence_span,
 from okralong.pipelines.reporting.standard_tables import calls_table, confusion_table, latency_table
 from okralong.pipelines.reporting.table import Cell, Column, Table, number, written
 from okralong.pipelines.reporting.texts import archive_texts
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Question
 
 BEGUN: Final = "run.json"
 ALL: Final = "all questions"

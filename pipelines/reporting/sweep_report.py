@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.reporting.charts import Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.estimates import Figure, figures, mean_over
 from okralong.pipelines.reporting.method_tables import measure_tables, paired_table, paper_table, type_table
@@ -19,7 +20,6 @@ from okralong.pipelines.reporting.standard_tables import confusion_table, latenc
 from okralong.pipelines.reporting.sweep_rows import cell_folders, set_golds, sweep_details, sweep_rows
 from okralong.pipelines.reporting.sweep_tables import Summary, labels_of, read_records, read_scores
 from okralong.pipelines.reporting.table import number
-from okralong.pipelines.storage import Folder
 
 MEASURES: Final = (*ACCURACY, *COST)
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.reporting.estimates import Figure
-from okralong.pipelines.storage import Folder
 
 SCORES: Final = "scores"
 NEEDED: Final = ("cell", "method", "set", "query_id")

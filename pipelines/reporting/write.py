@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.reporting.page import render
 from okralong.pipelines.reporting.report import Report
 from okralong.pipelines.reporting.table_files import table_files
-from okralong.pipelines.storage import Folder
 
 
 def write_report(folder: Folder, name: str, report: Report) -> list[str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from okralong.pipelines.core.types import QuestionType
 from okralong.pipelines.samples.gold import Draft
 from okralong.pipelines.samples.report import Report
 from okralong.pipelines.samples.world import Company
-from okralong.pipelines.values import QuestionType
 
 
 def unanswerable(report: Report, text: str, stranger: Company) -> Iterator[Draft]:

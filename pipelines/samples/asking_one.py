@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
+from okralong.pipelines.core.types import QuestionType
 from okralong.pipelines.samples.blocks import cell
 from okralong.pipelines.samples.events import rose
 from okralong.pipelines.samples.gold import Draft, change, percentage, rounded, thousands
 from okralong.pipelines.samples.report import Report
-from okralong.pipelines.values import QuestionType
 
 
 def _draft(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.samples.rendering import FORMATS, Format, Rendered, render
 from okralong.pipelines.samples.sample import Sample
 

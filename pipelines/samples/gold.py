@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
-from okralong.pipelines.values import QuestionType
+from okralong.pipelines.core.types import QuestionType
 
 
 @dataclass(frozen=True, slots=True)

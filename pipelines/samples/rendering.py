@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from okralong.pipelines.core.types import TableSpan
 from okralong.pipelines.samples.blocks import MARK, Block, Heading, Paragraph, Table, cell, grouped, unmarked
-from okralong.pipelines.values import TableSpan
 
 Format = Literal["txt", "md", "html"]
 FORMATS: tuple[Format, ...] = ("txt", "md", "html")

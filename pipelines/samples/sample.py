@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import Document, InputError, Question
 from okralong.pipelines.samples.asking_absent import unanswerable
 from okralong.pipelines.samples.asking_many import between_people, between_reports, chains
 from okralong.pipelines.samples.asking_one import abstractive, arithmetic, extractive
@@ -21,7 +21,6 @@ from okralong.pipelines.samples.gold import Draft
 from okralong.pipelines.samples.rendering import Rendered, render
 from okralong.pipelines.samples.report import Report, write_report
 from okralong.pipelines.samples.world import Company, company_names, draw_company
-from okralong.pipelines.values import Document, Question
 
 UNANSWERABLE: Final = "-unanswerable"
 """The end of the ``query_id`` of a question that its scope does not answer."""

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from okralong.pipelines.core.config import Settings
 from okralong.pipelines.models.shipped import SHIPPED
 from okralong.pipelines.sara.found import compressor_folder
-from okralong.pipelines.settings import Settings
 
 
 class SaraConfig(Settings):

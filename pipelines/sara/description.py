@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import Settings, parse_config
+from okralong.pipelines.core.config import Settings, parse_config
+from okralong.pipelines.core.types import ConfigError
 
 WEIGHTS: Final = "compressor.safetensors"
 DESCRIPTION: Final = "compressor.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.errors import ArchiveError, ConfigError
+from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.models.reader import NO_READER
 from okralong.pipelines.models.shipped import SHIPPED

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.shipped import SHIPPED
 from okralong.pipelines.sara.description import DESCRIPTION, Shape, read_shape
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.loading import settle
 from okralong.pipelines.sara.description import read_shape
 from okralong.pipelines.sara.mixed_input import Row, chat_pieces, padded, row_of

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 
+from okralong.pipelines.core.types import VECTORS_PLACE as PLACE
 from okralong.pipelines.models.chat import PLAIN_REPLY_MARK, TEMPLATE_DATE, text_ids
 from okralong.pipelines.sara.pieces import MixedMessage, Piece, Text, Vectors, plain
-from okralong.pipelines.values import VECTORS_PLACE as PLACE
 
 __all__ = [
     "IGNORED",

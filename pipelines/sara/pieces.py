@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from okralong.pipelines.values import VECTORS_PLACE, Message
+from okralong.pipelines.core.types import VECTORS_PLACE, Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from okralong.pipelines.answering.prompts.frame import neutralise, render_passages
+from okralong.pipelines.core.types import QUESTION_MARK, Passage
 from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors
-from okralong.pipelines.values import QUESTION_MARK, Passage
 
 READS: Final = "Compressed text stands for plain text."
 """The system message of both stages of compression learning; short, since it stands before every chunk."""

@@ -14,15 +14,14 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.archives.catalogue import read_catalogue
 from okralong.pipelines.archives.versions import Location, latest_version, read_version
-from okralong.pipelines.errors import ArchiveError, QuestionError
+from okralong.pipelines.core.schemas import FAILURES, SCHEMA_VERSION
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, Document, QuestionError
 from okralong.pipelines.search.compressed import CompressedRows, table_folders
 from okralong.pipelines.search.documents import DocumentStore
 from okralong.pipelines.search.layout import granularity_folder, shard_folder
 from okralong.pipelines.search.scatter import LocalShard
 from okralong.pipelines.search.shard import Shard
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import FAILURES, SCHEMA_VERSION
-from okralong.pipelines.values import Document
 
 
 @dataclass

@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.merged_postings import PostingPiece
-from okralong.pipelines.storage import Folder
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from okralong.pipelines.core.schemas import SCHEMA_VERSION
+from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.approximate import build_approximate
 from okralong.pipelines.search.dense_config import DenseConfig
 from okralong.pipelines.search.merged_postings import MergedPostings, PostingPiece
-from okralong.pipelines.storage import MANIFEST, Folder
-from okralong.pipelines.tables import SCHEMA_VERSION
 
 
 def write_shard(

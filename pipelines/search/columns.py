@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from okralong.pipelines.values import Chunk
+from okralong.pipelines.core.types import Chunk
 
 _Code = Literal["B", "i", "q"]
 

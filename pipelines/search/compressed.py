@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.core.schemas import compressed as compressed_schema
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.mapped import mapped_here
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import compressed as compressed_schema
 
 COMPRESSED: Final = "compressed"
 """The folder of these tables in an archive."""

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Settings
 
 TRAINED_ON: Final = 39
 """Vectors that FAISS wants to see for each cell of an inverted file (its ``min_points_per_centroid``)."""

@@ -11,10 +11,9 @@ from typing import Any, Final
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from okralong.pipelines.errors import ArchiveError, QuestionError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import DOCUMENTS
-from okralong.pipelines.values import Document, TableSpan
+from okralong.pipelines.core.schemas import DOCUMENTS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, Document, QuestionError, TableSpan
 
 CACHED_DOCUMENTS: Final = 8
 """Documents kept in memory; the passages of one question come from few (ours, not in the papers)."""

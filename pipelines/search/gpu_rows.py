@@ -13,7 +13,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 MOST: Final = 2048
 """The largest k of FAISS's selection on a GPU."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 VECTORS: Final = "vectors.npy"
 """float32, shape (rows, dimension), C-contiguous."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 
 @contextmanager

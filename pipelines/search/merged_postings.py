@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.terms import analyze_texts
-from okralong.pipelines.storage import Folder
 
 
 @dataclass(frozen=True)

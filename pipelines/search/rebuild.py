@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.base_shard import BaseShard
 from okralong.pipelines.search.build import write_shard
@@ -26,7 +27,6 @@ from okralong.pipelines.search.dense_config import DenseConfig
 from okralong.pipelines.search.merged_postings import MergedPostings, PostingPiece
 from okralong.pipelines.search.scope import joined
 from okralong.pipelines.search.sharding import shard_of
-from okralong.pipelines.storage import MANIFEST, Folder
 
 Rows = tuple[pa.RecordBatch, NDArray[np.float32], NDArray[np.bool_]]
 """Some chunks in the columns of ``layout.ROWS_SCHEMA``, their vectors, and which are over the encoder's limit."""

@@ -16,11 +16,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from okralong.pipelines.core.types import Candidates, Chunk, Hit
 from okralong.pipelines.search.bm25 import ScopeStatistics
 from okralong.pipelines.search.shard import Shard, Vector
 from okralong.pipelines.search.sharding import shard_of
 from okralong.pipelines.search.terms import analyze_query
-from okralong.pipelines.values import Candidates, Chunk, Hit
 
 
 class ShardClient(Protocol):

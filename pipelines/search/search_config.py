@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Settings
 
 
 class SearchConfig(Settings):

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.core.schemas import SCHEMA_VERSION
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, Candidates, Chunk, Hit
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.approximate import LARGEST_K, ApproximateIndex
 from okralong.pipelines.search.bm25 import ScopeStatistics
@@ -27,9 +29,6 @@ from okralong.pipelines.search.nearest import nearest, products
 from okralong.pipelines.search.postings import Postings
 from okralong.pipelines.search.ranking import best_places
 from okralong.pipelines.search.scope import RowRanges, joined
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SCHEMA_VERSION
-from okralong.pipelines.values import Candidates, Chunk, Hit
 
 Vector = Sequence[float] | NDArray[np.float32]
 

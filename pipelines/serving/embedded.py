@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from okralong.pipelines.errors import EndpointError
+from okralong.pipelines.core.types import EndpointError
 from okralong.pipelines.models.cache import cache_folder
 from okralong.pipelines.models.child import module_environment, tail
 from okralong.pipelines.models.embedded import EMBEDDED, SMOLLM_WINDOW

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from okralong.pipelines.placement import Place
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Place, Settings
 from okralong.pipelines.submission.secrets import check_variable
 
 COMMAND: Final = ("python", "-m", "okralong.jobs.cli")

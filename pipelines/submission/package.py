@@ -14,9 +14,9 @@ from typing import Any, Final
 import yaml
 
 from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import load_config, parse_config, shipped_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.settings import load_config, parse_config, shipped_config
 from okralong.pipelines.submission.config import IndexJob, Submission
 from okralong.pipelines.submission.secrets import refuse_secrets
 

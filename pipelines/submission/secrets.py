@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.filesystem import holds_credentials
+from okralong.pipelines.core.storage import holds_credentials
+from okralong.pipelines.core.types import ConfigError
 
 ALLOWED: Final = re.compile(
     r"AWS_(DEFAULT_)?REGION|AWS_ENDPOINT_URL(_S3)?|GOOGLE_CLOUD_PROJECT|OMP_NUM_THREADS|MKL_NUM_THREADS"

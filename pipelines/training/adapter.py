@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.reader import FILES, READER
 from okralong.pipelines.models.shipped import SHIPPED, shipped_adapter
 from okralong.pipelines.training.recipe import Lora, Recipe

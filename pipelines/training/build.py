@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.catalog import Catalog, load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, whole
 from okralong.pipelines.evaluation.datasets.registry import read_dataset
@@ -21,13 +23,11 @@ from okralong.pipelines.evaluation.split.keys import SIDES, Side, question_hash
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.sara.found import NONE
-from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.balance import balanced
 from okralong.pipelines.training.collect import questions_only, rows_of
 from okralong.pipelines.training.rows import TrainingRow
 from okralong.pipelines.training.rows_config import QuestionsOnly, RowsConfig, SampleRows
 from okralong.pipelines.training.sample_set import sample_set
-from okralong.pipelines.values import Question
 
 LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
 """Sides that take rows of the sample archive and labels of a model: figures, and what is tuned, rest on real sets and

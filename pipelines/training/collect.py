@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.operators.retrieve import primary_retrieval
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.types import Candidates, Question, QuestionType
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.datasets.values import Item
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.values import Candidates, Question, QuestionType
 
 
 @dataclass(frozen=True)

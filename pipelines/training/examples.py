@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput
-from okralong.pipelines.values import QUESTION_MARK, RetrieverScores
+from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
 
 UNKNOWN: Final = -100
 """The index of a label that nobody knows: PyTorch's own sign for "not in the loss"."""

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from okralong.pipelines.answering.analysis import FIELDS
+from okralong.pipelines.core.types import Analysis
 from okralong.pipelines.evaluation.intervals import Estimate, Floats, estimate, joined_by_documents, resample
 from okralong.pipelines.training.calibrate import calibration_error
 from okralong.pipelines.training.examples import UNKNOWN, Example
-from okralong.pipelines.values import Analysis
 
 Probabilities = list[npt.NDArray[np.float64]]
 """For each of the three fields an array (questions, labels)."""

@@ -13,9 +13,16 @@ from okralong.pipelines.answering.analyzers.by_generator import labels_by_genera
 from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.repair import Ask
-from okralong.pipelines.errors import CallFailed, EndpointError, OverBudget, QuestionError, ReplyError
+from okralong.pipelines.core.types import (
+    CallFailed,
+    EndpointError,
+    Message,
+    OverBudget,
+    QuestionError,
+    Reply,
+    ReplyError,
+)
 from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.values import Message, Reply
 
 PATH = "train-data/analyze"
 """The step under which labels stand in journal and ledger."""

@@ -13,13 +13,13 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from okralong.pipelines.core.types import Message
 from okralong.pipelines.models.chat import chat_ids
 from okralong.pipelines.training.adapter import causal_to_adapt, save_adapter
 from okralong.pipelines.training.examples import ReadingExample
 from okralong.pipelines.training.learner import Learner
 from okralong.pipelines.training.recipe import Recipe
 from okralong.pipelines.training.shared_prefix import states_after
-from okralong.pipelines.values import Message
 
 QUOTATION_WEIGHT: Final = 0.3
 """Of a token of an Evidence line in the loss, against 1 for any other. Copying is learned soon, and quotations have

@@ -13,7 +13,7 @@ from okralong.pipelines.answering.analyzers.base import Analyzer
 from okralong.pipelines.answering.analyzers.calibration import read_temperatures
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.models.embedded import causal_model
 from okralong.pipelines.models.precision import available_cores
 from okralong.pipelines.training.calibrate import at_temperature, calibration_error

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Settings
 
 
 class LeftOut(Settings):

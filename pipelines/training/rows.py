@@ -11,11 +11,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.schemas import TRAINING_ROWS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError, Pattern, QuestionType, RetrieverScores
 from okralong.pipelines.evaluation.split.keys import Side
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import TRAINING_ROWS
-from okralong.pipelines.values import Pattern, QuestionType, RetrieverScores
 
 _FILE: Final = "rows.parquet"
 _LISTS: Final = ("documents", "passages", "exact_scores", "semantic_scores", "semantic_ranks")

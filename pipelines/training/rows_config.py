@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.evidence.config import SetChoice
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
 from okralong.pipelines.evaluation.split.rules import SplitRules
 from okralong.pipelines.samples.sample import MINIMUM_WORDS
-from okralong.pipelines.settings import Settings
 
 Limit = Annotated[int, Field(ge=1)]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text, make_text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.samples.sample import UNANSWERABLE, generate
 from okralong.pipelines.training.rows_config import SampleRows
-from okralong.pipelines.values import Question
 
 NAME = "sample"
 

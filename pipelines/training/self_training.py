@@ -14,11 +14,11 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.base import Analyzer
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.answering.questions import read_questions
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.split.keys import question_hash
-from okralong.pipelines.settings import Settings
 from okralong.pipelines.training.balance import balanced
 from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.values import Question
 
 SOURCE = "self-training"
 

@@ -16,8 +16,7 @@ from okralong.actors.ledger import RayLedger, start_ledger
 from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.errors import EndpointError
-from okralong.pipelines.values import Reply
+from okralong.pipelines.core.types import EndpointError, Reply
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import agree, batch_config
 from tests.llm.tools import ask

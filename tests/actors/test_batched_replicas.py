@@ -12,7 +12,7 @@ from okralong.actors.query_embedder import QueryEmbedderReplica, query_embedder_
 from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.embedded import MINILM_SHA256
 
 CALLS = 20

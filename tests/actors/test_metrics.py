@@ -16,9 +16,9 @@ from typing import Any
 import ray
 
 from okralong.actors.ledger import start_ledger
-from okralong.pipelines import logs
 from okralong.pipelines.answering.llm.calls import Call, Outcome
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core import log as logs
+from okralong.pipelines.core.types import Usage
 from tests.conftest import CHECKOUT
 
 REPORT_S = 60.0

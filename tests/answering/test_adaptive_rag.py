@@ -9,8 +9,7 @@ import pytest
 from okralong.pipelines.answering.prompts.complexity import complexity_prompt, read_complexity
 from okralong.pipelines.answering.reserve import plan_bound
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Answer, Question
+from okralong.pipelines.core.types import Answer, Question, ReplyError
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, paper_policy
 

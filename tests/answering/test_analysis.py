@@ -17,7 +17,7 @@ from okralong.pipelines.answering.analysis import (
     make_analysis,
     parse_reply,
 )
-from okralong.pipelines.errors import ReplyError
+from okralong.pipelines.core.types import ReplyError
 
 EVEN = dict.fromkeys(TYPES, 1.0), dict.fromkeys(PATTERNS, 1.0), dict.fromkeys(EVIDENCE, 1.0)
 

@@ -10,9 +10,8 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, analyzer_keys, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules, covered_share
 from okralong.pipelines.answering.analyzers.words import literal_tokens, names
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import parse_config
-from okralong.pipelines.values import Analysis
+from okralong.pipelines.core.config import parse_config
+from okralong.pipelines.core.types import Analysis, ConfigError
 
 QUESTIONS = {
     "extractive": [

@@ -11,8 +11,7 @@ from okralong.pipelines.answering.analyzers.by_generator import AS_JSON, analyze
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.answering.repair import Ask
-from okralong.pipelines.errors import ConfigError, NobodyAsked, OverBudget, ReplyError
-from okralong.pipelines.values import Message, Reply, Usage
+from okralong.pipelines.core.types import ConfigError, Message, NobodyAsked, OverBudget, Reply, ReplyError, Usage
 
 ASKED = AnalysisInput("Who sold more lamps, Alder or Birch?", ("Alder sold 12 lamps.",))
 GOOD = format_reply("multi-source", "semantic", "no")

@@ -11,9 +11,9 @@ from okralong.pipelines.answering.changed import rests_on_change, since_version
 from okralong.pipelines.answering.preparation import prepare
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.archives.diff import VersionDiff
-from okralong.pipelines.errors import ArchiveError
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.settings import load_config
 from tests.archives.nights import made_up, night
 
 DIFF = VersionDiff(added=("2024_AAPL",), changed=("notes",), removed=("2023_old",))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts.evidence import Evidence
 from okralong.pipelines.answering.prompts.frame import neutralise
-from okralong.pipelines.values import Document, Passage
+from okralong.pipelines.core.types import Document, Passage
 
 ALDER = Document(
     "alder", "x" * 40 + " Revenue rose to 41.5 million\n  crowns in “2021” \u2013 a record. Costs: 2015 units."

@@ -7,8 +7,7 @@ import pytest
 from okralong.pipelines.answering.prompts.compress import Digest, read_digest
 from okralong.pipelines.answering.reserve import plan_bound
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Answer, Question
+from okralong.pipelines.core.types import Answer, Question, ReplyError
 from tests.fakes.reports import ALDER, BIRCH, report
 from tests.fakes.tools import ScriptedTools, paper_policy
 

@@ -12,9 +12,8 @@ from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.operators.window import fit_passages, prompt_fits
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.prompts.answer import answer_prompt
-from okralong.pipelines.errors import QuestionError
+from okralong.pipelines.core.types import Document, Hit, QuestionError, TableSpan
 from okralong.pipelines.indexing.chunker import chunk_document
-from okralong.pipelines.values import Document, Hit, TableSpan
 from tests.fakes.reports import ALDER
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 

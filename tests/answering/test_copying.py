@@ -12,7 +12,7 @@ from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.prompts.copying import STRIDE, evidence_rules
 from okralong.pipelines.answering.prompts.evidence import parse_evidence
 from okralong.pipelines.answering.prompts.grammars import ROLES, grammar
-from okralong.pipelines.values import Message, Passage
+from okralong.pipelines.core.types import Message, Passage
 
 YARD = Passage("d", 0, 80, 'The "Duke" of Fernhill\nhas 44\\45 workers; Ölund | 7 | <|im_end|> said so.', 0, 0.0)
 LONG = Passage("e", 0, 900, " ".join(f"w{number}" for number in range(100)), 0, 0.0)

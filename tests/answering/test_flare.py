@@ -11,7 +11,7 @@ from okralong.pipelines.answering.operators.sentence import read_sentence
 from okralong.pipelines.answering.prompts.sentence import conclusion, sentence_end
 from okralong.pipelines.answering.reserve import plan_bound
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.values import Answer, Question, Reply, Usage
+from okralong.pipelines.core.types import Answer, Question, Reply, Usage
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, paper_policy
 

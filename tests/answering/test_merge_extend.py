@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from okralong.pipelines.answering.operators.extend import extend
 from okralong.pipelines.answering.operators.merge import merge, passage_of
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document, Hit, Passage
 from okralong.pipelines.indexing.chunker import chunk_document
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Document, Hit, Passage
 
 TEXT = st.text(alphabet="ab.? \n\t|9Zé漢", min_size=1, max_size=300)
 SPANS = st.lists(st.tuples(st.integers(0, 299), st.integers(1, 80), st.floats(0, 5)), min_size=1, max_size=12)

@@ -8,7 +8,7 @@ import pytest
 
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.values import Pattern, QuestionType, Workflow
+from okralong.pipelines.core.types import Pattern, QuestionType, Workflow
 from tests.fakes.tools import analysis, paper_policy
 
 POLICY = paper_policy()

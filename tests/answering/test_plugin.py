@@ -17,9 +17,8 @@ from okralong.pipelines.answering.strategies.registry import (
     needs_scorer,
     unforeseen,
 )
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.values import Question
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import ConfigError, Question
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy
 

@@ -13,8 +13,7 @@ from okralong.pipelines.answering.operators.clusters import soft_clusters
 from okralong.pipelines.answering.operators.summary_tree import bounded_clusters, summary_hits
 from okralong.pipelines.answering.prompts.summarize import read_summary, summarize_prompt
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Answer, Passage, Question
+from okralong.pipelines.core.types import Answer, Passage, Question, ReplyError
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, paper_policy
 

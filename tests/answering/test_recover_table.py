@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from okralong.pipelines.answering.operators.recover_table import recover_tables
+from okralong.pipelines.core.types import Document, Passage, TableSpan
 from okralong.pipelines.indexing.tables_in_text import find_tables
-from okralong.pipelines.values import Document, Passage, TableSpan
 from tests.indexing.table_samples import CELL_PER_LINE, TABLES, embedded
 
 

@@ -9,7 +9,7 @@ import pytest
 from okralong.pipelines.answering.strategies import registry
 from okralong.pipelines.answering.strategies import std_rag as std_rag_module
 from okralong.pipelines.answering.strategies.registry import granularities_needed, load_strategy, names
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from tests.fakes.tools import paper_policy
 
 

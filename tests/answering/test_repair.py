@@ -12,8 +12,7 @@ from okralong.pipelines.answering.prompts.split import read_split
 from okralong.pipelines.answering.prompts.step import read_step
 from okralong.pipelines.answering.repair import NOTHING, ask_and_read, repair_prompt
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.errors import NobodyAsked, ReplyError
-from okralong.pipelines.values import Document, Message, Question, Reply
+from okralong.pipelines.core.types import Document, Message, NobodyAsked, Question, Reply, ReplyError
 from tests.fakes.tools import ScriptedTools, analysis
 
 QUESTION = "Who spent more, Alder or Birch?"

@@ -15,10 +15,9 @@ from okralong.pipelines.answering.strategies.registry import (
     reads_vectors,
 )
 from okralong.pipelines.answering.strategies.sara import LINE
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import VECTORS_PLACE, Answer, ConfigError, Document, Hit, Question
 from okralong.pipelines.sara.prompts import ANSWERS, COMPRESSED
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.values import VECTORS_PLACE, Answer, Document, Hit, Question
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy, token_vectors
 

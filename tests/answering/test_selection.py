@@ -17,7 +17,7 @@ from okralong.pipelines.answering.operators.novelty import choose_novel, closene
 from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.values import Chunk, Hit, Question
+from okralong.pipelines.core.types import Chunk, Hit, Question
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 

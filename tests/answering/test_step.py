@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.values import Answer, Question
+from okralong.pipelines.core.types import Answer, Question
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
 

@@ -7,7 +7,7 @@ import pytest
 from okralong.pipelines.answering.prompts.answer import FORMULA, RESULT
 from okralong.pipelines.answering.strategies.plain import plain_plan
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.values import Answer, Pattern, Plan, Question, QuestionType
+from okralong.pipelines.core.types import Answer, Pattern, Plan, Question, QuestionType
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
 

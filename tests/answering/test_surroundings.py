@@ -10,8 +10,8 @@ from okralong.pipelines.answering.operators.retrieve import assembled_retrieval,
 from okralong.pipelines.answering.operators.surroundings import beside, lift
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.values import Chunk, Document, Hit
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import Chunk, Document, Hit
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 
 

@@ -10,6 +10,7 @@ from okralong.pipelines.archives.known_sources import KnownSource
 from okralong.pipelines.archives.settle import settle, winners
 from okralong.pipelines.archives.text_index import TextIndex
 from okralong.pipelines.archives.versions import latest_version, publish
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.failures import failures_of
@@ -21,7 +22,6 @@ from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.indexing.shares import share_texts
 from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.storage import Folder
 from tests.archives.nights import CONFIG, MODEL, encoder
 
 

@@ -14,7 +14,7 @@ from okralong.pipelines.archives.text_index import TextIndex
 from okralong.pipelines.archives.text_plan import owned_texts
 from okralong.pipelines.archives.texts import key_bytes, text_keys
 from okralong.pipelines.archives.vector_store import VectorStore
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 
 
 def vector_of(text: str) -> list[float]:

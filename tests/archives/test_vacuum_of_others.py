@@ -6,7 +6,7 @@ from pathlib import Path
 
 from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.archives.vector_store import VectorStore
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 from tests.archives.nights import made_up, night
 
 

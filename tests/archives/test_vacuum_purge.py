@@ -13,9 +13,9 @@ from okralong.pipelines.archives.texts import key_bytes, text_keys
 from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.archives.versions import version_numbers
-from okralong.pipelines.errors import ArchiveError, InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, InputError
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.storage import Folder
 from tests.archives.nights import chunk_texts, contents, made_up, night, words_in
 
 SECRET = "The zebrafish of Quillon weighs 31 stone."

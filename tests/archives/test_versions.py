@@ -15,9 +15,9 @@ from okralong.pipelines.archives.versions import (
     read_version,
     version_numbers,
 )
-from okralong.pipelines.errors import ArchiveError, LockedError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SCHEMA_VERSION
+from okralong.pipelines.core.schemas import SCHEMA_VERSION
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, LockedError
 
 
 def manifest(number: int) -> dict[str, object]:

@@ -15,9 +15,8 @@ import pytest
 import yaml
 
 from okralong.pipelines.answering.run_config import RunConfig
+from okralong.pipelines.core.config import homeless, load_config
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.placement import homeless
-from okralong.pipelines.settings import load_config
 from okralong.pipelines.submission.secrets import refuse_secrets
 from tests.conftest import CHECKOUT
 

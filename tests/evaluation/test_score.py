@@ -10,9 +10,9 @@ import pytest
 from benchmarks.reports.score import main, score
 from benchmarks.reports.scoring import score_run
 from benchmarks.reports.tables import markdown_table
-from okralong.pipelines.errors import EXIT_USAGE, InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_USAGE, InputError
 from okralong.pipelines.evaluation.gold import write_gold
-from okralong.pipelines.storage import Folder
 from tests.evaluation.runs import GOLDS, TEXTS, write_archive, write_run
 
 

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from okralong.pipelines.tokens import count_tokens
+from okralong.pipelines.core.tokens import count_tokens
 
 Messages = list[dict[str, str]]
 Rule = tuple[Callable[[Messages], bool], str | Callable[[Messages], str]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from okralong.pipelines.values import Document
+from okralong.pipelines.core.types import Document
 
 _FILLER = (
     "The board met {n} times and looked at the plans of the plant in the valley. "

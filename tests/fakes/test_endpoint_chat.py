@@ -16,8 +16,8 @@ from okralong.pipelines.answering.prompts.answer import answer_prompt, parse_ans
 from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
 from okralong.pipelines.answering.prompts.split import parse_split, split_prompt
 from okralong.pipelines.answering.prompts.step import parse_step, step_prompt
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Message, Passage
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Message, Passage
 from tests.fakes.calls import MODEL, chat, headers_of, user
 from tests.fakes.endpoint.draws import draw_latency
 from tests.fakes.endpoint.process import EndpointProcess

@@ -16,11 +16,9 @@ from typing import Any
 from okralong.pipelines.answering.operators.fuse import sort_hits
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.errors import QuestionError, ReplyError
-from okralong.pipelines.indexing.chunker import chunk_document
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import (
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
     Candidates,
@@ -30,12 +28,15 @@ from okralong.pipelines.values import (
     Message,
     Pattern,
     Plan,
+    QuestionError,
     QuestionType,
     Reply,
+    ReplyError,
     RetrieverScores,
     TokenVectors,
     Usage,
 )
+from okralong.pipelines.indexing.chunker import chunk_document
 
 Scripted = str | Exception | Callable[[Sequence[Message]], str]
 """A reply, an error to raise, or what makes a reply of the messages."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from okralong.pipelines.answering.llm.request import LlmRequest
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import ANSWERS
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.schemas import ANSWERS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Message
 from tests.fakes.endpoint.chat_call import request_hash
 from tests.faults.night import Night
 from tests.money import settled_and_unknown

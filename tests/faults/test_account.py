@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from okralong.pipelines.errors import EXIT_ENDPOINT, EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
+from okralong.pipelines.core.types import EXIT_ENDPOINT, EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
 from tests.faults.checks import check
 from tests.faults.conftest import QUESTIONS, ids_of
 from tests.faults.night import Night

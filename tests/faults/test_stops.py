@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.errors import EXIT_BROKEN, EXIT_LOCKED, EXIT_STOPPED
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_LOCKED, EXIT_STOPPED
 from tests.faults.checks import check, snapshot
 from tests.faults.conftest import QUESTIONS, SCENARIO, ids_of
 from tests.faults.night import IN_FLIGHT, Night

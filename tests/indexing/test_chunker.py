@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document, TableSpan
 from okralong.pipelines.indexing import chunker, units
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY, chunk_document
 from okralong.pipelines.indexing.units import Boundaries
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Document, TableSpan
 from tests.indexing.growth import LINEAR, growth
 
 PIECES = st.one_of(

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.embedded import resolve_embedding_model
-from okralong.pipelines.tokens import count_tokens
 
 
 @pytest.fixture(scope="module")

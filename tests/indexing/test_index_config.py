@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import load_config, parse_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-from okralong.pipelines.settings import load_config, parse_config
 
 
 def test_the_shipped_file_says_the_defaults() -> None:

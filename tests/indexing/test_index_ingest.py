@@ -12,6 +12,7 @@ import pytest
 
 from okralong.pipelines.archives.known_sources import KnownSource
 from okralong.pipelines.archives.settle import settle
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing import ingest
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.ingest import ingest_part, plan_parts, read_documents
@@ -19,7 +20,6 @@ from okralong.pipelines.indexing.outcomes import claims_of, finished_parts, foun
 from okralong.pipelines.indexing.readers.listing import list_sources, with_hashes
 from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.indexing.reading.reader import Reader
-from okralong.pipelines.storage import Folder
 
 
 def test_parts_keep_the_order_and_close_when_full() -> None:

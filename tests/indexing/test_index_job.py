@@ -11,14 +11,14 @@ import pytest
 import ray.data
 
 from okralong.pipelines.archives.versions import version_numbers
-from okralong.pipelines.errors import BrokenError, ConfigError, InputError, LockedError
+from okralong.pipelines.core.config import IndexPlacement, Place
+from okralong.pipelines.core.schemas import CHUNKS, FAILURES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import BrokenError, ConfigError, InputError, LockedError
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig, LimitsConfig
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, index_archive
-from okralong.pipelines.placement import IndexPlacement, Place
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import CHUNKS, FAILURES
-from okralong.pipelines.tokens import count_tokens
 from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import word_bomb
 from tests.indexing.tiny_pdf import tiny_pdf

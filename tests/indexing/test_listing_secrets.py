@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.readers.listing import list_sources
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Chunk
 from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
@@ -19,8 +21,6 @@ from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.scatter import search, stored_vectors
 from okralong.pipelines.search.sharding import shard_of
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Chunk
 from tests.conftest import LANTERN, ORCHARD
 
 Embed = Callable[[list[str]], npt.NDArray[np.float32]]

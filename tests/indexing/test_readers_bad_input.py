@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pypdf
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.readers.listing import list_sources, with_hashes
 from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source
 from okralong.pipelines.indexing.readers.registry import read_source

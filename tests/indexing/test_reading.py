@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.errors import BrokenError
+from okralong.pipelines.core.types import BrokenError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source

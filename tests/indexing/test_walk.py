@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.readers.listing import Listing, list_sources, with_hashes
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from okralong.jobs.run_folder import table
-from okralong.pipelines.settings import shipped_config
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.config import shipped_config
+from okralong.pipelines.core.storage import Folder
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 

@@ -12,7 +12,7 @@ import pytest
 
 import okralong
 from okralong.jobs.run_folder import table
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.jobs.conftest import PAPER
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import okralong
 from okralong.jobs.run_folder import table
-from okralong.pipelines.errors import EXIT_OK
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_OK
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
 

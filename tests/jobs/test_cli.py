@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.settings import shipped_config
+from okralong.pipelines.core.config import shipped_config
 from tests.jobs.conftest import call
 
 

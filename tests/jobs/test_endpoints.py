@@ -13,9 +13,9 @@ from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
-from okralong.pipelines.errors import EndpointError
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EndpointError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
 from tests.llm.tools import config_for, further

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from okralong.jobs.run_folder import table
-from okralong.pipelines.errors import EXIT_ENDPOINT, EXIT_OVER_BUDGET
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SCORES
+from okralong.pipelines.core.schemas import SCORES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_ENDPOINT, EXIT_OVER_BUDGET
 from tests.conftest import NODE_KEY
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI, Trouble

@@ -39,7 +39,7 @@ words: Six questions about mills and hills.
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
     """The town's files with a policy, and a split manifest that the command line made of them."""
-    from okralong.pipelines.settings import shipped_config
+    from okralong.pipelines.core.config import shipped_config
 
     folder = write_town(tmp_path / "data")
     (folder / "policy.yaml").write_text(shipped_config("policy/paper.yaml"), encoding="utf-8")

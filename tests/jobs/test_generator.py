@@ -20,10 +20,10 @@ from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
+from okralong.pipelines.core.config import load_config, shipped_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Passage
 from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.settings import load_config, shipped_config
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Passage
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 

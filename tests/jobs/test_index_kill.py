@@ -13,9 +13,10 @@ import yaml
 
 from okralong.pipelines.archives.vector_store import VECTORS, VectorStore
 from okralong.pipelines.archives.versions import latest_version
-from okralong.pipelines.samples import generate, write_sample
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.samples.files import write_sample
+from okralong.pipelines.samples.sample import generate
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.storage import Folder
 from tests.conftest import CHECKOUT
 
 FILES_BEFORE_KILL = 6

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from okralong.jobs.run_folder import table
-from okralong.pipelines.errors import EXIT_STOPPED
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_STOPPED
 from tests.conftest import CHECKOUT
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import config_file

@@ -17,9 +17,9 @@ from okralong.pipelines.answering.prompts.complexity import INSTRUCTIONS as COMP
 from okralong.pipelines.answering.prompts.compress import INSTRUCTIONS as COMPRESS
 from okralong.pipelines.answering.prompts.sentence import INSTRUCTIONS as SENTENCE
 from okralong.pipelines.answering.prompts.summarize import INSTRUCTIONS as SUMMARIZE
-from okralong.pipelines.errors import EXIT_ENDPOINT, ConfigError
-from okralong.pipelines.settings import shipped_config
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.config import shipped_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_ENDPOINT, ConfigError
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import always, call, endpoint, quoting
@@ -194,7 +194,7 @@ def test_compact_reads_segments_until_the_summary_is_complete(
 def test_an_estimate_says_what_cannot_be_foreseen(strategy: str, tmp_path: Path) -> None:
     from okralong.jobs.estimate_run import Asking, estimate_questions
     from okralong.pipelines.answering.run_config import RunConfig
-    from okralong.pipelines.settings import load_config
+    from okralong.pipelines.core.config import load_config
 
     config = load_config(RunConfig, "answer.yaml", {"strategy": strategy})
     with pytest.raises(ConfigError, match=rf"No estimate.*'{strategy}'.*Nothing was spent"):

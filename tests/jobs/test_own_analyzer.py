@@ -9,7 +9,7 @@ import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.training.rows import read_rows
 from tests.jobs.conftest import call
 

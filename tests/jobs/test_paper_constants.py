@@ -9,9 +9,9 @@ from typing import Any
 
 import okralong
 from okralong.jobs.run_folder import table
-from okralong.pipelines.answering.codec import decode
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Analysis, Plan
+from okralong.pipelines.core.codec import decode
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Analysis, Plan
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, endpoint
 

@@ -14,7 +14,7 @@ from ray.util import list_named_actors
 import okralong
 from okralong.actors.cluster import NAMESPACE
 from okralong.jobs.run_folder import table
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.answering.questions import read_questions
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 
 
 def test_the_three_formats_read_alike(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from okralong.jobs.run_folder import BEGUN
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError
 
 NOW = datetime(2026, 11, 22, 21, 0, tzinfo=UTC)
 

@@ -12,10 +12,10 @@ import okralong
 from okralong.jobs.estimate_run import Asking, estimate_questions
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.errors import ArchiveError, ConfigError
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.sara.served import served_generator
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.storage import Folder
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call
 from tests.sara.compressors import random_compressor
@@ -175,7 +175,7 @@ def test_what_cannot_work_is_said_before_a_token_is_spent(
 def _policy(folder: Path, **sara: Any) -> str:
     import yaml
 
-    from okralong.pipelines.settings import shipped_config
+    from okralong.pipelines.core.config import shipped_config
 
     policy = yaml.safe_load(shipped_config("policy/paper.yaml"))
     policy["sara"] |= sara

@@ -9,8 +9,8 @@ import pytest
 
 import okralong
 from okralong.jobs.run_folder import table
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
 

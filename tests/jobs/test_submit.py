@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from okralong.jobs.submitted import job_server
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from tests.jobs.conftest import call
 
 NOBODY = "http://127.0.0.1:9"

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from okralong.jobs.summary import print_summary
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import ANSWERS, LEDGER
+from okralong.pipelines.core.schemas import ANSWERS, LEDGER
+from okralong.pipelines.core.storage import Folder
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.jobs.run_folder import table
-from okralong.pipelines.errors import EXIT_STOPPED
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SCORES
+from okralong.pipelines.core.schemas import SCORES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_STOPPED
 from tests.conftest import CHECKOUT
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI

@@ -11,9 +11,9 @@ from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts.answer import parse_answer
 from okralong.pipelines.answering.prompts.split import parse_split
 from okralong.pipelines.answering.prompts.step import parse_step
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.reader.marks import mark, well_formed
 from okralong.pipelines.reader.rows import ReadingRow, read_reading
-from okralong.pipelines.storage import Folder
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from okralong.jobs.run_folder import table
-from okralong.pipelines.samples import generate, write_sample
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import SCORES
+from okralong.pipelines.core.schemas import SCORES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.samples.files import write_sample
+from okralong.pipelines.samples.sample import generate
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, endpoint
 

@@ -20,7 +20,7 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.quota_headers import Notice
-from okralong.pipelines.errors import OverBudget, QuestionError
+from okralong.pipelines.core.types import OverBudget, QuestionError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, config_for, rows
 

@@ -6,8 +6,7 @@ import pytest
 
 from okralong.pipelines.answering.operators.split import split_question
 from okralong.pipelines.answering.strategies.registry import load_strategy
-from okralong.pipelines.errors import CallFailed, ReplyError
-from okralong.pipelines.values import Question, QuestionType
+from okralong.pipelines.core.types import CallFailed, Question, QuestionType, ReplyError
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
 

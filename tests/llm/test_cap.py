@@ -20,8 +20,8 @@ from okralong.pipelines.answering.llm.client import LlmClient
 from okralong.pipelines.answering.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.errors import CallFailed, EndpointError, OverBudget, ReplyError
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import CallFailed, EndpointError, OverBudget, ReplyError
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.tools import PRICE, ask, rows
 from tests.money import settled_and_unknown

@@ -12,8 +12,8 @@ from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
-from okralong.pipelines.errors import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError, ReplyError
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError, ReplyError
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
 from tests.llm.tools import all_bytes, ask, client_over, config_for, rows
 

@@ -17,7 +17,7 @@ from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.quota_headers import Notice
-from okralong.pipelines.errors import QuestionError
+from okralong.pipelines.core.types import QuestionError
 
 DONE = Notice(taken=True)
 

@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.codec import decode, encode
-from okralong.pipelines.values import (
-    Analysis,
-    Answer,
-    Citation,
-    Message,
-    Passage,
-    Plan,
-    Reply,
-    Usage,
-)
+from okralong.pipelines.core.codec import decode, encode
+from okralong.pipelines.core.types import Analysis, Answer, Citation, Message, Passage, Plan, Reply, Usage
 
 VALUES: list[Any] = [
     Analysis(

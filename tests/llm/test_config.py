@@ -10,9 +10,8 @@ from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.meter import PromptMeter
 from okralong.pipelines.answering.llm.prices import Price, PriceTable
 from okralong.pipelines.answering.llm.request import LlmRequest
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import parse_config
-from okralong.pipelines.values import Message, Usage
+from okralong.pipelines.core.config import parse_config
+from okralong.pipelines.core.types import ConfigError, Message, Usage
 
 BASE: dict[str, Any] = {
     "model": "m",

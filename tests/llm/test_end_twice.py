@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 from tests.llm.tools import a_call, paid, rows
 
 END = {"query_id": "q", "question": "?", "status": "answered", "answer": "x"}

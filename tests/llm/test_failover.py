@@ -16,8 +16,8 @@ from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.prices import Price
-from okralong.pipelines.errors import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
 from tests.llm.tools import PRICE, all_bytes, ask, client_over, config_for, further, rows
 

@@ -11,7 +11,7 @@ import pytest
 
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 from tests.llm.tools import a_call, paid, rows, statuses
 
 

@@ -15,8 +15,8 @@ from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.ports import Grant
 from okralong.pipelines.answering.prompts.grammars import ROLES as WITH_GRAMMAR
-from okralong.pipelines.errors import QuestionError
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import QuestionError
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
 from tests.llm.tools import ask, client_over, config_for
 

@@ -9,9 +9,8 @@ import pytest
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.calls import unknown
 from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.errors import ArchiveError, OverBudget
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, OverBudget, Usage
 from tests.llm.tools import a_call, paid, rows, statuses
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from okralong.pipelines.answering.llm.limiter import Limiter, Limits, stricter
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.quota_headers import Notice
-from okralong.pipelines.errors import QuestionError
+from okralong.pipelines.core.types import QuestionError
 
 
 def saturate(limiter: Limiter, sizes: list[int], until: float) -> list[tuple[float, int]]:

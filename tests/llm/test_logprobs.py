@@ -10,9 +10,8 @@ from openai.types.chat import ChatCompletion
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.replies import read_completion
 from okralong.pipelines.answering.llm.request import LlmRequest
-from okralong.pipelines.errors import EndpointError
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import EndpointError, Message
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import PRICE, ask, client_over, config_for, rows

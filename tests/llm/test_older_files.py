@@ -12,9 +12,9 @@ from okralong.pipelines.answering.llm.calls import ledger_row
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.parts import PartedTable
 from okralong.pipelines.answering.llm.ports import Snapshot
-from okralong.pipelines.errors import ArchiveError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import ADDED_COLUMNS, DOCUMENTS, LEDGER, columns_in
+from okralong.pipelines.core.schemas import ADDED_COLUMNS, DOCUMENTS, LEDGER, columns_in
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError
 from tests.llm.tools import a_call, paid, rows
 
 NEW = list(ADDED_COLUMNS["ledger"])

@@ -9,8 +9,8 @@ import pytest
 
 from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.errors import OverBudget
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import OverBudget
 from tests.llm.tools import a_call, paid, rows, statuses
 
 

@@ -10,9 +10,9 @@ from pyarrow import fs
 
 from okralong.pipelines.answering.journal import ROW_KEYS, JournalRow, RunLog, read_run_table
 from okralong.pipelines.answering.llm.parts import MERGE_EVERY, PartedTable, read_rows
-from okralong.pipelines.errors import ArchiveError, LockedError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import FAILURES, RUN_TABLES
+from okralong.pipelines.core.schemas import FAILURES, RUN_TABLES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, LockedError
 
 
 def failure(name: str, message: str = "m") -> dict[str, Any]:

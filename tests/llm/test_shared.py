@@ -8,8 +8,8 @@ import pytest
 
 from okralong.pipelines.answering.llm.bill import COLUMNS, Bill, bill
 from okralong.pipelines.answering.llm.shared import SharedReplies, sharing_runs
-from okralong.pipelines.errors import ConfigError, ReplyError
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError, ReplyError
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.llm.tools import ask, client_over, config_for, rows
 

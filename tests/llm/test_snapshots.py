@@ -12,7 +12,7 @@ from okralong.jobs.progress import AnswerBar
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.ports import Snapshot
 from okralong.pipelines.answering.llm.snapshots import drift, snapshot_rows
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, client_over, config_for, further, rows
 

@@ -17,8 +17,8 @@ from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.answering.llm.shared import SharedReplies
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Message, Usage
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Message, Usage
 from tests.fakes.openai_server import FakeOpenAI
 
 PRICE = Price(input=2.5, cached_input=1.25, output=10.0)

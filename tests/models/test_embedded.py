@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.errors import ConfigError, OkraError
+from okralong.pipelines.core.types import ConfigError, OkraError
 from okralong.pipelines.models import embedded
 from okralong.pipelines.models.cache import build_once, cache_folder, sha256_of
 from okralong.pipelines.models.child import run_module
@@ -101,7 +101,7 @@ def test_rewriting_is_done_once() -> None:
 
 
 def test_gguf_tokenizer_counts_without_the_weights(tmp_path: Path) -> None:
-    from okralong.pipelines.tokens import token_counter
+    from okralong.pipelines.core.tokens import token_counter
 
     folder = embedded.gguf_tokenizer(embedded.repacked_gguf())
     assert not list(folder.glob("*.safetensors"))

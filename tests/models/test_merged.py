@@ -11,7 +11,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.lora import read_lora
 from okralong.pipelines.models.merged import merged_gguf, merged_model
 from tests.fakes.random_reader import write_random_reader

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.models.reader import FILES, ReaderFile, asked_as, find_reader
 

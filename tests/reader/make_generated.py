@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import Passage
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import Span, whole
 from okralong.pipelines.evaluation.evidence.config import SetChoice
@@ -26,10 +28,8 @@ from okralong.pipelines.reader.build import chosen
 from okralong.pipelines.reader.collect import Collector
 from okralong.pipelines.reader.config import ReadingConfig
 from okralong.pipelines.reader.rows import ReadingRow
-from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.rows_config import SampleRows
 from okralong.pipelines.training.sample_set import sample_set
-from okralong.pipelines.values import Passage
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 3001

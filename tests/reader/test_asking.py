@@ -7,9 +7,9 @@ from pathlib import Path
 
 import openai
 
+from okralong.pipelines.core.types import Message
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.reader.asking import Asker
-from okralong.pipelines.values import Message
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.llm.tools import config_for
 

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from okralong.pipelines.answering.analysis import TYPES, make_analysis
-from okralong.pipelines.answering.codec import encode
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import ANSWERS, DOCUMENTS, JOURNAL, LEDGER, SCHEMA_VERSION
-from okralong.pipelines.values import Plan
+from okralong.pipelines.core.codec import encode
+from okralong.pipelines.core.schemas import ANSWERS, DOCUMENTS, JOURNAL, LEDGER, SCHEMA_VERSION
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Plan
 
 FINGERPRINT = "made"
 REPORT = (

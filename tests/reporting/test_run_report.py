@@ -15,15 +15,14 @@ from okralong.jobs import report
 from okralong.jobs.cli import app
 from okralong.pipelines.answering.purge_run import purge_run
 from okralong.pipelines.answering.questions import read_questions
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.schemas import ANSWERS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.reporting.charts import latency
 from okralong.pipelines.reporting.estimates import figures
 from okralong.pipelines.reporting.page import SCRIPTS, page_script, render
 from okralong.pipelines.reporting.report import Report
 from okralong.pipelines.reporting.run_report import ALL, run_report, run_rows
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import ANSWERS
-from okralong.pipelines.values import Question
 from tests.reporting.conftest import QUESTIONS
 
 

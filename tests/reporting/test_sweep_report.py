@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from okralong.jobs import report
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.reporting.estimates import Figure
 from okralong.pipelines.reporting.report import Report
 from okralong.pipelines.reporting.sweep_report import sweep_report
-from okralong.pipelines.storage import Folder
 from tests.reporting.made_sweep import write_sweep
 
 QUESTIONS = 20

@@ -8,8 +8,8 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
-from okralong.pipelines.samples import UNANSWERABLE, Sample
-from okralong.pipelines.values import Question
+from okralong.pipelines.core.types import Question
+from okralong.pipelines.samples.sample import UNANSWERABLE, Sample
 
 
 def quotes(sample: Sample, question: Question) -> list[str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.errors import InputError
-from okralong.pipelines.samples import UNANSWERABLE, Sample, generate, write_sample
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.samples.files import write_sample
+from okralong.pipelines.samples.sample import UNANSWERABLE, Sample, generate
 
 TYPES = {"extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"}
 

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from okralong.pipelines.samples import Sample, generate
 from okralong.pipelines.samples.blocks import Table, cell
 from okralong.pipelines.samples.rendering import FORMATS, render
 from okralong.pipelines.samples.report import Report
+from okralong.pipelines.samples.sample import Sample, generate
 
 
 def tables(report: Report) -> list[Table]:

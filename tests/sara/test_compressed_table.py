@@ -12,7 +12,8 @@ import torch
 
 from okralong.pipelines.archives.purge import purge
 from okralong.pipelines.archives.vacuum import vacuum
-from okralong.pipelines.errors import ArchiveError, ConfigError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
@@ -22,7 +23,6 @@ from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.fits import check_encoder, check_table
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.scatter import stored_compressed, stored_vectors
-from okralong.pipelines.storage import Folder
 from tests.fakes.reports import ALDER, BIRCH
 from tests.sara.compressors import random_compressor
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.sara.compressor import DESCRIPTION, WEIGHTS, Compressor, Shape, read_shape, token_scale
+from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.sara.compressor import Compressor, token_scale
+from okralong.pipelines.sara.description import DESCRIPTION, WEIGHTS, Shape, read_shape
 
 SHAPE = Shape(inputs=6, width=16, hidden=8)
 

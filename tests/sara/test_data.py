@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from okralong.pipelines.errors import ConfigError, InputError
-from okralong.pipelines.sara.compressor import Compressor, Shape
+from okralong.pipelines.core.config import load_config, parse_config
+from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.description import Shape
 from okralong.pipelines.sara.training.conditions import under
 from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
 from okralong.pipelines.sara.training.data import (
@@ -24,7 +26,6 @@ from okralong.pipelines.sara.training.data import (
 from okralong.pipelines.sara.training.examples import Embeddings
 from okralong.pipelines.sara.training.instruction import dealt, instruction_examples, novel
 from okralong.pipelines.sara.training.stages import stage_examples
-from okralong.pipelines.settings import load_config, parse_config
 
 CONFIG = """
 chunk_tokens: 48

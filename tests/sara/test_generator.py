@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.sara.generator import MixedGenerator
 from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors
 from okralong.pipelines.sara.protocol import Asked, RefusedError, Written

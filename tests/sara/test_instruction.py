@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.found import shipped_folder
@@ -14,7 +15,6 @@ from okralong.pipelines.sara.training.examples import MixedExample
 from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.measure import compared
 from okralong.pipelines.sara.training.stages import Generator
-from okralong.pipelines.settings import parse_config
 from okralong.pipelines.training.fit import fit
 
 SAID = {

@@ -8,21 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.models.chat import chat_ids, text_ids
-from okralong.pipelines.sara.mixed_input import (
-    IGNORED,
-    PLACE,
-    MixedMessage,
-    Piece,
-    Row,
-    Text,
-    Vectors,
-    chat_pieces,
-    padded,
-    row_of,
-)
+from okralong.pipelines.sara.mixed_input import IGNORED, Row, chat_pieces, padded, row_of
+from okralong.pipelines.sara.pieces import MixedMessage, Piece, Text, Vectors
 from okralong.pipelines.sara.prompts import alignment_prompt, answer_prompt, reconstruction_prompt
-from okralong.pipelines.values import Message, Passage
 
 HIDDEN = 32
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from okralong.pipelines.answering.llm.request import LlmRequest
+from okralong.pipelines.core.types import VECTORS_PLACE, TokenVectors
 from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors, to_messages
 from okralong.pipelines.sara.protocol import RefusedError, Written, completion, read_request, refusal
-from okralong.pipelines.values import VECTORS_PLACE, TokenVectors
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 SENT = TokenVectors(ROWS.tobytes(), 3)

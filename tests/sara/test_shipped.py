@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
-from okralong.pipelines.sara.compressor import Compressor, read_shape
+from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.description import read_shape
 from okralong.pipelines.sara.found import misfit, shipped_folder
 from okralong.pipelines.sara.served import adapter_of
 from okralong.pipelines.sara.training.config import SaraConfig
@@ -18,7 +20,6 @@ from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.measure import compared
 from okralong.pipelines.sara.training.stage_folder import TRAINED, is_trained_by
 from okralong.pipelines.sara.training.stages import Generator
-from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.rows_config import SampleRows
 from okralong.pipelines.training.sample_set import sample_set
 

@@ -13,9 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.child import module_command, module_environment
-from okralong.pipelines.sara.compressor import WEIGHTS, Compressor, Shape, read_shape
+from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.description import WEIGHTS, Shape, read_shape
 from okralong.pipelines.sara.pieces import Text
 from okralong.pipelines.sara.served import LORA
 from okralong.pipelines.sara.training.config import SaraConfig
@@ -24,7 +26,6 @@ from okralong.pipelines.sara.training.learner import SaraLearner
 from okralong.pipelines.sara.training.measure import measured
 from okralong.pipelines.sara.training.session import report_sara, train_sara
 from okralong.pipelines.sara.training.stage_folder import DONE, begin_stage, end_stage, is_done
-from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.fit import CHECKPOINTS
 
 LAMP = "A lamp burns for nine years before its cell is changed."

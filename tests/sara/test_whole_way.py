@@ -22,7 +22,9 @@ from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.errors import CallFailed
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import token_counter
+from okralong.pipelines.core.types import CallFailed, Message, Plan, Question
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
@@ -31,9 +33,6 @@ from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.generator import MixedGenerator
 from okralong.pipelines.sara.protocol import RefusedError, completion, read_request, refusal
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tokens import token_counter
-from okralong.pipelines.values import Message, Plan, Question
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import paper_policy
 from tests.llm.tools import rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from okralong.pipelines.values import Hit
+from okralong.pipelines.core.types import Hit
 
 
 def assert_agrees(hits: Sequence[Hit], oracle: Mapping[str, float], k: int, within: float) -> None:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from okralong.pipelines.errors import ArchiveError, ConfigError
+from okralong.pipelines.core.config import parse_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.approximate import build_approximate
@@ -18,8 +20,6 @@ from okralong.pipelines.search.gpu_rows import GpuRows
 from okralong.pipelines.search.nearest import nearest
 from okralong.pipelines.search.scatter import search
 from okralong.pipelines.search.scope import RowRanges
-from okralong.pipelines.settings import parse_config
-from okralong.pipelines.storage import Folder
 from tests.search.agreement import assert_agrees
 from tests.search.first_layout import build_shards
 from tests.search.oracles import inner_products

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from okralong.pipelines.errors import ConfigError, EndpointError
+from okralong.pipelines.core.tokens import token_counter
+from okralong.pipelines.core.types import ConfigError, EndpointError
 from okralong.pipelines.models.child import module_environment
 from okralong.pipelines.models.embedded import converted_model, repacked_gguf
 from okralong.pipelines.serving import embedded as serving
 from okralong.pipelines.serving.embedded import EmbeddedServer
-from okralong.pipelines.tokens import token_counter
 from tests.processes import alive, wait_until_gone
 
 DRIVER = """

@@ -11,7 +11,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED, converted_model, repacked_gguf
 from okralong.pipelines.models.reader import Reader, find_reader
 from okralong.pipelines.serving.embedded import EmbeddedServer

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from okralong.jobs.submit import job_request
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import parse_config, shipped_config
+from okralong.pipelines.core.config import parse_config, shipped_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.submission.config import Submission
 from okralong.pipelines.submission.secrets import refuse_secrets
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import load_config, parse_config, shipped_config
+from okralong.pipelines.core.config import load_config, parse_config, shipped_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.submission.config import Submission
 from okralong.pipelines.submission.package import write_package
 
@@ -106,7 +106,7 @@ def test_the_code_in_the_package_runs_without_the_checkout(tmp_path: Path) -> No
     into = tmp_path / "package"
     into.mkdir()
     write_package(read(ANSWER), tmp_path, into, {})
-    asked = "import okralong.pipelines.storage as s, okralong.jobs.cli; print(s.__file__)"
+    asked = "import okralong.pipelines.core.storage as s, okralong.jobs.cli; print(s.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", asked], cwd=into, capture_output=True, text=True, check=True, env={"PATH": ""}
     )

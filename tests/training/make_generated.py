@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import whole
 from okralong.pipelines.evaluation.evidence.config import SetChoice
@@ -19,7 +20,6 @@ from okralong.pipelines.evaluation.evidence.sets import Shelf
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.settings import load_config
 from okralong.pipelines.training.build import primary_granularities
 from okralong.pipelines.training.collect import rows_of
 from okralong.pipelines.training.examples import write_examples

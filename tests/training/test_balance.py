@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from okralong.pipelines.core.types import QuestionType
 from okralong.pipelines.training.balance import balanced
 from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.values import QuestionType
 
 
 def row(number: int, source: str, kind: QuestionType, passages: tuple[str, ...] = ("a chunk",)) -> TrainingRow:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.settings import load_config
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.training.config import TrainConfig
 
 

@@ -11,12 +11,11 @@ import torch
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.calibration import read_temperatures, write_temperatures
 from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.training.examples import UNKNOWN, read_examples, write_examples
 from okralong.pipelines.training.label_learner import LabelLearner
 from okralong.pipelines.training.recipe import Lora, Recipe
 from okralong.pipelines.training.run import train
-from okralong.pipelines.values import Analysis
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.training.questions import invented_examples
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.reader.session import train_reader
 from okralong.pipelines.training.examples import ReadingExample

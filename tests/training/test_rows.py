@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.storage import Folder
 from okralong.pipelines.training.collect import questions_only, rows_of
 from okralong.pipelines.training.rows import TrainingRow, read_rows, write_rows
 from okralong.pipelines.training.rows_card import rows_card

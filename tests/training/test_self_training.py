@@ -11,10 +11,9 @@ import pytest
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import Analysis, InputError, Question
 from okralong.pipelines.training.rows import TrainingRow
 from okralong.pipelines.training.self_training import SelfTraining, self_labelled, unlabelled_questions
-from okralong.pipelines.values import Analysis, Question
 
 RULES = AnalyzerConfig(kind="rules")
 ASKED = [

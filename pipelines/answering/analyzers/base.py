@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.values import Analysis
+from okralong.pipelines.core.types import Analysis
 
 
 class Analyzer(Protocol):

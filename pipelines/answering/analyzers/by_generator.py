@@ -21,8 +21,7 @@ from okralong.pipelines.answering.analysis import (
 )
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.answering.repair import Ask, always, ask_and_read
-from okralong.pipelines.errors import NobodyAsked
-from okralong.pipelines.values import Analysis, Message
+from okralong.pipelines.core.types import Analysis, Message, NobodyAsked
 
 AS_JSON: Final = "\nThe dictionary is a JSON object."
 """OpenAI refuses a request for a JSON object in which the word JSON does not stand. It is put after the prompt that

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 CALIBRATION: Final = "calibration.json"
 

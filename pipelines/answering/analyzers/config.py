@@ -10,11 +10,11 @@ from pydantic import Field, model_validator
 
 from okralong.pipelines.answering.analyzers.corrupted import Corrupted
 from okralong.pipelines.answering.analyzers.given_labels import GivenLabels, labels_digest
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED, causal_model
 from okralong.pipelines.models.precision import available_cores
 from okralong.pipelines.models.shipped import SHIPPED, adapter_digest, shipped_adapter
-from okralong.pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from okralong.pipelines.answering.analyzers.base import Analyzer

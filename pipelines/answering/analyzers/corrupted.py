@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, make_analysis
 from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.values import Analysis
+from okralong.pipelines.core.types import Analysis
 
 Label = TypeVar("Label", bound=str)
 

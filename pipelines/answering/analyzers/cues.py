@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from okralong.pipelines.values import QuestionType
+from okralong.pipelines.core.types import QuestionType
 
 Cue = tuple[re.Pattern[str], float]
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, make_analysis
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.values import Analysis
+from okralong.pipelines.core.types import Analysis, ConfigError
 
 Labels = tuple[str, str, bool]
 """Type, pattern, and whether the primary chunks hold the evidence."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.features import COUNT
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 DESCRIPTION: Final = "heads.json"
 WEIGHTS: Final = "heads.safetensors"

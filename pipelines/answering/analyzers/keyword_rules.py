@@ -12,7 +12,7 @@ from typing import Final
 from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, make_analysis
 from okralong.pipelines.answering.analyzers.cues import COMPARATIVE, CUES
 from okralong.pipelines.answering.analyzers.words import content_stems, literal_tokens, names
-from okralong.pipelines.values import Analysis
+from okralong.pipelines.core.types import Analysis
 
 EXTRACTIVE_WEIGHT: Final = 1.5
 """What a question with no cue at all weighs as extractive; one weak cue does not outweigh it."""

@@ -20,9 +20,8 @@ from okralong.pipelines.answering.analyzers.calibration import UNCALIBRATED, Tem
 from okralong.pipelines.answering.analyzers.opening import Opening
 from okralong.pipelines.answering.analyzers.scaffold import Field, Ids, opening_ids, prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzers.tree_pass import Prefix
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.models.loading import settle
-from okralong.pipelines.values import Analysis
 
 REPLY_TOKENS = 96
 """Positions kept free for the reply; ours, about three times what the longest takes in the vocabularies we saw."""

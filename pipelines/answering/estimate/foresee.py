@@ -14,8 +14,7 @@ from okralong.pipelines.answering.estimate.silent import SilentGenerator
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.errors import QuestionError, ReplyError
-from okralong.pipelines.values import Answer, Plan, Question
+from okralong.pipelines.core.types import Answer, Plan, Question, QuestionError, ReplyError
 
 METHOD: Final = "okralong"
 PRECISE: Final = "okralong_precise"

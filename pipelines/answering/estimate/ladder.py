@@ -19,7 +19,7 @@ from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
 from okralong.pipelines.answering.prompts.step import step_prompt
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Hit, Message, Passage, Plan
+from okralong.pipelines.core.types import Hit, Message, Passage, Plan
 
 Sized = Callable[[Sequence[Message], str], int]
 """The tokens of a role's prompt."""

@@ -13,7 +13,7 @@ from okralong.pipelines.answering.estimate.forecast import Forecast
 from okralong.pipelines.answering.estimate.observed import Asked
 from okralong.pipelines.answering.estimate.simulate import Indices, Simulation
 from okralong.pipelines.answering.estimate.urn import Ratios, Urn
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 
 DRAWS: Final = 1000
 """Possible runs that are drawn. Ours: the ends of a 90 % range are then known to about a percentile."""

@@ -24,9 +24,8 @@ from okralong.pipelines.answering.llm.replies import RawReply, read_completion, 
 from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.llm.route import Route
 from okralong.pipelines.answering.llm.router import Router, quietly
-from okralong.pipelines.errors import OverBudget
-from okralong.pipelines.tokens import CountTokens
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import OverBudget, Usage
 
 LEASE_SLACK_S = 60.0
 """How long after the timeout a lease of the limiter ends by itself, should its holder have died. Ours."""

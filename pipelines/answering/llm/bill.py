@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from okralong.pipelines.answering.llm.prices import Price
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 
 ARTIFACT: Final = "artifact/"
 """Opens the query_id of calls that made something for many questions, such as a document's summaries."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from okralong.pipelines.answering.llm.budget import CallKey
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 
 CallStatus = Literal["ok", "failed", "cached", "unknown"]
 CallMode = Literal["realtime", "batch"]

@@ -31,9 +31,8 @@ from okralong.pipelines.answering.llm.route import Route, open_routes
 from okralong.pipelines.answering.llm.router import Router
 from okralong.pipelines.answering.llm.shared import SharedReplies
 from okralong.pipelines.answering.prompts.grammars import grammar
-from okralong.pipelines.errors import EndpointError
-from okralong.pipelines.tokens import token_counter
-from okralong.pipelines.values import Message, Reply
+from okralong.pipelines.core.tokens import token_counter
+from okralong.pipelines.core.types import EndpointError, Message, Reply
 
 Recorded = Callable[[str, int], JournalRow | None]
 """The last reply recorded at a path and sample of one question, or None."""

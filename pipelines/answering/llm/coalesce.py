@@ -17,7 +17,7 @@ from itertools import islice
 from okralong.pipelines.answering.llm.leases import Ask, PutBack, Returned, Take, Taken
 from okralong.pipelines.answering.llm.ports import Grant
 from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
-from okralong.pipelines.errors import QuestionError
+from okralong.pipelines.core.types import QuestionError
 
 logger = logging.getLogger(__name__)
 

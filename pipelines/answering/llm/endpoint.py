@@ -10,7 +10,7 @@ import openai
 
 from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.faults import scrub
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.embedded import EMBEDDED
 
 NO_KEY = "none"

@@ -15,7 +15,7 @@ from typing import Literal
 import openai
 
 from okralong.pipelines.answering.llm.quota_headers import Notice, read_notice
-from okralong.pipelines.errors import CallFailed, EndpointError
+from okralong.pipelines.core.types import CallFailed, EndpointError
 
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
 """Names of the transport's exceptions that come before a request has left. By name: the transport library of

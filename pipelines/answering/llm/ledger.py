@@ -17,8 +17,8 @@ from okralong.pipelines.answering.llm.budget import Budget, CallKey
 from okralong.pipelines.answering.llm.calls import USED, Call, Outcome, intent_body, ledger_row, reply_body, unknown
 from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.answering.llm.replay import FINAL, origin, replay
-from okralong.pipelines.errors import ArchiveError, OverBudget
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, OverBudget
 
 GATHER_S = 0.01
 """How long a commit waits for company, in seconds. Ours: a call waits for two commits, beside replies that take a

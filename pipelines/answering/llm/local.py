@@ -17,7 +17,7 @@ from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
 from okralong.pipelines.answering.llm.limiter import Limiter, Limits
 from okralong.pipelines.answering.llm.ports import Grant
 from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
-from okralong.pipelines.errors import QuestionError
+from okralong.pipelines.core.types import QuestionError
 
 
 @dataclass(eq=False, slots=True)

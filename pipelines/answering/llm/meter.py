@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from okralong.pipelines.tokens import CountTokens
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import Message
 
 TOKENS_PER_MESSAGE = 8
 """Room for a chat template's marks around a message; OpenAI's take 4, ChatML 5. Ours, on the safe side."""

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from okralong.pipelines.errors import ArchiveError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import completed
+from okralong.pipelines.core.schemas import completed
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError
 
 NAME = re.compile(r"part-(\d{9})(?:-(\d{9}))?\.parquet")
 MERGE_EVERY = 64

@@ -10,7 +10,7 @@ from okralong.pipelines.answering.journal import JournalRow
 from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import Settings, load_config
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.types import ConfigError, Usage
 
 Dollars = Annotated[float, Field(ge=0, le=10_000)]
 Share = Annotated[float, Field(ge=0, le=1)]

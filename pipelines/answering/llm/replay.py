@@ -22,10 +22,9 @@ from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import USED, row_from_json
 from okralong.pipelines.answering.llm.parts import READ_TRIES, PartedTable, last_rows
 from okralong.pipelines.answering.llm.ports import Snapshot
-from okralong.pipelines.errors import ArchiveError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import RUN_TABLES
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.schemas import RUN_TABLES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError, Usage
 
 FINAL = ("answered", "unanswerable")
 """Statuses of questions of which nothing is kept but their sums, unless they are reopened."""

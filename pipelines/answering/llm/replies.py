@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from openai.types.chat import ChatCompletion, ChatCompletionTokenLogprob
 
-from okralong.pipelines.answering.codec import decode, encode
-from okralong.pipelines.errors import EndpointError, ReplyError
-from okralong.pipelines.tokens import CountTokens
-from okralong.pipelines.values import Message, Reply, Usage
+from okralong.pipelines.core.codec import decode, encode
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import EndpointError, Message, Reply, ReplyError, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from okralong.pipelines.answering.llm.vector_parts import content_named, content_sent
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.types import Message
 
 
 @dataclass(frozen=True, slots=True)

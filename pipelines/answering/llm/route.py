@@ -16,7 +16,7 @@ from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.faults import Fault, classify
 from okralong.pipelines.answering.llm.ports import LimiterClient
 from okralong.pipelines.answering.llm.prices import Price, PriceTable
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 
 @dataclass(frozen=True, eq=False, slots=True)

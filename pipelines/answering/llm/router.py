@@ -12,7 +12,7 @@ from okralong.pipelines.answering.llm.faults import without_key
 from okralong.pipelines.answering.llm.ports import Grant
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.answering.llm.route import Route
-from okralong.pipelines.errors import EndpointError, QuestionError
+from okralong.pipelines.core.types import EndpointError, QuestionError
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.answering.llm.replies import RawReply, from_journal, to_journal
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.storage import Folder
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError
 
 _COLUMNS: Final = ["kind", "request_hash", "body"]
 

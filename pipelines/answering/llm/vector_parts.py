@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from okralong.pipelines.values import VECTORS_PLACE, Message, TokenVectors
+from okralong.pipelines.core.types import VECTORS_PLACE, Message, TokenVectors
 
 TEXT: Final = "text"
 VECTORS: Final = "vectors"

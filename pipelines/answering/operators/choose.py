@@ -10,7 +10,7 @@ from okralong.pipelines.answering.operators.csi import choose_surprising
 from okralong.pipelines.answering.operators.novelty import choose_novel
 from okralong.pipelines.answering.policy import SelectionPolicy
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Hit
+from okralong.pipelines.core.types import Hit
 
 
 async def choose(

@@ -6,7 +6,7 @@ from okralong.pipelines.answering.operators.calculate import calculate
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.prompts.closed_book import closed_book_prompt
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer
+from okralong.pipelines.core.types import Answer
 
 
 async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:

@@ -12,8 +12,8 @@ from okralong.pipelines.answering.operators.extend import extend
 from okralong.pipelines.answering.operators.merge import merge, passage_of
 from okralong.pipelines.answering.operators.recover_table import recover_tables
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Document, Hit, Passage, Plan
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document, Hit, Passage, Plan
 
 
 async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list[Passage]:

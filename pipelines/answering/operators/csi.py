@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from okralong.pipelines.answering.operators.greedy import choose_greedily
-from okralong.pipelines.values import Hit
+from okralong.pipelines.core.types import Hit
 
 Score = Callable[[str, Sequence[str]], Awaitable[list[list[float]]]]
 """``Tools.score``: log-likelihood of each token of some texts after a prefix that they share."""

@@ -11,8 +11,8 @@ from okralong.pipelines.answering.operators.window import fit_passages, prompt_f
 from okralong.pipelines.answering.prompts.compress import NOTHING_YET, Digest, compress_prompt, read_digest
 from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Answer, Hit, Passage
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Answer, Hit, Passage
 
 ROLE = "compress"
 

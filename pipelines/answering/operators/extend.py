@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from okralong.pipelines.values import Document, Passage
+from okralong.pipelines.core.types import Document, Passage
 
 _SENTENCE = re.compile(r"\n+|(?<=[.!?])\s+")
 _WORD = re.compile(r"\s+")

@@ -13,7 +13,7 @@ from okralong.pipelines.answering.operators.merge import merge, passage_of
 from okralong.pipelines.answering.operators.window import prompt_fits
 from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Document, Hit, Passage
+from okralong.pipelines.core.types import Answer, Document, Hit, Passage
 
 ROLE = "full_text"
 

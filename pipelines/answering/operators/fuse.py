@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from okralong.pipelines.answering.policy import FusionPolicy
-from okralong.pipelines.values import Candidates, Chunk, Hit
+from okralong.pipelines.core.types import Candidates, Chunk, Hit
 
 
 def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:

@@ -13,7 +13,7 @@ from okralong.pipelines.answering.operators.calculate import calculate
 from okralong.pipelines.answering.operators.window import fit_passages
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, answer_prompt, parse_answer
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Hit, Passage
+from okralong.pipelines.core.types import Answer, Hit, Passage
 
 
 async def generate(

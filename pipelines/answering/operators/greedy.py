@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from okralong.pipelines.values import Hit
+from okralong.pipelines.core.types import Hit
 
 Novelty = Callable[[Sequence[Hit], Sequence[Hit]], Awaitable[Sequence[float]]]
 """From the chunks chosen so far and those that remain: how much each of the latter adds; more is better."""

@@ -9,7 +9,7 @@ from okralong.pipelines.answering.operators.generate import generate
 from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.operators.sentence import write_sentence
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Hit, Plan
+from okralong.pipelines.core.types import Answer, Hit, Plan
 
 
 async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -> Answer:

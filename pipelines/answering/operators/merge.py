@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Hit, Passage
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Hit, Passage
 
 _ORIGINS = ("retrieved", "merged", "extended", "table", "full")
 """From the plainest to the most worked: a joined passage keeps the word of its most worked part."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from okralong.pipelines.answering.operators.greedy import choose_greedily
-from okralong.pipelines.values import Hit
+from okralong.pipelines.core.types import Hit
 
 Vectors = NDArray[np.float32]
 

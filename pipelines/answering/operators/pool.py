@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from okralong.pipelines.values import Hit
+from okralong.pipelines.core.types import Hit
 
 
 def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:

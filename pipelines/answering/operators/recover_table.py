@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 
-from okralong.pipelines.values import Document, Passage, TableSpan
+from okralong.pipelines.core.types import Document, Passage, TableSpan
 
 
 def recover_tables(

@@ -7,7 +7,7 @@ from okralong.pipelines.answering.operators.fuse import fuse_by
 from okralong.pipelines.answering.operators.select import select, within_tokens
 from okralong.pipelines.answering.operators.surroundings import beside, lift
 from okralong.pipelines.answering.tools import Retriever, Tools
-from okralong.pipelines.values import Candidates, Hit, Plan, RetrieverScores
+from okralong.pipelines.core.types import Candidates, Hit, Plan, RetrieverScores
 
 
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from okralong.pipelines.values import Hit
+from okralong.pipelines.core.types import Hit
 
 
 def select(hits: Sequence[Hit], count: int, threshold: float) -> list[Hit]:

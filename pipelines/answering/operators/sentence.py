@@ -11,7 +11,7 @@ from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.operators.window import fit_passages
 from okralong.pipelines.answering.prompts.sentence import conclusion, sentence_end, sentence_prompt
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Hit, Passage, Reply
+from okralong.pipelines.core.types import Hit, Passage, Reply
 
 ROLE = "sentence"
 

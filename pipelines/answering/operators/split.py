@@ -11,8 +11,7 @@ from okralong.pipelines.answering.operators.window import prompt_fits
 from okralong.pipelines.answering.prompts.split import read_split, split_prompt
 from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.tools import Branch, Tools
-from okralong.pipelines.errors import NobodyAsked
-from okralong.pipelines.values import Hit, Plan
+from okralong.pipelines.core.types import Hit, NobodyAsked, Plan
 
 
 async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:

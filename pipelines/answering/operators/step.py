@@ -19,8 +19,7 @@ from okralong.pipelines.answering.prompts.split import same_words
 from okralong.pipelines.answering.prompts.step import ParsedStep, read_step, step_prompt
 from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.errors import NobodyAsked
-from okralong.pipelines.values import Answer, Hit, Passage, Plan
+from okralong.pipelines.core.types import Answer, Hit, NobodyAsked, Passage, Plan
 
 
 async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:

@@ -17,8 +17,8 @@ from okralong.pipelines.answering.operators.window import fit_passages, prompt_f
 from okralong.pipelines.answering.prompts.summarize import read_summary, summarize_prompt
 from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Chunk, Hit, Passage
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Chunk, Hit, Passage
 
 ROLE: Final = "summarize"
 

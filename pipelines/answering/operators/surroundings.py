@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from okralong.pipelines.answering.operators.fuse import sort_hits
-from okralong.pipelines.values import Chunk, Hit
+from okralong.pipelines.core.types import Chunk, Hit
 
 
 def lift(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> list[Hit]:

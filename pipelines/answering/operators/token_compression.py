@@ -15,8 +15,8 @@ from okralong.pipelines.answering.operators.contrast import Span, contrasts, cut
 from okralong.pipelines.answering.operators.csi import SEPARATOR, self_information
 from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Hit, Passage
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Hit, Passage
 
 RESTRICTION: Final = "We can get the answer to this question in the given documents."
 """Stands behind the question when a chunk is ranked by how likely it makes both (Jiang et al. 2024, 4.1)."""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.errors import QuestionError
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Hit, Message, Passage
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Hit, Message, Passage, QuestionError
 
 MESSAGE_OVERHEAD = 16
 """Tokens that a chat template may put around a message (role markers and line ends); ours, on the safe side."""

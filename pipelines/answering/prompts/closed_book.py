@@ -6,7 +6,7 @@ from typing import Final
 
 from okralong.pipelines.answering.prompts.answer import FORMULA, RESULT
 from okralong.pipelines.answering.prompts.frame import neutralise
-from okralong.pipelines.values import QUESTION_MARK, Message
+from okralong.pipelines.core.types import QUESTION_MARK, Message
 
 INSTRUCTIONS: Final = """You answer questions from what you know. Reply in this form:
 Answer: the shortest complete answer

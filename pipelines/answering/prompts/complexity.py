@@ -11,8 +11,7 @@ from typing import Final, Literal
 
 from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.answering.prompts.labels import strip_thought
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.types import Message, ReplyError
 
 Complexity = Literal["A", "B", "C"]
 

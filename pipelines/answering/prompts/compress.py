@@ -17,8 +17,7 @@ from typing import Final
 
 from okralong.pipelines.answering.prompts.frame import framed_prompt, neutralise
 from okralong.pipelines.answering.prompts.labels import cut_at_labels, label_pattern, strip_thought
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Message, Passage
+from okralong.pipelines.core.types import Message, Passage, ReplyError
 
 INSTRUCTIONS: Final = """Do not answer the question yet: gather what another reader needs to answer it. \
 Reply in this form:

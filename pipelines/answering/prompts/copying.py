@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from okralong.pipelines.values import QUESTION_MARK, Message
+from okralong.pipelines.core.types import QUESTION_MARK, Message
 
 STRIDE: Final = 20
 """A quotation may have this many words from wherever it begins, and at most twice as many; ours, as the quotations that

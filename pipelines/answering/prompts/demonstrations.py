@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.prompts.split import split_prompt
 from okralong.pipelines.answering.prompts.step import step_prompt
-from okralong.pipelines.values import Message, Passage
+from okralong.pipelines.core.types import Message, Passage
 
 _YARD = "Fernhill sold 310 boats in 2021. Its yard in Oslo has 44 workers."
 _CHIEF = "Mara Lind has led Fernhill since 2016."

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from okralong.pipelines.answering.prompts.special_tokens import BARS, BRACKETED, OPENINGS, opens_tag
-from okralong.pipelines.values import QUESTION_MARK, Message, Passage
+from okralong.pipelines.core.types import QUESTION_MARK, Message, Passage
 
 RULES = (
     "You answer questions from numbered passages. Rely on the passages alone. "

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from okralong.pipelines.answering.prompts.copying import evidence_rules
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.types import Message
 
 EVIDENCE_LINES: Final = 3
 """Most evidence lines of a reply; ours."""

@@ -12,8 +12,8 @@ from typing import Final
 
 from okralong.pipelines.answering.prompts.answer import clean
 from okralong.pipelines.answering.prompts.frame import framed_prompt, neutralise
+from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.indexing.sentences import boundaries
-from okralong.pipelines.values import Message, Passage
 
 INSTRUCTIONS: Final = """Reason step by step, one sentence at a time. Write the next sentence of the reasoning only: \
 one fact, with all names written out.

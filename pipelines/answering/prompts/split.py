@@ -6,8 +6,7 @@ import re
 
 from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.answering.prompts.labels import strip_thought
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.types import Message, ReplyError
 
 INSTRUCTIONS = """Break the question into at most {limit} simpler ones, each answered by a single fact from a single \
 source. Repeat names, years and measures in full in each. Write one question a line and nothing else.

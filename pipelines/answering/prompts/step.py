@@ -15,8 +15,7 @@ from okralong.pipelines.answering.prompts.answer import clean, says_unanswerable
 from okralong.pipelines.answering.prompts.evidence import Evidence, parse_evidence, take_references
 from okralong.pipelines.answering.prompts.frame import framed_prompt
 from okralong.pipelines.answering.prompts.labels import cut_at_labels, label_pattern, strip_thought
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Message, Passage
+from okralong.pipelines.core.types import Message, Passage, ReplyError
 
 INSTRUCTIONS = """The question may need several look-ups, one after the other. Reply in this form:
 Evidence: [n] "exact words copied from passage n" that help

@@ -12,8 +12,7 @@ from typing import Final
 
 from okralong.pipelines.answering.prompts.frame import render_passages
 from okralong.pipelines.answering.prompts.labels import strip_thought
-from okralong.pipelines.errors import ReplyError
-from okralong.pipelines.values import Message, Passage
+from okralong.pipelines.core.types import Message, Passage, ReplyError
 
 INSTRUCTIONS: Final = """Sum up the numbered passages of a document in one paragraph of at most 100 words.
 Keep as many key details as you can: names, figures, dates, causes.

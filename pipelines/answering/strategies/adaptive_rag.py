@@ -26,7 +26,7 @@ from okralong.pipelines.answering.prompts.complexity import Complexity, complexi
 from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Plan, Question
+from okralong.pipelines.core.types import Answer, Plan, Question
 
 UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and asks"
 

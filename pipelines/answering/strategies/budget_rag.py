@@ -16,8 +16,8 @@ from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Answer, Hit, Passage, Question
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Answer, Hit, Passage, Question
 
 
 def granularities(policy: Policy) -> list[int]:

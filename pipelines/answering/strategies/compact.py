@@ -23,7 +23,7 @@ from okralong.pipelines.answering.operators.digest import answer_from_text, dige
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Plan, Question
+from okralong.pipelines.core.types import Answer, Plan, Question
 
 UNFORESEEN: Final = "it stops when the generator finds a summary complete"
 

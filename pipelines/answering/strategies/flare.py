@@ -29,7 +29,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, says_unanswerable
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Hit, Plan, Question
+from okralong.pipelines.core.types import Answer, Hit, Plan, Question
 
 UNFORESEEN: Final = "how sure the generator is of each sentence decides how often it retrieves and asks"
 NEEDS_LOGPROBS: Final = True

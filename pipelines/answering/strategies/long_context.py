@@ -8,7 +8,7 @@ from okralong.pipelines.answering.operators.full_text import answer_from_full_te
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import plain_plan
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Question
+from okralong.pipelines.core.types import Answer, Question
 
 
 def granularities(policy: Policy) -> list[int]:

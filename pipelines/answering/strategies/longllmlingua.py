@@ -30,7 +30,7 @@ from okralong.pipelines.answering.operators.token_compression import compress, c
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Passage, Question
+from okralong.pipelines.core.types import Answer, Passage, Question
 
 NEEDS_SCORER: Final = True
 

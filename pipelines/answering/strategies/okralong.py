@@ -13,7 +13,7 @@ from okralong.pipelines.answering.operators.step import reason_in_steps
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Plan, Question
+from okralong.pipelines.core.types import Answer, Plan, Question
 
 
 def granularities(policy: Policy) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Question
+from okralong.pipelines.core.types import Answer, Question
 
 
 def granularities(policy: Policy) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from okralong.pipelines.answering.reserve import calls_bound
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Plan, Usage, Workflow
+from okralong.pipelines.core.types import Plan, Usage, Workflow
 
 
 def plain_plan(

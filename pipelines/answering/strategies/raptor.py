@@ -27,7 +27,7 @@ from okralong.pipelines.answering.operators.summary_tree import build_tree, summ
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Branch, Tools
-from okralong.pipelines.values import Answer, Hit, Passage, Question
+from okralong.pipelines.core.types import Answer, Hit, Passage, Question
 
 UNFORESEEN: Final = "the summaries of its documents must be written first"
 SUMMARY: Final = "summary"

@@ -23,7 +23,7 @@ from typing import Final, Protocol, cast
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plugin import is_place, load_place
 from okralong.pipelines.answering.tools import Strategy
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 GROUP: Final = "okralong.strategies"
 BUILT_IN: Final = (

@@ -9,7 +9,7 @@ from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import plain_plan
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.values import Answer, Question
+from okralong.pipelines.core.types import Answer, Question
 
 
 def granularities(policy: Policy) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.settings import Settings, load_config
+from okralong.pipelines.core.config import Settings, load_config
 
 
 class DataSource(Settings):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, operand_parts
 from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in
 from okralong.pipelines.evaluation.datasets.finqa_page import clean_answer, locate, read_page
@@ -14,7 +15,6 @@ from okralong.pipelines.evaluation.datasets.types import question_type
 from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.operands import program_expression, program_operands
-from okralong.pipelines.values import Question
 
 NAME: Final = "finqa"
 LABEL: Final = "program"

@@ -15,6 +15,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets import hotpotqa
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part
 from okralong.pipelines.evaluation.datasets.fields import Row, json_rows, jsonl_rows, texts_of
@@ -22,7 +23,6 @@ from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.titled import keep_titled, whole_paragraph
 from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.values import Question
 
 NAME: Final = "hotpotqa_pooled"
 QUESTIONS: Final = "pooled_questions.json"

@@ -14,14 +14,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part
 from okralong.pipelines.evaluation.datasets.fields import Row, read_json, row_of, texts_of
 from okralong.pipelines.evaluation.datasets.pieces import keep_text
 from okralong.pipelines.evaluation.datasets.types import question_type
 from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text, text_id
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.values import Question
 
 NAME: Final = "longbench"
 

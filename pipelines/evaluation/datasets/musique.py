@@ -19,13 +19,13 @@ import re
 from pathlib import Path
 from typing import Final
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part
 from okralong.pipelines.evaluation.datasets.fields import Row, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.titled import keep_titled, whole_paragraph
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Hop, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.values import Question
 
 NAME: Final = "musique"
 UNANSWERABLE: Final = "unanswerable"

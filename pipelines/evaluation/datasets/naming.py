@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError, QuestionType
 from okralong.pipelines.evaluation.datasets.fields import Row
 from okralong.pipelines.evaluation.datasets.types import question_type
-from okralong.pipelines.values import QuestionType
 
 _UNSAFE: Final = re.compile(r"[^\w.\-]")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part, span_parts
 from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
@@ -20,7 +21,6 @@ from okralong.pipelines.evaluation.datasets.qasper_papers import papers
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.recall import Parts
-from okralong.pipelines.values import Question
 
 NAME: Final = "qasper"
 UNANSWERABLE: Final = "unanswerable"

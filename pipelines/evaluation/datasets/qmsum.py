@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.fields import Row, jsonl_rows
 from okralong.pipelines.evaluation.datasets.pieces import Range, keep_text, trimmed
 from okralong.pipelines.evaluation.datasets.types import question_type
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text, text_id
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.values import Question
 
 NAME: Final = "qmsum"
 

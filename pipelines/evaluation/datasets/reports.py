@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.evaluation.datasets.answer_length import length_label
 from okralong.pipelines.evaluation.datasets.answer_parts import (
     grounded,
@@ -33,7 +33,6 @@ from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.operands import OperandBook, read_operands
 from okralong.pipelines.evaluation.recall import Parts
-from okralong.pipelines.values import Question
 
 Row = Mapping[str, Any]
 

@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, operand_parts, scaled_wordings, span_parts
 from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
@@ -20,7 +21,6 @@ from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Gol
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.operands import derivation_operands
 from okralong.pipelines.evaluation.recall import Parts
-from okralong.pipelines.values import Question
 
 NAME: Final = "tatqa"
 logger = logging.getLogger(__name__)

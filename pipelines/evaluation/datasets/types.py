@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from okralong.pipelines.errors import InputError
-from okralong.pipelines.settings import Settings, load_config
-from okralong.pipelines.values import QuestionType
+from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.types import InputError, QuestionType
 
 
 class MappedLabel(Settings):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.evaluation.datasets.answer_parts import (
     grounded,
     one_part,
@@ -30,7 +30,6 @@ from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.operands import derivation_operands, program_expression, program_operands
 from okralong.pipelines.evaluation.recall import words
-from okralong.pipelines.values import Question
 
 _NAMES: Final = {"derivation": "uda_bench_tat_qa", "program": "uda_bench_fin_qa", "evidence": "uda_bench_paper_qa"}
 """By the field that only this shape has, tried in this order."""

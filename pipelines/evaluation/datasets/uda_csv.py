@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.evaluation.datasets.answer_length import length_label
 from okralong.pipelines.evaluation.datasets.answer_parts import one_part, scaled_wordings, span_parts
 from okralong.pipelines.evaluation.datasets.fields import Row
@@ -21,7 +21,6 @@ from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.types import question_type
 from okralong.pipelines.evaluation.datasets.values import DataSet, Item
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.values import Question
 
 _COLUMNS: Final = {
     "uda_tat_qa": ("doc_name", "q_uid", "question", "answer", "answer_scale", "answer_type"),

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part
 from okralong.pipelines.evaluation.datasets.fields import Row, row_of, rows_in, texts_of
 from okralong.pipelines.evaluation.datasets.naming import QueryIds, row_type
 from okralong.pipelines.evaluation.datasets.pieces import Range, keep_text, trimmed
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Hop, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.values import Question
 
 Fact = tuple[str, int]
 """A supporting fact: title and number of the sentence."""

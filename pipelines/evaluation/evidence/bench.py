@@ -15,6 +15,7 @@ from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.strategies.okralong import orchestrate
+from okralong.pipelines.core.types import Analysis, Candidates, Hit, Passage, Plan, RetrieverScores
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, PooledQuestion
 from okralong.pipelines.evaluation.evidence.config import PlainMethod
 from okralong.pipelines.evaluation.evidence.gold_labels import gold_labels
@@ -24,7 +25,6 @@ from okralong.pipelines.evaluation.evidence.tools import Analyze, BenchTools, Li
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, Writer
 from okralong.pipelines.evaluation.labels import gold_analysis
 from okralong.pipelines.sara.arrays import ArrayCompressor
-from okralong.pipelines.values import Analysis, Candidates, Hit, Passage, Plan, RetrieverScores
 
 RANK_CONSTANT = 60.0
 """Of the plain hybrid: Cormack et al. 2009, section 2."""

@@ -9,11 +9,11 @@ from typing import Final
 
 from tokenizers import Tokenizer
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder, Vectors
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.indexing.local import Encoder
 from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
-from okralong.pipelines.storage import Folder
 
 LIMIT: Final = EmbeddingConfig().max_seq_length
 """Tokens of a text, the encoder's special ones included, that the packaged encoder sees; it has 512 positions."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from okralong.pipelines.answering.operators.merge import passage_of
+from okralong.pipelines.core.types import Hit, Pattern
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.measure import measure
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.labels import PATTERN_CHUNKS, evidence_label, pattern_label
-from okralong.pipelines.values import Hit, Pattern
 
 
 async def gold_labels(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from okralong.pipelines.core.types import Passage
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
 from okralong.pipelines.evaluation.recall import answer_recall
-from okralong.pipelines.values import Passage
 
 Ranges = Mapping[str, Sequence[tuple[int, int]]]
 """Sorted, disjoint character ranges by doc_id."""

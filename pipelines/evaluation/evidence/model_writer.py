@@ -19,14 +19,14 @@ from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS
 from okralong.pipelines.answering.prompts.grammars import grammar
+from okralong.pipelines.core.tokens import CountTokens, token_counter
+from okralong.pipelines.core.types import Message
 from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep
 from okralong.pipelines.evaluation.evidence.writers import ModelWriter
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.models.reader import find_reader
 from okralong.pipelines.models.shipped import SHIPPED
 from okralong.pipelines.serving.embedded import EmbeddedServer
-from okralong.pipelines.tokens import CountTokens, token_counter
-from okralong.pipelines.values import Message
 
 COMPLETION_TOKENS: Final = {"split": 96, "step": 160}
 """As in the shipped answer config, by role."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.values import Analysis
+from okralong.pipelines.core.types import Analysis
 
 
 @dataclass

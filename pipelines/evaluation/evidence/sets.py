@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from okralong.pipelines.answering.analysis import TYPES
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.catalog import Catalog, DataSource
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, pool, whole
 from okralong.pipelines.evaluation.datasets.registry import read_dataset

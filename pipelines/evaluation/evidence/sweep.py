@@ -14,6 +14,7 @@ from okralong.pipelines.answering.analyzers.corrupted import Corrupted
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
+from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, run_plain, run_policy
 from okralong.pipelines.evaluation.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, Sweep
@@ -27,7 +28,6 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.found import NONE, compressor_folder
-from okralong.pipelines.settings import parse_config, read_config
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
 """The parts of a policy whose counts and token budgets a scale multiplies."""

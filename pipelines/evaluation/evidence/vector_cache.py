@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.embedded import ResolvedModel
-from okralong.pipelines.storage import Folder
 
 Vectors = npt.NDArray[np.float32]
 

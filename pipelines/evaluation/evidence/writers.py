@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 from okralong.pipelines.answering.prompts.split import parse_split
 from okralong.pipelines.answering.prompts.step import parse_step
-from okralong.pipelines.tokens import CountTokens, count_tokens
-from okralong.pipelines.values import Message
+from okralong.pipelines.core.tokens import CountTokens, count_tokens
+from okralong.pipelines.core.types import Message
 
 NO_ANSWER: Final = "Answer: unanswerable"
 

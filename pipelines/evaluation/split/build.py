@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from okralong.pipelines.errors import BrokenError, InputError
+from okralong.pipelines.core.types import BrokenError, InputError
 from okralong.pipelines.evaluation.datasets.values import DataSet
 from okralong.pipelines.evaluation.split.aliases import find_aliases
 from okralong.pipelines.evaluation.split.components import components, members

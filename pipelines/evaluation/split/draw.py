@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.split.components import Member
 from okralong.pipelines.evaluation.split.keys import SIDES, Side
 from okralong.pipelines.evaluation.split.rules import SplitRules

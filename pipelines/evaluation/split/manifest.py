@@ -11,10 +11,10 @@ from typing import Final, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.schemas import SPLIT
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.split.keys import SIDES, Side
 from okralong.pipelines.evaluation.split.sides import Sides
-from okralong.pipelines.tables import SPLIT
 
 MANIFEST: Final = "split/manifest.parquet"
 """The shipped manifest, among the configs."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from pydantic import Field, field_validator
 
+from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.split.keys import Side
-from okralong.pipelines.settings import Settings
 
 RULES: Final = "split/rules.yaml"
 """The shipped rules."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.values import DataSet, Item, Text
 from okralong.pipelines.evaluation.split.keys import Side, gold_texts, text_hash
 from okralong.pipelines.evaluation.split.manifest import MANIFEST, read_manifest

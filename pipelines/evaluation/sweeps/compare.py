@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.errors import ConfigError, InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.evaluation.measured_by import METRICS
 from okralong.pipelines.evaluation.sweeps.config import CellName
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion, read_gold_questions
@@ -19,7 +20,6 @@ from okralong.pipelines.evaluation.sweeps.score_rows import score_rows
 from okralong.pipelines.evaluation.sweeps.summary import summary_rows
 from okralong.pipelines.evaluation.sweeps.systems import System, cells_of
 from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.storage import Folder
 
 BEGUN: Final = "run.json"
 FIRST: Final[System] = ("A", "default")

@@ -16,10 +16,10 @@ from okralong.pipelines.answering.strategies.registry import (
     needs_scorer,
     reads_vectors,
 )
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import parse_config, read_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.sweeps.config import CellName, Sweep, SweepSet, Variant
 from okralong.pipelines.sara.found import NONE
-from okralong.pipelines.settings import parse_config, read_config
 
 BETWEEN = "__"
 """Stands between the parts of a cell's name; no part holds it."""

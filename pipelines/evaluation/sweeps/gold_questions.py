@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.pipelines.answering.questions import read_questions
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.answer_parts import one_part
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.intervals import joined_by_documents
 from okralong.pipelines.evaluation.recall import Parts
-from okralong.pipelines.storage import Folder
 
 _RANGE: Final = re.compile(r"(.+):(\d+):(\d+)", re.DOTALL)
 

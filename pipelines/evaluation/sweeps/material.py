@@ -12,7 +12,8 @@ import yaml
 from okralong.pipelines.answering.analyzers.given_labels import Labels, write_labels
 from okralong.pipelines.answering.operators.retrieve import primary_retrieval
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.errors import NobodyAsked
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Analysis, NobodyAsked
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, PooledQuestion
 from okralong.pipelines.evaluation.evidence.bench import Bench
@@ -27,8 +28,6 @@ from okralong.pipelines.evaluation.sweeps.expand import CellPlan, SweepFolder
 from okralong.pipelines.evaluation.sweeps.gold_questions import write_gold_questions
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.sara.found import NONE
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Analysis
 
 CELL_FILE = "cell.json"
 """In a cell's folder: what it is called, and where its questions lie from there."""

@@ -13,11 +13,11 @@ from pydantic import Field
 
 from okralong.pipelines.answering.llm.prices import MILLION, Price, PriceTable
 from okralong.pipelines.answering.policy import Policy, ScopePolicy
+from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.evaluation.datasets.pooling import Pooled
 from okralong.pipelines.evaluation.sweeps.expand import CellPlan
 from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.settings import Settings, load_config
-from okralong.pipelines.tokens import count_tokens
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]

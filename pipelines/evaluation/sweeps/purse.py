@@ -10,7 +10,7 @@ from typing import Final
 
 from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.answering.llm.replay import calls_begun
-from okralong.pipelines.storage import MANIFEST, Folder
+from okralong.pipelines.core.storage import MANIFEST, Folder
 
 HELD: Final = ("ok", "unknown")
 """Statuses of attempts that cost something, or may have."""

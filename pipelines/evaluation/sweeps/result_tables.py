@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from okralong.pipelines.core.schemas import PAIRED, SCORES, SUMMARY
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.sweeps.pages import paired_page, summary_page
 from okralong.pipelines.evaluation.sweeps.paired import paired_rows
 from okralong.pipelines.evaluation.sweeps.summary import summary_rows
 from okralong.pipelines.evaluation.sweeps.systems import System, cells_of
 from okralong.pipelines.reporting.table_files import safe_cell
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import PAIRED, SCORES, SUMMARY
 
 SCORES_FOLDER: Final = "scores"
 PART: Final = "part-000000001.parquet"

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.answering.llm.bill import COLUMNS, bill
-from okralong.pipelines.errors import InputError, MetricError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError, MetricError, Passage
 from okralong.pipelines.evaluation.answer_marks import answer_marks
 from okralong.pipelines.evaluation.citation_precision import citation_precision
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
@@ -18,8 +19,6 @@ from okralong.pipelines.evaluation.datasets.values import Item
 from okralong.pipelines.evaluation.evidence.measure import measure
 from okralong.pipelines.evaluation.sweeps.config import CellName
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Passage
 
 Text = Callable[[str], str]
 """The text of a document of the archive by its doc_id."""

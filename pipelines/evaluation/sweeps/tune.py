@@ -9,13 +9,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.measured_by import METRICS
 from okralong.pipelines.evaluation.split.keys import SIDES, Side
 from okralong.pipelines.evaluation.split.manifest import MANIFEST as SPLIT_MANIFEST
 from okralong.pipelines.evaluation.sweeps.config import Sweep, SweepMethod, SweepSet, Variant
 from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.settings import Settings
 
 BASE = "base"
 CHOSEN = "chosen"

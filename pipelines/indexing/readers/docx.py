@@ -11,7 +11,7 @@ import docx
 from docx.opc.exceptions import PackageNotFoundError
 from docx.table import Table, _Cell
 
-from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.readers.pipes import pipe_table
 from okralong.pipelines.indexing.readers.raw import RawDocument, Reading, Source, newlines
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.readers.pipes import pipe_table
 from okralong.pipelines.indexing.readers.raw import RawDocument, Reading, Source, decode
 

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 
-from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.readers.raw import BadRow, Reading, Source, decode
 from okralong.pipelines.indexing.readers.rows import document_of_row
 

@@ -12,8 +12,8 @@ from typing import Final
 from pyarrow import fs
 
 from okralong.pipelines.archives.known_sources import KnownSource
-from okralong.pipelines.errors import DocumentError, InputError
-from okralong.pipelines.filesystem import located
+from okralong.pipelines.core.storage import located
+from okralong.pipelines.core.types import DocumentError, InputError
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
 from okralong.pipelines.indexing.readers.registry import READERS, reader_for
 from okralong.pipelines.indexing.readers.walk import Walk, walk_folder

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.readers.raw import Reading, Source
 from okralong.pipelines.indexing.readers.rows import document_of_row
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import pypdfium2
 
-from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.readers.raw import RawDocument, Reading, Source, newlines
 
 _PASSWORD_ERROR: Final = 4

@@ -12,8 +12,8 @@ from typing import Final
 
 from pyarrow import fs
 
-from okralong.pipelines.errors import DocumentError
-from okralong.pipelines.filesystem import located
+from okralong.pipelines.core.storage import located
+from okralong.pipelines.core.types import DocumentError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.readers import docx, html, jsonl, markdown, parquet, pdf, plain
 from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Read, Reading, Source
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from okralong.pipelines.errors import DocumentError
+from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Reading, newlines
 
 _MOST_ID_CHARS: Final = 1000

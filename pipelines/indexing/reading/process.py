@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict
 from typing import IO, Final
 
-from okralong.pipelines.errors import BrokenError
+from okralong.pipelines.core.types import BrokenError
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.indexing.reading.frames import BrokenFrame, FrameReader, Head

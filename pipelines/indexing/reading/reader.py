@@ -12,13 +12,13 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self
 
+from okralong.pipelines.core.types import Document
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.readers.raw import BadRow, Source
 from okralong.pipelines.indexing.reading.frames import BrokenFrame, Head
 from okralong.pipelines.indexing.reading.losses import Loss, paragraph
 from okralong.pipelines.indexing.reading.process import Lost, ReaderProcess
 from okralong.pipelines.indexing.reading.taken_in import document_of_frame
-from okralong.pipelines.values import Document
 
 _MOST_READINGS: Final = 2000
 """Documents after which a process is replaced by a fresh one; ours. Libraries in C leak a little on odd files."""

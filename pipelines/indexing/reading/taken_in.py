@@ -5,11 +5,11 @@ from __future__ import annotations
 from array import array
 from itertools import pairwise
 
+from okralong.pipelines.core.types import Document
 from okralong.pipelines.indexing.make_document import document_with_tables
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.indexing.reading.frames import BrokenFrame, Head
 from okralong.pipelines.indexing.reading.parsed import PLACE
-from okralong.pipelines.values import Document
 
 
 def document_of_frame(head: Head, body: bytes, source_uri: str) -> Document:

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.models.embedded import EMBEDDED
 from okralong.pipelines.sara.training.stage_names import Stage
-from okralong.pipelines.settings import Settings
 from okralong.pipelines.training.config import Count, LoraConfig, Rate, Share
 from okralong.pipelines.training.recipe import Lora, Recipe
 from okralong.pipelines.training.rows_config import SampleRows

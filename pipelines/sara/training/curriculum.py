@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.sara.training.examples import MixedExample
-from okralong.pipelines.tokens import count_tokens
 
 _MONTH: Final = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December|"

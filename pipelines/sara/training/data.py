@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeVar
 import bm25s
 import numpy as np
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import pool
 from okralong.pipelines.evaluation.datasets.registry import read_dataset

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from okralong.pipelines.sara.mixed_input import MixedMessage, Vectors
+from okralong.pipelines.core.types import Passage
+from okralong.pipelines.sara.pieces import MixedMessage, Vectors
 from okralong.pipelines.sara.prompts import alignment_prompt, answer_prompt, reconstruction_prompt
 from okralong.pipelines.sara.training.stage_names import Stage
-from okralong.pipelines.values import Passage
 
 Embeddings = NDArray[np.float32]
 

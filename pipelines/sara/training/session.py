@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.served import LORA

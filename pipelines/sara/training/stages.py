@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from okralong.pipelines.models.embedded import EMBEDDED, causal_model, resolve_embedding_model
 from okralong.pipelines.models.loading import settle
 from okralong.pipelines.models.precision import available_cores
-from okralong.pipelines.sara.compressor import DESCRIPTION, WEIGHTS, Compressor, Shape, token_scale
+from okralong.pipelines.sara.compressor import Compressor, token_scale
+from okralong.pipelines.sara.description import DESCRIPTION, WEIGHTS, Shape
 from okralong.pipelines.sara.served import LORA
 from okralong.pipelines.sara.training.config import InstructionConfig, ReconstructionConfig, SaraConfig, StageConfig
 from okralong.pipelines.sara.training.curriculum import from_plain_to_rich

@@ -8,9 +8,8 @@ import pytest
 from okralong.pipelines.answering.estimate.beliefs import Beliefs
 from okralong.pipelines.answering.estimate.observed import Asked, Heard
 from okralong.pipelines.answering.estimate.priors import Priors
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import load_config, parse_config, shipped_config
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.config import load_config, parse_config, shipped_config
+from okralong.pipelines.core.types import ConfigError, Usage
 
 PRIORS = load_config(Priors, "estimate.yaml")
 BEFORE = Beliefs.before(PRIORS)

@@ -13,9 +13,9 @@ from benchmarks.estimate.manner import Manner
 from okralong.pipelines.answering.estimate.forecast import Outlook
 from okralong.pipelines.answering.estimate.foresee import PRECISE, foresee, side_by_side
 from okralong.pipelines.answering.estimate.observed import asked_in
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Question
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Question
 from tests.answering.estimate.conftest import Made
 from tests.fakes.openai_server import FakeOpenAI
 

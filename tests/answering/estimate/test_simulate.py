@@ -12,7 +12,7 @@ from okralong.pipelines.answering.estimate.beliefs import Ways
 from okralong.pipelines.answering.estimate.forecast import Forecast, Prompt
 from okralong.pipelines.answering.estimate.priors import Priors
 from okralong.pipelines.answering.estimate.simulate import Simulation, Used
-from okralong.pipelines.settings import load_config
+from okralong.pipelines.core.config import load_config
 
 PRIORS = load_config(Priors, "estimate.yaml")
 MANY = 4_000

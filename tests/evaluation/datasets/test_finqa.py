@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.finqa import read
 from tests.evaluation.datasets.filings import cells_of, evidence_of, finqa_row, write
 

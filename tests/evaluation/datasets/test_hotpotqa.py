@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.hotpotqa import read
 from tests.evaluation.datasets.public_files import json_file, shown
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.hotpotqa_pooled import read
 from tests.evaluation.datasets.public_files import json_file, jsonl_file, shown
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.own import read
-from okralong.pipelines.samples import generate, write_sample
+from okralong.pipelines.samples.files import write_sample
+from okralong.pipelines.samples.sample import generate
 from tests.evaluation.datasets.filings import evidence_of
 
 ROW: dict[str, Any] = {

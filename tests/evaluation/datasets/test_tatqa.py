@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.pipe_table import count_heads, is_figure
 from okralong.pipelines.evaluation.datasets.tatqa import read
 from okralong.pipelines.indexing.tables_in_text import find_tables

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.twowiki import read
 from okralong.pipelines.evaluation.datasets.values import Hop
 from tests.evaluation.datasets.public_files import json_file, shown

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets import uda_bench, uda_csv
 from tests.evaluation.datasets.filings import cells_of, evidence_of, page, write
 

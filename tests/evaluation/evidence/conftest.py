@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.datasets.hotpotqa import read
 from okralong.pipelines.evaluation.datasets.pooling import pool
 from okralong.pipelines.evaluation.evidence.bench import Bench
@@ -18,7 +19,6 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.embedded import resolve_embedding_model
-from okralong.pipelines.storage import Folder
 from tests.evaluation.evidence.town import rows
 
 

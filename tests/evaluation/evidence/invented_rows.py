@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.evaluation.evidence.bench import Row
 from okralong.pipelines.evaluation.evidence.config import Sweep
 from okralong.pipelines.evaluation.evidence.measure import Shown
-from okralong.pipelines.settings import parse_config
 
 SWEEP = """
 title: Invented

@@ -14,7 +14,7 @@ from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.operators.retrieve import primary_retrieval
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.errors import ConfigError, QuestionError
+from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, ranked, run_plain, run_policy
 from okralong.pipelines.evaluation.evidence.config import PlainMethod, Retriever
@@ -24,7 +24,6 @@ from okralong.pipelines.evaluation.evidence.writers import GoldWriter, as_questi
 from okralong.pipelines.evaluation.labels import gold_analysis
 from okralong.pipelines.search.scatter import search
 from okralong.pipelines.search.terms import analyze_query
-from okralong.pipelines.values import Analysis, Answer, Hit, Passage, Pattern
 from tests.fakes.tools import analysis, paper_policy
 
 SMALL = {"factoid__count": 1, "split__count": 1, "primary__granularity": 64, "context__extension_tokens": 0}

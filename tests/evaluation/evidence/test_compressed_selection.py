@@ -11,7 +11,8 @@ import pytest
 from okralong.pipelines.answering.operators.choose import choose
 from okralong.pipelines.answering.operators.novelty import choose_novel
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import parse_config, shipped_config
+from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.config import Sweep
 from okralong.pipelines.evaluation.evidence.sweep import _compressor, scaled_policies
@@ -19,8 +20,6 @@ from okralong.pipelines.evaluation.evidence.tools import BenchTools
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.search.scatter import stored_vectors
-from okralong.pipelines.settings import parse_config, shipped_config
-from okralong.pipelines.values import Analysis
 from tests.fakes.tools import paper_policy
 from tests.sara.compressors import random_compressor
 

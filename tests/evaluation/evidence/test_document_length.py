@@ -13,15 +13,14 @@ from benchmarks.document_length.report import Measured, Size, report
 from benchmarks.document_length.sets import LENGTHS, SETS, some_questions
 from benchmarks.document_length.stages import REPEATS, STAGES, Stopwatch, measure_stages
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.evaluation.datasets.pooling import CellSpan, Pooled, PooledDocument, PooledQuestion, Span
 from okralong.pipelines.evaluation.datasets.values import Item
 from okralong.pipelines.evaluation.evidence.bench import Bench, Row
 from okralong.pipelines.evaluation.evidence.measure import Shown as Evidence
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.intervals import Estimate
-from okralong.pipelines.tokens import count_tokens
-from okralong.pipelines.values import Question
 from tests.fakes.tools import paper_policy
 
 SHORT, LONG = 10_000, 50_000

@@ -9,10 +9,10 @@ import pytest
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.organizer import fusion_weights, organize
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import Pattern, Plan, QuestionType
 from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep
 from okralong.pipelines.evaluation.evidence.sweep import index_configs, scaled_policies
-from okralong.pipelines.settings import load_config
-from okralong.pipelines.values import Pattern, Plan, QuestionType
 from tests.conftest import CHECKOUT
 from tests.fakes.tools import analysis
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.evidence import vector_cache
 from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
 from okralong.pipelines.models.embedded import resolve_embedding_model
-from okralong.pipelines.storage import Folder
 
 Embed = Callable[[list[str]], npt.NDArray[np.float32]]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.values import DataSet, make_text
 from okralong.pipelines.evaluation.split.build import LEFT_OUT, build_split
 from okralong.pipelines.evaluation.split.card import card

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.errors import InputError
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.hotpotqa import read
 from okralong.pipelines.evaluation.datasets.pooling import Span, pool
 from okralong.pipelines.evaluation.sweeps.gold_questions import read_gold_questions, write_gold_questions
-from okralong.pipelines.storage import Folder
 from tests.evaluation.evidence.town import rows
 from tests.evaluation.sweeps.invented_run import write_questions
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.datasets.hotpotqa import read
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, pool
 from okralong.pipelines.evaluation.sweeps.expand import CellPlan, SweepFolder, expand
 from okralong.pipelines.evaluation.sweeps.outline import Outlay, Outline, total
-from okralong.pipelines.tokens import count_tokens
 from tests.evaluation.evidence.town import rows
 from tests.evaluation.sweeps.test_sweep_config import sweep
 

@@ -11,9 +11,9 @@ import pytest
 from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.answering.llm.ledger import RunLedger
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Usage
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_before, spent_usd
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Usage
 from tests.evaluation.sweeps.invented_run import attempt, usual_run, write_run
 
 

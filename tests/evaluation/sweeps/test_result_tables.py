@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from okralong.pipelines.core.schemas import PAIRED, SUMMARY
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.sweeps.pages import number, table
 from okralong.pipelines.evaluation.sweeps.result_tables import read_scores, write_results
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import PAIRED, SUMMARY
 from tests.evaluation.sweeps.invented_scores import cell
 
 

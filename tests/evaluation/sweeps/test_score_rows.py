@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from okralong.pipelines.errors import InputError, MetricError
+from okralong.pipelines.core.schemas import SCORES
+from okralong.pipelines.core.types import InputError, MetricError
 from okralong.pipelines.evaluation.measured_by import METRICS
 from okralong.pipelines.evaluation.sweeps.gold_questions import read_gold_questions
 from okralong.pipelines.evaluation.sweeps.score_rows import score_rows
-from okralong.pipelines.tables import SCORES
 from tests.evaluation.sweeps.invented_run import NAMED, TEXTS, answer, span, usual_run, write_questions, write_run
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.config import parse_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.sweeps.config import Sweep
 from okralong.pipelines.evaluation.sweeps.expand import SweepFolder, expand, sizes_by_set
-from okralong.pipelines.settings import parse_config
 
 FILE = """
 title: The town

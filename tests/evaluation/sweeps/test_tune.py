@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.errors import ConfigError, InputError
+from okralong.pipelines.core.config import parse_config
+from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.evaluation.sweeps.expand import SweepFolder, expand
 from okralong.pipelines.evaluation.sweeps.summary import summary_rows
 from okralong.pipelines.evaluation.sweeps.systems import cells_of
 from okralong.pipelines.evaluation.sweeps.tune import Point, Tune, choose, points_of
-from okralong.pipelines.settings import parse_config
 from tests.evaluation.sweeps.invented_scores import cell
 
 FILE = """

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from aiohttp import web
 
+from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.serving.parent import die_with_parent
-from okralong.pipelines.settings import parse_config
 from tests.fakes.endpoint.app import build_app
 from tests.fakes.endpoint.scenario import Scenario
 

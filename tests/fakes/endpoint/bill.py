@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 from tests.fakes.endpoint.scenario import Rates
 
 Lane = Literal["chat", "batch"]

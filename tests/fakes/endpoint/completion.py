@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 from tests.fakes.endpoint.chat_call import ChatCall
 from tests.fakes.endpoint.draws import draw
 from tests.fakes.endpoint.fault_rule import FaultKind

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Settings
 
 Where = Literal["chat", "batch_item", "files", "batches"]
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 
 
 def fingerprint(key: str) -> str:

@@ -14,7 +14,7 @@ from okralong.pipelines.answering.prompts.sentence import SO_FAR
 from okralong.pipelines.answering.prompts.split import INSTRUCTIONS as SPLIT
 from okralong.pipelines.answering.prompts.step import INSTRUCTIONS as STEP
 from okralong.pipelines.answering.prompts.summarize import INSTRUCTIONS as SUMMARIZE
-from okralong.pipelines.values import QUESTION_MARK
+from okralong.pipelines.core.types import QUESTION_MARK
 from tests.fakes.endpoint.scenario import Role
 
 _OVER_PASSAGES: dict[Role, str] = {"step": STEP, "sentence": SENTENCE, "compress": COMPRESS}

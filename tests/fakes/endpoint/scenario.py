@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Settings
 from tests.fakes.endpoint.fault_rule import FaultKind, FaultRule
 
 Seconds = Annotated[float, Field(ge=0)]

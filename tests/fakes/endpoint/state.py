@@ -7,7 +7,7 @@ import time
 from decimal import Decimal
 from typing import Any
 
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 from tests.fakes.endpoint.batch import Batch
 from tests.fakes.endpoint.bill import Bill, Lane
 from tests.fakes.endpoint.chat_call import ChatCall

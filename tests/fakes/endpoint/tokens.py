@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import bpe_openai
 
-from okralong.pipelines.tokens import STRETCH_CHARS
+from okralong.pipelines.core.tokens import STRETCH_CHARS
 
 Ids: TypeAlias = "array[int]"
 

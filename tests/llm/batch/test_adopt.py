@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.answering.llm.batch import flights
-from okralong.pipelines.values import Reply
+from okralong.pipelines.core.types import Reply
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS

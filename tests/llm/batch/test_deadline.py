@@ -6,7 +6,7 @@ import pytest
 
 from okralong.pipelines.answering.llm.batch.config import BatchConfig
 from okralong.pipelines.answering.llm.batch.deadline import read_deadline
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 NOW = datetime(2026, 11, 22, 21, 30, tzinfo=UTC)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.llm.batch.item import Answered, BatchAnswer, BatchItem
-from okralong.pipelines.errors import CallFailed, EndpointError, OverBudget, ReplyError
-from okralong.pipelines.values import Reply
+from okralong.pipelines.core.types import CallFailed, EndpointError, OverBudget, Reply, ReplyError
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import agree, attempts, batch_config, batch_run, texts
 from tests.llm.tools import all_bytes, ask, rows

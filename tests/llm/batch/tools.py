@@ -19,8 +19,8 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.prices import Price
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.values import Reply
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Reply
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.tools import ask, rows
 

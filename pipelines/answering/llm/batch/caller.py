@@ -20,7 +20,7 @@ from okralong.pipelines.answering.llm.meter import PromptMeter
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.answering.llm.replies import RawReply
 from okralong.pipelines.answering.llm.request import LlmRequest
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.types import Usage
 
 
 class BatchDeskClient(Protocol):

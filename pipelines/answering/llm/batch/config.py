@@ -8,8 +8,8 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from okralong.pipelines.answering.llm.batch.deadline import read_deadline
-from okralong.pipelines.errors import ConfigError
-from okralong.pipelines.settings import Settings
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import ConfigError
 
 
 def _readable(deadline: str) -> str:

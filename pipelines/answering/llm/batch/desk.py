@@ -27,8 +27,8 @@ from okralong.pipelines.answering.llm.faults import Fault
 from okralong.pipelines.answering.llm.ports import LedgerClient
 from okralong.pipelines.answering.llm.replies import from_journal
 from okralong.pipelines.answering.llm.router import quietly
-from okralong.pipelines.errors import BrokenError, EndpointError, OkraError
-from okralong.pipelines.tokens import token_counter
+from okralong.pipelines.core.tokens import token_counter
+from okralong.pipelines.core.types import BrokenError, EndpointError, OkraError
 
 LOOK_AGAIN_S: Final = 60.0
 """How often the clock on the wall is compared with the deadline, whatever it does meanwhile. Ours."""

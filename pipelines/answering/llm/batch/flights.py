@@ -24,7 +24,7 @@ from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.faults import Fault
 from okralong.pipelines.answering.llm.ports import LedgerClient
-from okralong.pipelines.errors import BrokenError, EndpointError, OkraError
+from okralong.pipelines.core.types import BrokenError, EndpointError, OkraError
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from okralong.pipelines.answering.journal import ROW_KEYS, JournalRow, read_run_
 from okralong.pipelines.answering.llm.budget import CallKey
 from okralong.pipelines.answering.llm.calls import Call, row_from_json
 from okralong.pipelines.answering.llm.parts import READ_TRIES, PartedTable
-from okralong.pipelines.errors import ArchiveError
-from okralong.pipelines.storage import Folder
-from okralong.pipelines.tables import RUN_TABLES
+from okralong.pipelines.core.schemas import RUN_TABLES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError
 
 BATCH: str = "batch"
 """Kind of the journal's rows that name a wave's batch."""

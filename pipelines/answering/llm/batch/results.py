@@ -15,8 +15,8 @@ from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.faults import ErrorAnswer, Fault, by_status, scrub, without_key
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.answering.llm.replies import RawReply, read_completion, to_journal
-from okralong.pipelines.tokens import CountTokens
-from okralong.pipelines.values import Usage
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import Usage
 
 Line = dict[str, Any]
 

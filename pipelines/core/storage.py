@@ -1,7 +1,7 @@
-"""Folders of immutable Parquet files, a manifest written last, and a lock that says who holds it.
+"""An S3 store whose reads bear errors: pyarrow's filesystem with every read made large enough, and tried again.
 
-Every path may be local or any URI that pyarrow knows (``s3://``, ``gs://``). A file appears under its final name only
-when it is whole: locally by rename after fsync, elsewhere because an object store shows an object when its upload ends.
+The AWS client reads a reply into a buffer of the size that was asked for. The message of a 500 does not fit into that
+of a small read (a Parquet column of few rows), and the client then takes the error for one that will not pass.
 """
 
 from __future__ import annotations
@@ -10,22 +10,239 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from okralong.pipelines.errors import ArchiveError, LockedError
-from okralong.pipelines.filesystem import is_object_store, located
-from okralong.pipelines.tables import columns_in, completed
+from okralong.pipelines.core.schemas import columns_in, completed
+from okralong.pipelines.core.types import ArchiveError, ConfigError, LockedError
+
+T = TypeVar("T")
+
+LEAST_READ: Final = 64 * 1024
+"""Bytes that are read at least, where the file has them: more than an error's message, and one round trip for many
+small columns. Ours."""
+READS: Final = 8
+FIRST_PAUSE_S: Final = 0.1
+"""Tries of a read that the client gave up on, and the first of the pauses between them, which double. Ours."""
+
+
+class PatientStore(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    """``store`` with patient reads; all else goes to it as it is."""
+
+    def __init__(self, store: fs.FileSystem) -> None:
+        self._store = store
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PatientStore) and bool(self._store == other._store)
+
+    def __hash__(self) -> int:
+        return hash(self._store.type_name)
+
+    def get_type_name(self) -> str:
+        """See ``pyarrow.fs.FileSystemHandler``, here and below."""
+        return str(self._store.type_name)
+
+    def normalize_path(self, path: str) -> str:
+        """As above."""
+        return str(self._store.normalize_path(path))
+
+    def get_file_info(self, paths: list[str]) -> Any:
+        """As above."""
+        return self._store.get_file_info(paths)
+
+    def get_file_info_selector(self, selector: Any) -> Any:
+        """As above."""
+        return self._store.get_file_info(selector)
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        """As above."""
+        self._store.create_dir(path, recursive=recursive)
+
+    def delete_dir(self, path: str) -> None:
+        """As above."""
+        self._store.delete_dir(path)
+
+    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
+        """As above."""
+        self._store.delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
+
+    def delete_root_dir_contents(self) -> None:
+        """Refused: nothing of ours empties a whole store."""
+        raise NotImplementedError
+
+    def delete_file(self, path: str) -> None:
+        """As above."""
+        self._store.delete_file(path)
+
+    def move(self, src: str, dest: str) -> None:
+        """As above."""
+        self._store.move(src, dest)
+
+    def copy_file(self, src: str, dest: str) -> None:
+        """As above."""
+        self._store.copy_file(src, dest)
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:
+        """As above."""
+        return self._store.open_output_stream(path, metadata=metadata)
+
+    def open_append_stream(self, path: str, metadata: Any) -> Any:
+        """As above."""
+        return self._store.open_append_stream(path, metadata=metadata)
+
+    def open_input_stream(self, path: str) -> Any:
+        """As above."""
+        return self.open_input_file(path)
+
+    def open_input_file(self, path: str) -> Any:
+        """As above."""
+        return pa.PythonFile(PatientFile(self._store.open_input_file(path)), mode="r")
+
+
+class PatientFile(io.RawIOBase):
+    """An open file of a store, read in pieces of ``LEAST_READ`` bytes or more."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        super().__init__()
+        self._file = file
+        self._size = int(file.size())
+        self._at = 0
+        self._held_from, self._held = 0, b""
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """The next byte's place."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; that place."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes; b"" at the end."""
+        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        start = min(self._at, end)
+        if start < self._held_from or end > self._held_from + len(self._held):
+            first = max(0, min(start, max(end, start + LEAST_READ, LEAST_READ) - LEAST_READ))
+            last = min(self._size, max(end, first + LEAST_READ))
+            self._held_from, self._held = first, tried(lambda: bytes(self._file.read_at(last - first, first)))
+        self._at = end
+        return self._held[start - self._held_from : end - self._held_from]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if not self.closed:
+            self._file.close()
+            self._held = b""
+        super().close()
+
+
+def tried(read: Callable[[], T]) -> T:
+    """What ``read`` returns, tried again when the store fails. Raises the last error; FileNotFoundError at once."""
+    for attempt in range(READS - 1):
+        try:
+            return read()
+        except FileNotFoundError:
+            raise
+        except OSError:
+            time.sleep(FIRST_PAUSE_S * 2**attempt)
+    return read()
+
+
+# --------
+# Where a location is: a local path or a URI that pyarrow knows, opened with the patience that an object store needs.
+#
+# A store far away answers 500 or 503 now and then, and is slow when it is busy. The AWS client under pyarrow gives up
+# after 3 s of silence and a few attempts, which a night of work should not depend on.
+
+ATTEMPTS: Final = 10
+"""Tries of one request, with pauses that double up to 20 s (AWS's standard strategy). Ours: about a minute in all."""
+CONNECT_S: Final = 10.0
+SILENCE_S: Final = 60.0
+"""How long a connection may take, and a reply that has begun may be silent. Ours."""
+
+_SECRET: Final = re.compile(r"key|secret|token|passw|credential|signature|^sig$", re.IGNORECASE)
+
+
+def located(location: str | Path) -> tuple[fs.FileSystem, str]:
+    """The filesystem of a local path or URI, and the absolute path inside it. Nothing need be there yet.
+
+    Region, endpoint and credentials of an object store come from the environment of the process (``AWS_REGION``,
+    ``AWS_ENDPOINT_URL``, a role or ``AWS_ACCESS_KEY_ID``; ``GOOGLE_APPLICATION_CREDENTIALS``). Raises ConfigError for a
+    URI that holds credentials, or of a kind that pyarrow does not know.
+    """
+    text = str(location)
+    if "://" not in text:
+        return fs.LocalFileSystem(), str(Path(text).resolve())
+    if holds_credentials(text):
+        # The value is not repeated: locations are written into manifests and shown, and this one holds a key.
+        raise ConfigError(
+            "A location must not hold credentials (KEY:SECRET@, or a query that names a key). Give the bare URI, and "
+            "set the credentials in the environment of every node, as the storage's own client wants them."
+        )
+    try:
+        filesystem, path = fs.FileSystem.from_uri(text)
+    except (ValueError, OSError) as error:
+        raise ConfigError(
+            f"The location {text} cannot be used: {error}. Give a local path, or a URI of a kind that this pyarrow "
+            "knows: s3://BUCKET/PATH, gs://BUCKET/PATH, abfs://, hdfs://, file:///."
+        ) from error
+    return _patient(filesystem), path
+
+
+def holds_credentials(location: str) -> bool:
+    """Whether a URI names a user or a password, or a key in its query. (Azure's CONTAINER@ACCOUNT is no user.)"""
+    scheme, separator, rest = location.partition("://")
+    if not separator:
+        return False
+    authority = rest.split("/", 1)[0]
+    azure = scheme in ("abfs", "abfss") and ":" not in authority.partition("@")[0]
+    named = any(_SECRET.search(name) for name, _ in parse_qsl(rest.partition("?")[2], keep_blank_values=True))
+    return named or ("@" in authority and not azure)
+
+
+def is_object_store(filesystem: fs.FileSystem) -> bool:
+    """Whether it has keys and no folders: nothing need be made before a file is written."""
+    stores = ("s3", "gcs", "abfs")  # pyarrow's type names; a build may lack some of the classes
+    return filesystem.type_name.removeprefix("py::") in stores
+
+
+def _patient(filesystem: fs.FileSystem) -> fs.FileSystem:
+    if filesystem.type_name != "s3":
+        return filesystem
+    options: dict[str, Any] = dict(filesystem.__reduce__()[1][0])  # what it would be pickled as: all of its options
+    options |= {"connect_timeout": CONNECT_S, "request_timeout": SILENCE_S}
+    # One request for a small file, where three would open, fill and close a multipart upload.
+    options |= {"allow_delayed_open": True, "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)}
+    return fs.PyFileSystem(PatientStore(fs.S3FileSystem(**options)))
+
+
+# --------
+# Folders of immutable Parquet files, a manifest written last, and a lock that says who holds it.
+#
+# Every path may be local or any URI that pyarrow knows (``s3://``, ``gs://``). A file appears under its final name
+# only when it is whole: locally by rename after fsync, elsewhere because an object store shows an object when its
+# upload ends.
 
 MANIFEST = "manifest.json"
 LOCK = "lock.json"

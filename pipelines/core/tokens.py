@@ -13,7 +13,7 @@ from typing import Final
 import bpe_openai
 from tokenizers import Tokenizer
 
-from okralong.pipelines.errors import ConfigError
+from okralong.pipelines.core.types import ConfigError
 
 CountTokens = Callable[[str], int]
 
