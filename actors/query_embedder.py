@@ -37,8 +37,7 @@ class QueryEmbedderReplica:
     def __init__(self, manifest: Mapping[str, Any], compressor: str | None = None) -> None:
         # Imported here: torch takes seconds to load, and the driver does not need it.
         from okralong.pipelines.indexing.embedding import SentenceEmbedder
-        from okralong.pipelines.models.embedded import resolve_embedding_model
-        from okralong.pipelines.models.precision import available_cores
+        from okralong.pipelines.models.weights import available_cores, resolve_embedding_model
 
         wanted = EmbeddingConfig(**manifest["config"]["embedding"])
         model = resolve_embedding_model(wanted.model)

@@ -24,7 +24,7 @@ from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.llm.ports import Grant
 from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 MAX_CONCURRENCY = 10_000
 """Processes that may wait at a time: each has one call that waits and one that gives back. Ours."""

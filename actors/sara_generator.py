@@ -33,7 +33,7 @@ class GeneratorReplica:
 
     def __init__(self, config: SaraConfig, model: str, window: int) -> None:
         # Imported here: torch and transformers take seconds, and the driver needs neither.
-        from okralong.pipelines.models.precision import available_cores
+        from okralong.pipelines.models.weights import available_cores
         from okralong.pipelines.sara.generator import MixedGenerator
         from okralong.pipelines.sara.served import served_generator
 

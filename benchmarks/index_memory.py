@@ -22,7 +22,7 @@ from typing import Final
 import yaml
 
 from benchmarks.watched import watched
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.samples.files import write_sample
 from okralong.pipelines.samples.sample import generate
 from okralong.pipelines.search.archive import Archive

@@ -25,8 +25,7 @@ import torch
 from transformers import AutoConfig
 
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.models.weights import EMBEDDED, available_cores
 from okralong.pipelines.samples.sample import generate
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.config import SaraConfig

@@ -108,7 +108,7 @@ def _installed(package: str) -> bool:
 def _processor() -> Finding:
     import torch
 
-    from okralong.pipelines.models.precision import cpu_precision
+    from okralong.pipelines.models.weights import cpu_precision
 
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     cpu = f"{os.cpu_count()} CPU cores ({cpu_precision()} is the faster precision)"
@@ -116,14 +116,14 @@ def _processor() -> Finding:
 
 
 def _embedded_models() -> Iterator[Finding]:
-    from okralong.pipelines.models.embedded import embedded_gguf, resolve_embedding_model
+    from okralong.pipelines.models.weights import embedded_gguf, resolve_embedding_model
 
     yield _tried("embedding model", lambda: f"{resolve_embedding_model('embedded').name}, checksum right")
     yield _tried("embedded generator", lambda: f"{embedded_gguf().name}, checksum right")
 
 
 def _disk() -> Finding:
-    from okralong.pipelines.models.cache import cache_folder
+    from okralong.pipelines.models.weights import cache_folder
 
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _endpoint(config: str) -> Iterator[Finding]:
     from okralong.pipelines.answering.llm.endpoint import check_endpoint
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.models.embedded import EMBEDDED
+    from okralong.pipelines.models.weights import EMBEDDED
 
     try:
         settings = load_config(RunConfig, config)
@@ -163,7 +163,7 @@ def _price(prices: str, endpoint: EndpointConfig) -> str:
 
 
 def _reader(llm: LlmConfig) -> str:
-    from okralong.pipelines.models.reader import asked_as
+    from okralong.pipelines.models.merged_model import asked_as
 
     reader = llm.found_reader()
     if reader is None:
@@ -173,7 +173,7 @@ def _reader(llm: LlmConfig) -> str:
 
 
 def _embedded_answers(llm: LlmConfig) -> str:
-    from okralong.pipelines.serving.embedded import EmbeddedServer
+    from okralong.pipelines.models.serving import EmbeddedServer
 
     with EmbeddedServer.start(model=llm.model, window=llm.window, reader=llm.found_reader()) as server:
         return f"the embedded generator answers ({server.model}, engine {server.engine}, window {server.window:,})"

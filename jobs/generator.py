@@ -13,12 +13,12 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.endpoint import check_endpoint
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.core.types import ConfigError, EndpointError
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.reader import Reader, ReaderFile, asked_as
+from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
+from okralong.pipelines.models.serving import Engine, choose
+from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.description import read_shape
 from okralong.pipelines.sara.found import SARA
 from okralong.pipelines.sara.served import served_generator
-from okralong.pipelines.serving.engines import Engine, choose
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def generator(llm: LlmConfig, log_folder: Path | None, compressor: Path | None =
             facts["endpoints"] = [{"model": one.model, "base_url": one.base_url} for one in llm.endpoints]
         yield Generator(_served_there(llm), None, facts, notes)
         return
-    from okralong.pipelines.serving.embedded import EmbeddedServer
+    from okralong.pipelines.models.serving import EmbeddedServer
 
     with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder, reader=reader) as server:
         served = _served_here(llm, server.model, server.tokenizer, server.engine, reader)

@@ -18,7 +18,7 @@ from okralong.pipelines.answering.llm.snapshots import drift
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.training.model_labels import Labelled, is_unlabelled, label_rows
 from okralong.pipelines.training.rows import TrainingRow
 

@@ -23,7 +23,7 @@ from okralong.pipelines.evaluation.metrics import best, exact_match
 from okralong.pipelines.evaluation.sweeps.config import JudgeConfig
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_usd
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 
 def judge_config(said: JudgeConfig) -> RunConfig:

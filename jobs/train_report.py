@@ -52,7 +52,7 @@ def _readers(config: str, rows: Path, out: Path, command: str, console: Console)
     from okralong.pipelines.evaluation.evidence.encoder import LIMIT
     from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
     from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
-    from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
+    from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
     from okralong.pipelines.reader.report import reader_report
     from okralong.pipelines.reader.report_config import ReaderReportConfig
     from okralong.pipelines.reader.report_page import write_reader_report

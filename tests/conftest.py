@@ -104,7 +104,7 @@ def _start(ray: Any) -> None:
 def minilm() -> Callable[[list[str]], npt.NDArray[np.float32]]:
     """The packaged sentence encoder in this process, in float32: texts in, unit vectors of shape (n, 384) out."""
     from okralong.pipelines.indexing.embedding import SentenceEmbedder
-    from okralong.pipelines.models.embedded import resolve_embedding_model
+    from okralong.pipelines.models.weights import resolve_embedding_model
 
     return SentenceEmbedder(resolve_embedding_model("embedded").path, precision="float32").encode
 
@@ -134,7 +134,7 @@ def small_archive(ray_cluster: None, small_sources: Path, tmp_path_factory: pyte
 @pytest.fixture(scope="session")
 def merge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder for merges that does not outlast the tests, with links to what is in the user's already."""
-    from okralong.pipelines.models.embedded import converted_model, repacked_gguf
+    from okralong.pipelines.models.weights import converted_model, repacked_gguf
 
     cache = tmp_path_factory.mktemp("merge-cache")
     for made in (converted_model(), repacked_gguf()):
@@ -145,7 +145,7 @@ def merge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def random_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An adapter of random weights over all matrices of every block of the embedded model."""
-    from okralong.pipelines.models.embedded import converted_model
+    from okralong.pipelines.models.weights import converted_model
     from tests.fakes.random_reader import write_random_reader
 
     return write_random_reader(tmp_path_factory.mktemp("readers") / "random", converted_model(), layers=range(30))

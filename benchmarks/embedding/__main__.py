@@ -35,8 +35,7 @@ from okralong.actors.embedder import Embedder
 from okralong.pipelines.archives.texts import key_bytes, text_keys
 from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.models.embedded import resolve_embedding_model
-from okralong.pipelines.models.precision import available_cores, has_amx
+from okralong.pipelines.models.weights import available_cores, has_amx, resolve_embedding_model
 from okralong.pipelines.samples.sample import generate
 
 LEAST_SHARE = 0.75

@@ -40,8 +40,7 @@ from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
-from okralong.pipelines.models.embedded import EMBEDDED, ResolvedModel, resolve_embedding_model
-from okralong.pipelines.models.precision import INT8, available_cores
+from okralong.pipelines.models.weights import EMBEDDED, INT8, ResolvedModel, available_cores, resolve_embedding_model
 
 WINDOWS: Final = {
     "windows of 512": (512, 0),

@@ -39,7 +39,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Message, OkraError, Plan, Reply, Usage
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.search.archive import Archive
 
 STRATEGIES = ("std_rag", "long_context")

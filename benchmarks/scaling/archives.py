@@ -31,7 +31,7 @@ from okralong.pipelines.indexing.manifest import embedding_facts, fingerprint_of
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.indexing.shares import share_texts
 from okralong.pipelines.indexing.version_build import VersionBuild
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.samples.sample import generate
 
 DIMENSION: Final = 384

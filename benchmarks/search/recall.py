@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.search.corpus import DIMENSION, GRANULARITY, TOPICS, Vectors, clustered, unit
 from okralong.pipelines.indexing.chunker import chunk_document
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.samples.sample import generate
 from okralong.pipelines.search.approximate import ApproximateIndex, build_approximate
 from okralong.pipelines.search.archive import Archive

@@ -21,7 +21,7 @@ from okralong.pipelines.answering.strategies.registry import (
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ArchiveError, ConfigError, Question, QuestionError
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.fits import check_encoder, check_generator, check_table
 from okralong.pipelines.search.archive import Archive
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.models.embedded import EMBEDDED, converted_model
-from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.models.weights import EMBEDDED, available_cores, converted_model
 
 if TYPE_CHECKING:
     from okralong.pipelines.models.likelihood import LikelihoodModel

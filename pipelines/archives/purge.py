@@ -26,7 +26,7 @@ from okralong.pipelines.indexing.failures import failures_of, purged_message
 from okralong.pipelines.indexing.ingest import part_file
 from okralong.pipelines.indexing.manifest import fingerprint_of, version_manifest
 from okralong.pipelines.indexing.version_build import VersionBuild
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 
 
 @dataclass(frozen=True, slots=True)

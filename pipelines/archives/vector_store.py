@@ -19,7 +19,7 @@ from okralong.pipelines.archives.catalogue import digest
 from okralong.pipelines.archives.texts import KEY_BYTES, Keys
 from okralong.pipelines.core.schemas import vectors as vectors_schema
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.models.precision import INT8
+from okralong.pipelines.models.weights import INT8
 
 VECTORS: Final = "vectors"
 _PRECISION: Final = b"okralong.precision"

@@ -10,7 +10,7 @@ from typing import Any
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.found import compressor_to_index
 from okralong.pipelines.search import layout

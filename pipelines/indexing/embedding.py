@@ -17,9 +17,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from okralong.pipelines.indexing.passes import Cut, passes
-from okralong.pipelines.models.int8 import quantize
-from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.precision import INT8
+from okralong.pipelines.models.loading import quantize, settle
+from okralong.pipelines.models.weights import INT8
 
 Vectors = npt.NDArray[np.float32]
 

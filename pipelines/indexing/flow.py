@@ -35,7 +35,7 @@ from okralong.pipelines.indexing.outcomes import write_outcomes
 from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.indexing.reading.reader import held_reader
 from okralong.pipelines.indexing.shares import Share, share_texts
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.arrays import ArrayCompressor
 
 _MOST_BLOCKS: Final = 2000

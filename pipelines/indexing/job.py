@@ -32,7 +32,7 @@ from okralong.pipelines.indexing.migration import take_over_vectors
 from okralong.pipelines.indexing.outcomes import claims_of, finished_parts, found_of, known_of
 from okralong.pipelines.indexing.readers.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.indexing.version_build import VersionBuild
-from okralong.pipelines.models.embedded import ResolvedModel, resolve_embedding_model
+from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 from okralong.pipelines.search.compressed import tables_are_there
 
 _REASONS_SHOWN: Final = 3

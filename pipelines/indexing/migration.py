@@ -14,8 +14,7 @@ from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.archives.versions import before_versions
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.models.embedded import ResolvedModel
-from okralong.pipelines.models.precision import INT8
+from okralong.pipelines.models.weights import INT8, ResolvedModel
 
 
 def take_over_vectors(archive: Folder, store: VectorStore, config: IndexConfig, model: ResolvedModel) -> int:

@@ -26,7 +26,7 @@ from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.indexing.chunk_tables import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.shares import Share, clear_work, plan_shares
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.search import layout
 from okralong.pipelines.search.layout import granularity_folder
 from okralong.pipelines.search.rebuild import Base, BuiltShard, Held, Rows, rebuild_shards

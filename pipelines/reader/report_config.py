@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from okralong.pipelines.answering.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 TRIVIAL: Final = "best sentence"
 """The name of the reader that every report has, which is no model."""

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from okralong.pipelines.models.chat import chat_ids, text_ids
-from okralong.pipelines.models.embedded import EMBEDDED, causal_model
-from okralong.pipelines.models.reader import ASKED, ReaderFile
+from okralong.pipelines.models.merged_model import ASKED, ReaderFile
+from okralong.pipelines.models.weights import EMBEDDED, causal_model, chat_ids, text_ids
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.training.curves import draw_curves
 from okralong.pipelines.training.examples import ReadingExample

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.models.shipped import SHIPPED
+from okralong.pipelines.models.weights import SHIPPED
 from okralong.pipelines.sara.found import compressor_folder
 
 

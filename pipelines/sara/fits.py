@@ -8,9 +8,8 @@ from typing import Any
 
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.core.types import ArchiveError, ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.reader import NO_READER
-from okralong.pipelines.models.shipped import SHIPPED
+from okralong.pipelines.models.merged_model import NO_READER
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.sara.description import read_shape
 from okralong.pipelines.sara.found import misfit, shipped_folder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.shipped import SHIPPED
+from okralong.pipelines.models.weights import SHIPPED
 from okralong.pipelines.sara.description import DESCRIPTION, Shape, read_shape
 
 SARA: Final = "sara"

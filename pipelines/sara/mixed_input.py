@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from okralong.pipelines.core.types import VECTORS_PLACE as PLACE
-from okralong.pipelines.models.chat import PLAIN_REPLY_MARK, TEMPLATE_DATE, text_ids
+from okralong.pipelines.models.weights import PLAIN_REPLY_MARK, TEMPLATE_DATE, text_ids
 from okralong.pipelines.sara.pieces import MixedMessage, Piece, Text, Vectors, plain
 
 __all__ = [

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.models.embedded import EMBEDDED, causal_model
-from okralong.pipelines.models.merged import merged_model
-from okralong.pipelines.models.reader import DIGITS, FILES
-from okralong.pipelines.models.shipped import adapter_digest
+from okralong.pipelines.models.merged_model import DIGITS, FILES, merged_model
+from okralong.pipelines.models.weights import EMBEDDED, adapter_digest, causal_model
 from okralong.pipelines.sara.description import read_shape
 
 LORA: Final = "lora"

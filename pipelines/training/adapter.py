@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.reader import FILES, READER
-from okralong.pipelines.models.shipped import SHIPPED, shipped_adapter
+from okralong.pipelines.models.merged_model import FILES, READER
+from okralong.pipelines.models.weights import SHIPPED, shipped_adapter
 from okralong.pipelines.training.recipe import Lora, Recipe
 
 _TEMPLATE = "README.md"

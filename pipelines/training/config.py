@@ -8,8 +8,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.shipped import SHIPPED
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.training.recipe import Kind, Lora, Recipe
 from okralong.pipelines.training.self_training import SelfTraining
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from okralong.pipelines.core.types import Message
-from okralong.pipelines.models.chat import chat_ids
+from okralong.pipelines.models.weights import chat_ids
 from okralong.pipelines.training.adapter import causal_to_adapt, save_adapter
 from okralong.pipelines.training.examples import ReadingExample
 from okralong.pipelines.training.learner import Learner

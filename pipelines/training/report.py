@@ -14,8 +14,7 @@ from okralong.pipelines.answering.analyzers.calibration import read_temperatures
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.models.embedded import causal_model
-from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.models.weights import available_cores, causal_model
 from okralong.pipelines.training.calibrate import at_temperature, calibration_error
 from okralong.pipelines.training.examples import UNKNOWN, Example
 from okralong.pipelines.training.figures import FieldFigures, Probabilities, field_figures, probabilities

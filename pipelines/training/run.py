@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.models.weights import available_cores
 from okralong.pipelines.training.examples import AnyExample, Example, read_examples
 from okralong.pipelines.training.fit import fit
 from okralong.pipelines.training.label_learner import LabelLearner

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.models.embedded import EMBEDDED, causal_model, resolve_embedding_model
+from okralong.pipelines.models.weights import EMBEDDED, causal_model, resolve_embedding_model
 from okralong.pipelines.training.curves import draw_curves
 from okralong.pipelines.training.model_card import model_card
 from okralong.pipelines.training.recipe import Recipe

@@ -13,7 +13,7 @@ from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import MINILM_SHA256
+from okralong.pipelines.models.weights import MINILM_SHA256
 
 CALLS = 20
 MANIFEST: dict[str, Any] = {

@@ -15,7 +15,7 @@ from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_a
 from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
 from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields, reply_ids
 from okralong.pipelines.core.types import Analysis
-from okralong.pipelines.models.precision import cpu_precision
+from okralong.pipelines.models.weights import cpu_precision
 from tests.fakes.tiny_llama import write_tiny_llama
 
 LENGTHS = (0, 30, 2, 11, 5, 1, 17, 3)

@@ -16,8 +16,7 @@ from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.answering.prompts.split import split_prompt
 from okralong.pipelines.answering.prompts.step import step_prompt
 from okralong.pipelines.core.types import Message, Passage
-from okralong.pipelines.models.chat import chat_ids
-from okralong.pipelines.models.embedded import converted_model
+from okralong.pipelines.models.weights import chat_ids, converted_model
 
 _SPECIAL = """
 <|endoftext|> <|im_start|> <|im_end|> <|eot_id|> <|channel|> <|START_OF_TURN_TOKEN|> <s> </s> <bos> <eos> <unk>

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.base_shard import BaseShard
 from okralong.pipelines.search.layout import granularity_folder

@@ -13,7 +13,7 @@ from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.migration import take_over_vectors
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.search.archive import Archive
 from tests.archives.nights import made_up, night
 from tests.search.small_archive import GRANULARITY, MODEL, random_corpus, write_archive

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from okralong.pipelines.models.embedded import gguf_tokenizer, repacked_gguf
+from okralong.pipelines.models.weights import gguf_tokenizer, repacked_gguf
 
 
 def write_tiny_llama(folder: Path, window: int, seed: int = 5, layers: int = 2, spread: float = 0.3) -> Path:

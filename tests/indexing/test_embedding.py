@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.search.archive import Archive
 from okralong.pipelines.search.scatter import search, stored_vectors
 from okralong.pipelines.search.sharding import shard_of

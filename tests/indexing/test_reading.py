@@ -20,7 +20,7 @@ from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source
 from okralong.pipelines.indexing.readers.registry import read_source
 from okralong.pipelines.indexing.reading import reader as reader_module
 from okralong.pipelines.indexing.reading.reader import Found, Reader
-from okralong.pipelines.models.child import module_environment
+from okralong.pipelines.models.weights import module_environment
 from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import deep_html
 from tests.indexing.tiny_pdf import tiny_pdf

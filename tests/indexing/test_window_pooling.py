@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.embedding.window_pooling import Window, WindowEncoder, pool_spans, windows
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
-from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
+from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 
 TEXT = "The harbour office opened in 1931. It was closed for good after the flood, and nobody asked why. " * 3
 

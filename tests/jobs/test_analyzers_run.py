@@ -12,7 +12,7 @@ import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.training.recipe import Recipe
 from okralong.pipelines.training.run import train
 from tests.fakes.openai_server import FakeOpenAI, Messages

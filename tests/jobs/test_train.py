@@ -13,7 +13,7 @@ from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.split.keys import Side
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.training import run
 from okralong.pipelines.training.examples import UNKNOWN, read_examples
 from okralong.pipelines.training.rows import TrainingRow, write_rows

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.types import ConfigError, OkraError
-from okralong.pipelines.models import embedded
-from okralong.pipelines.models.cache import build_once, cache_folder, sha256_of
-from okralong.pipelines.models.child import run_module
+from okralong.pipelines.models import weights as embedded
+from okralong.pipelines.models.weights import build_once, cache_folder, run_module, sha256_of
 
 
 def test_packaged_embedding_model_is_checked() -> None:
@@ -90,7 +89,7 @@ def test_two_processes_build_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_failing_module_is_explained() -> None:
     with pytest.raises(OkraError, match=r"gguf_files .* ended with code 1"):
-        run_module("okralong.pipelines.models.gguf_files", "q8_0", "no-such-file.gguf", "never-written.gguf")
+        run_module("okralong.pipelines.models.gguf", "q8_0", "no-such-file.gguf", "never-written.gguf")
 
 
 def test_rewriting_is_done_once() -> None:

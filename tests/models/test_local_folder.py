@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from okralong.pipelines.archives.vector_store import encoder_key
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 
 
 def encoder_at(folder: Path, weights: bytes) -> str:

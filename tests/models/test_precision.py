@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from okralong.pipelines.models.precision import available_cores, cpu_precision, device, dtype_for, has_amx
+from okralong.pipelines.models.weights import available_cores, cpu_precision, device, dtype_for, has_amx
 
 
 def test_processor_decides() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.reader import FILES, ReaderFile, asked_as, find_reader
+from okralong.pipelines.models.merged_model import FILES, ReaderFile, asked_as, find_reader
+from okralong.pipelines.models.weights import EMBEDDED
 
 REMOTE = "http://127.0.0.1:9/v1"
 

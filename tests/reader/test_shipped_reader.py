@@ -11,9 +11,8 @@ from okralong.jobs.generator import generator
 from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.operators.calculate import calculate
 from okralong.pipelines.answering.prompts.answer import answer_prompt, parse_answer
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.reader import asked_as
-from okralong.pipelines.models.shipped import SHIPPED, shipped_adapter
+from okralong.pipelines.models.merged_model import asked_as
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED, shipped_adapter
 from okralong.pipelines.reader.asking import Asker, Said
 from okralong.pipelines.reader.marks import mark, well_formed
 from tests.reader.make_generated import read_generated

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from okralong.pipelines.models.embedded import MINILM_SHA256
+from okralong.pipelines.models.weights import MINILM_SHA256
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.description import Shape
 

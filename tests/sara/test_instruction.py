@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from okralong.pipelines.core.config import parse_config
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.found import shipped_folder
 from okralong.pipelines.sara.training.config import SaraConfig

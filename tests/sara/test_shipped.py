@@ -9,7 +9,7 @@ import pytest
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
+from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.description import read_shape
 from okralong.pipelines.sara.found import misfit, shipped_folder

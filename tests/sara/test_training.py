@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.child import module_command, module_environment
+from okralong.pipelines.models.weights import module_command, module_environment
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.description import WEIGHTS, Shape, read_shape
 from okralong.pipelines.sara.pieces import Text

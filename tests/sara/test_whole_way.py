@@ -28,7 +28,7 @@ from okralong.pipelines.core.types import CallFailed, Message, Plan, Question
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.generator import MixedGenerator
 from okralong.pipelines.sara.protocol import RefusedError, completion, read_request, refusal

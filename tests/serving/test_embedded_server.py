@@ -19,10 +19,9 @@ from transformers import AutoTokenizer
 
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ConfigError, EndpointError
-from okralong.pipelines.models.child import module_environment
-from okralong.pipelines.models.embedded import converted_model, repacked_gguf
-from okralong.pipelines.serving import embedded as serving
-from okralong.pipelines.serving.embedded import EmbeddedServer
+from okralong.pipelines.models import serving
+from okralong.pipelines.models.serving import EmbeddedServer
+from okralong.pipelines.models.weights import converted_model, module_environment, repacked_gguf
 from tests.processes import alive, wait_until_gone
 
 DRIVER = """
@@ -130,7 +129,7 @@ def test_broken_weights_end_in_a_clear_error(tmp_path: Path) -> None:
 
 
 def _served(gguf: Path) -> Any:
-    from okralong.pipelines.serving.engines import ServedModel, _llama_cpp
+    from okralong.pipelines.models.serving import ServedModel, _llama_cpp
 
     good = _llama_cpp(repacked_gguf(), "broken", "broken", 1, 512)
     swap = str(repacked_gguf()), str(gguf)

@@ -16,7 +16,7 @@ from okralong.pipelines.answering.prompts.grammars import grammar
 from okralong.pipelines.answering.prompts.split import split_prompt
 from okralong.pipelines.answering.prompts.step import step_prompt
 from okralong.pipelines.core.types import Message, Passage
-from okralong.pipelines.serving.embedded import EmbeddedServer
+from okralong.pipelines.models.serving import EmbeddedServer
 from tests.serving.test_embedded_server import chat
 
 YARD = Passage("d", 0, 40, "Fernhill's yard in Oslo has 44 workers.", 0, 0.0)

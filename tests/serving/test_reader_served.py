@@ -12,10 +12,9 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED, converted_model, repacked_gguf
-from okralong.pipelines.models.reader import Reader, find_reader
-from okralong.pipelines.serving.embedded import EmbeddedServer
-from okralong.pipelines.serving.engines import choose
+from okralong.pipelines.models.merged_model import Reader, find_reader
+from okralong.pipelines.models.serving import EmbeddedServer, choose
+from okralong.pipelines.models.weights import EMBEDDED, converted_model, repacked_gguf
 from tests.serving.test_embedded_server import chat
 
 PROMPTS = (

@@ -12,7 +12,7 @@ import torch
 from okralong.pipelines.answering.analysis import EVIDENCE, TYPES
 from okralong.pipelines.answering.analyzers.heads_analyzer import HeadsAnalyzer
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.training.examples import UNKNOWN
 from okralong.pipelines.training.fit import CHECKPOINTS, HISTORY
 from okralong.pipelines.training.heads_learner import HeadsLearner

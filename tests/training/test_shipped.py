@@ -13,7 +13,7 @@ from okralong.pipelines.answering.analyzers.calibration import CALIBRATION
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.models.shipped import adapter_digest, shipped_adapter
+from okralong.pipelines.models.weights import adapter_digest, shipped_adapter
 from okralong.pipelines.training.examples import Example, read_examples
 from okralong.pipelines.training.figures import FieldFigures, field_figures, probabilities
 from tests.training.make_generated import FILE

@@ -12,9 +12,14 @@ from okralong.pipelines.answering.analyzers.corrupted import Corrupted
 from okralong.pipelines.answering.analyzers.given_labels import GivenLabels, labels_digest
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED, causal_model
-from okralong.pipelines.models.precision import available_cores
-from okralong.pipelines.models.shipped import SHIPPED, adapter_digest, shipped_adapter
+from okralong.pipelines.models.weights import (
+    EMBEDDED,
+    SHIPPED,
+    adapter_digest,
+    available_cores,
+    causal_model,
+    shipped_adapter,
+)
 
 if TYPE_CHECKING:
     from okralong.pipelines.answering.analyzers.base import Analyzer

@@ -15,8 +15,8 @@ from okralong.pipelines.answering.analyzers.encoder import TunableEncoder
 from okralong.pipelines.answering.analyzers.features import features
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, load_heads
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.models.embedded import resolve_embedding_model
 from okralong.pipelines.models.loading import settle
+from okralong.pipelines.models.weights import resolve_embedding_model
 
 
 class HeadsAnalyzer:

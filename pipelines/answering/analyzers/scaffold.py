@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput, analyzer_prompt
-from okralong.pipelines.models.chat import chat_ids, text_ids
+from okralong.pipelines.models.weights import chat_ids, text_ids
 
 Ids = list[int]
 

@@ -14,9 +14,8 @@ from okralong.pipelines.answering.llm.batch.config import BatchConfig
 from okralong.pipelines.answering.llm.endpoint_config import BaseUrl, EndpointConfig
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.reader import Reader, find_reader
-from okralong.pipelines.models.shipped import SHIPPED
+from okralong.pipelines.models.merged_model import Reader, find_reader
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
 CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 

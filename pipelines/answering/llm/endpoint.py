@@ -11,7 +11,7 @@ import openai
 from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
 from okralong.pipelines.answering.llm.faults import scrub
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 NO_KEY = "none"
 """Sent to servers of one's own, which want some key but do not look at it."""

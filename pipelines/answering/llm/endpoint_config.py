@@ -14,7 +14,7 @@ from okralong.pipelines.answering.llm.limiter import Limits
 from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 

@@ -11,8 +11,7 @@ from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
 from okralong.pipelines.indexing.units import Boundaries
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.shipped import SHIPPED
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
 Count = Annotated[int, Field(ge=1, le=200)]
 Scale = Annotated[float, Field(gt=0, le=20)]

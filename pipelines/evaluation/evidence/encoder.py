@@ -13,7 +13,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder, Vectors
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.indexing.local import Encoder
-from okralong.pipelines.models.embedded import EMBEDDED, resolve_embedding_model
+from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 
 LIMIT: Final = EmbeddingConfig().max_seq_length
 """Tokens of a text, the encoder's special ones included, that the packaged encoder sees; it has 512 positions."""
@@ -52,6 +52,6 @@ def _load(path: str) -> Callable[[list[str]], Vectors]:
 
 
 def _precision() -> str:
-    from okralong.pipelines.models.precision import device, dtype_for  # brings torch: seconds
+    from okralong.pipelines.models.weights import device, dtype_for  # brings torch: seconds
 
     return str(dtype_for(device())).removeprefix("torch.")

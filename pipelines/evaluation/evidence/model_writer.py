@@ -23,10 +23,9 @@ from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep
 from okralong.pipelines.evaluation.evidence.writers import ModelWriter
-from okralong.pipelines.models.embedded import EMBEDDED
-from okralong.pipelines.models.reader import find_reader
-from okralong.pipelines.models.shipped import SHIPPED
-from okralong.pipelines.serving.embedded import EmbeddedServer
+from okralong.pipelines.models.merged_model import find_reader
+from okralong.pipelines.models.serving import EmbeddedServer
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
 COMPLETION_TOKENS: Final = {"split": 96, "step": 160}
 """As in the shipped answer config, by role."""

@@ -24,7 +24,7 @@ from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 Say = Callable[[str], None]
 

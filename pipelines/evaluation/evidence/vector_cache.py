@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 
 Vectors = npt.NDArray[np.float32]
 

@@ -12,7 +12,7 @@ from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.evidence.config import SetChoice
 from okralong.pipelines.evaluation.split.keys import Side
 from okralong.pipelines.evaluation.split.manifest import MANIFEST as SPLIT_MANIFEST
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+([ ._+-][A-Za-z0-9]+)*$", max_length=60)]
 """Letters and digits with single signs between: names become parts of folder names, which join them by two lines."""

@@ -17,7 +17,7 @@ from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.evaluation.datasets.pooling import Pooled
 from okralong.pipelines.evaluation.sweeps.expand import CellPlan
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]

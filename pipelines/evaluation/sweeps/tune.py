@@ -15,7 +15,7 @@ from okralong.pipelines.evaluation.measured_by import METRICS
 from okralong.pipelines.evaluation.split.keys import SIDES, Side
 from okralong.pipelines.evaluation.split.manifest import MANIFEST as SPLIT_MANIFEST
 from okralong.pipelines.evaluation.sweeps.config import Sweep, SweepMethod, SweepSet, Variant
-from okralong.pipelines.models.embedded import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED
 
 BASE = "base"
 CHOSEN = "chosen"

@@ -16,7 +16,7 @@ from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.indexing.reading.frames import BrokenFrame, FrameReader, Head
 from okralong.pipelines.indexing.reading.losses import CLOCK_SECONDS_A_SECOND, Loss, loss_of
 from okralong.pipelines.indexing.reading.parsed import BODY_BYTES_A_TEXT_BYTE
-from okralong.pipelines.models.child import module_command, module_environment, tail
+from okralong.pipelines.models.weights import module_command, module_environment, tail
 
 _CHILD: Final = "okralong.pipelines.indexing.reading.child"
 

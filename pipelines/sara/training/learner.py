@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from okralong.pipelines.answering.analyzers.opening import Opening
-from okralong.pipelines.models.chat import text_ids
+from okralong.pipelines.models.weights import text_ids
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.mixed_input import IGNORED, Row, chat_pieces, padded, row_of
 from okralong.pipelines.sara.served import LORA

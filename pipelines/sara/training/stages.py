@@ -13,9 +13,8 @@ from typing import Any, Final
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.models.embedded import EMBEDDED, causal_model, resolve_embedding_model
 from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.precision import available_cores
+from okralong.pipelines.models.weights import EMBEDDED, available_cores, causal_model, resolve_embedding_model
 from okralong.pipelines.sara.compressor import Compressor, token_scale
 from okralong.pipelines.sara.description import DESCRIPTION, WEIGHTS, Shape
 from okralong.pipelines.sara.served import LORA

@@ -18,7 +18,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.models.embedded import ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.samples.sample import generate
 from okralong.pipelines.search.archive import Archive
 from tests.fakes.openai_server import FakeOpenAI

@@ -18,7 +18,7 @@ from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.evaluation.evidence.town import rows
 
 

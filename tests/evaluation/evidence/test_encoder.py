@@ -8,7 +8,7 @@ from pathlib import Path
 
 from okralong.pipelines.evaluation.evidence.encoder import LIMIT, cached_encoder, index_encoder, over_limit
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 
 
 def test_precision_and_limit_are_those_of_the_loaded_model(tmp_path: Path) -> None:

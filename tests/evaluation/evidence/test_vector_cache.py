@@ -13,7 +13,7 @@ import pytest
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.evidence import vector_cache
 from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
-from okralong.pipelines.models.embedded import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model
 
 Embed = Callable[[list[str]], npt.NDArray[np.float32]]
 

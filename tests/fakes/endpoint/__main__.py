@@ -17,7 +17,7 @@ from pathlib import Path
 from aiohttp import web
 
 from okralong.pipelines.core.config import parse_config
-from okralong.pipelines.serving.parent import die_with_parent
+from okralong.pipelines.models.serving import die_with_parent
 from tests.fakes.endpoint.app import build_app
 from tests.fakes.endpoint.scenario import Scenario
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import gguf
 
-from okralong.pipelines.models.gguf_files import rewrite_as_q8
+from okralong.pipelines.models.gguf import rewrite_as_q8
 from okralong.pipelines.models.lora import Matrix, read_lora
 
 _NAMES: Final = {

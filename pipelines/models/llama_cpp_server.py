@@ -9,8 +9,8 @@ import argparse
 import threading
 from typing import Final
 
-from okralong.pipelines.models.precision import available_cores
-from okralong.pipelines.serving.parent import die_with_parent
+from okralong.pipelines.models.serving import die_with_parent
+from okralong.pipelines.models.weights import available_cores
 
 PROMPT_CACHE_MIB: Final = 512
 """Memory for the prefixes of earlier prompts; ours (llama.cpp's own default is 8 GiB, too much beside an index)."""

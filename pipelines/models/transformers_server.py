@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from okralong.pipelines.serving.parent import die_with_parent
+from okralong.pipelines.models.serving import die_with_parent
 
 
 def main() -> None:

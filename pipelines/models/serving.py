@@ -1,29 +1,142 @@
-"""The embedded generator: a local model behind an OpenAI-compatible address, for as long as the driver lives.
-
-To the rest of okralong it is one more endpoint, so there is one LLM client and one path for every model.
-"""
+"""Which engine serves which model, and the command line that starts it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import select
 import socket
 import subprocess
+import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self
 
-from okralong.pipelines.core.types import EndpointError
-from okralong.pipelines.models.cache import cache_folder
-from okralong.pipelines.models.child import module_environment, tail
-from okralong.pipelines.models.embedded import EMBEDDED, SMOLLM_WINDOW
-from okralong.pipelines.models.precision import available_cores
-from okralong.pipelines.models.reader import Reader
-from okralong.pipelines.serving.engines import Engine, EngineChoice, ServedModel, choose
+from okralong.pipelines.core.types import ConfigError, EndpointError
+from okralong.pipelines.models.merged_model import Reader, merged_gguf, merged_model
+from okralong.pipelines.models.weights import (
+    EMBEDDED,
+    SMOLLM_SHA256,
+    SMOLLM_WINDOW,
+    available_cores,
+    cache_folder,
+    converted_model,
+    dtype_for,
+    gguf_tokenizer,
+    has_amx,
+    module_command,
+    module_environment,
+    repacked_gguf,
+    tail,
+)
+from okralong.pipelines.models.weights import device as best_device
+
+Engine = Literal["llama.cpp", "transformers"]
+EngineChoice = Literal["auto", "llama.cpp", "transformers"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model, the engine for it, and how to start it.
+
+    ``name`` is what requests must give as ``model``. ``identity`` names weights and engine alike on every start (the
+    port changes, this does not): use it where a key must stay the same from run to run. ``tokenizer`` is a folder with
+    a ``tokenizer.json``. ``command(port)`` is the child's command line.
+    """
+
+    engine: Engine
+    name: str
+    identity: str
+    tokenizer: str
+    command: Callable[[int], list[str]]
+
+
+def choose(
+    model: str,
+    engine: EngineChoice,
+    parallel: int,
+    window: int,
+    precision: str = "auto",
+    reader: Reader | None = None,
+) -> ServedModel:
+    """The served model for "embedded", a ``.gguf`` file or a transformers folder, with ``reader`` merged into it.
+
+    "auto" takes llama.cpp for a GGUF file, transformers for a folder, and for the embedded model transformers where the
+    machine has a GPU or AMX, else llama.cpp. Raises ConfigError when model and engine do not fit, or model and reader.
+    """
+    mark = f"+{reader.digest}" if reader else ""
+    if model == EMBEDDED:
+        if window > SMOLLM_WINDOW:
+            raise ConfigError(
+                f"The embedded model's window is {SMOLLM_WINDOW} tokens and the config asks for {window}. Lower it, or "
+                "serve a model of your own."
+            )
+        if engine == "llama.cpp" or (engine == "auto" and best_device() == "cpu" and not has_amx()):
+            name = f"SmolLM2-135M-Instruct{f'-{reader.name}' if reader else ''}-Q8_0"
+            gguf = merged_gguf(reader.folder) if reader else repacked_gguf()
+            return _llama_cpp(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
+        folder = merged_model(reader.folder, EMBEDDED) if reader else converted_model()
+        return _transformers(folder, SMOLLM_SHA256[:12] + mark, precision)
+    path = Path(model).expanduser().resolve()
+    if path.is_file() and path.suffix == ".gguf" and engine != "transformers":
+        if reader is not None:
+            raise ConfigError(
+                f"The reader {reader.folder} cannot be merged into {model}: the weights of a foreign GGUF file are "
+                "already rounded, and their order is that file's own. Set llm.reader: none, or give the model as a "
+                "transformers folder."
+            )
+        return _llama_cpp(path, path.stem, str(path), parallel, window)
+    if (path / "config.json").is_file() and engine != "llama.cpp":
+        folder = merged_model(reader.folder, str(path)) if reader else path
+        return _transformers(folder, str(path) + mark, precision)
+    raise ConfigError(
+        f"The engine {engine!r} cannot serve the model {model!r}. Give 'embedded', a .gguf file (llama.cpp) or a "
+        "folder with config.json and safetensors (transformers), or name your own endpoint with base_url and model."
+    )
+
+
+def _llama_cpp(gguf: Path, name: str, weights: str, parallel: int, window: int) -> ServedModel:
+    def command(port: int) -> list[str]:
+        sizes = [
+            "--port",
+            str(port),
+            "--parallel",
+            str(parallel),
+            "--window",
+            str(window),
+            "--parent",
+            str(os.getpid()),
+        ]
+        return module_command(
+            "okralong.pipelines.models.llama_cpp_server", "--model", str(gguf), "--alias", name, *sizes
+        )
+
+    return ServedModel("llama.cpp", name, f"llama.cpp:{weights}:q8_0", str(gguf_tokenizer(gguf)), command)
+
+
+def _transformers(folder: Path, weights: str, precision: str) -> ServedModel:
+    device = best_device()
+    dtype = str(dtype_for(device, precision)).removeprefix("torch.")
+
+    def command(port: int) -> list[str]:
+        place = ["--port", str(port), "--device", device, "--dtype", dtype, "--parent", str(os.getpid())]
+        return module_command("okralong.pipelines.models.transformers_server", "--model", str(folder), *place)
+
+    return ServedModel("transformers", str(folder), f"transformers:{weights}:{dtype}", str(folder), command)
+
+
+# --------
+# The embedded generator: a local model behind an OpenAI-compatible address, for as long as the driver lives.
+#
+# To the rest of okralong it is one more endpoint, so there is one LLM client and one path for every model.
 
 START_LIMIT_S: Final = 180.0
 """Longest wait for the first reply; ours: loading a model of some billion weights from a cold disk."""
@@ -35,7 +148,7 @@ tokens/s together, one after the other at 218."""
 ATTEMPTS: Final = 3
 """Ports tried, since another process may take the one just found; ours."""
 
-POLL_S: Final = 0.2
+START_POLL_S: Final = 0.2
 STOP_LIMIT_S: Final = 10.0
 
 
@@ -139,7 +252,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], served: ServedModel, por
             )
         if answered:
             return
-        time.sleep(POLL_S)
+        time.sleep(START_POLL_S)
     raise EndpointError(
         f"The local {served.engine} server for {served.name} gave no reply within {START_LIMIT_S:.0f} s. Its log {log} "
         f"ends: {tail(log.read_text(encoding='utf-8', errors='replace'))}. Give it more cores or a smaller model."
@@ -178,3 +291,29 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
     if process.stdin is not None:
         process.stdin.close()
+
+
+# --------
+# A server must not outlive the process that started it, however that one ended.
+#
+# The child watches two things: its standard input, a pipe whose other end only the parent holds, and its parent's
+# process id. The pipe ends at once even when the parent is killed with no chance to clean up; the id covers a parent
+# whose pipe was inherited by a fork. (Linux's parent-death signal is no use here: it fires when the *thread* that
+# started the child ends.)
+
+POLL_S: Final = 1.0
+"""Seconds between two looks at the parent's process id; ours."""
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process at once when process ``parent`` does. Call it in the child, before the slow work."""
+    threading.Thread(target=_watch, args=(parent,), name="parent-watch", daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    pipe = sys.stdin.fileno()
+    while os.getppid() == parent:
+        readable, _, _ = select.select([pipe], [], [], POLL_S)
+        if readable and not os.read(pipe, 1):
+            break
+    os._exit(0)

