@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from okralong.actors.metrics import index_metrics
-from okralong.pipelines.archives.vector_store import VectorStore
+from okralong.pipelines.archive.vectors import VectorStore
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import EmbeddingConfig
 

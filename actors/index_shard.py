@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
 from okralong.actors.ledger import plain_errors
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.bm25 import ScopeStatistics
+from okralong.pipelines.archive.search import Spread
+from okralong.pipelines.archive.shard import Vector
 from okralong.pipelines.core.types import Candidates, Chunk, Hit
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.bm25 import ScopeStatistics
-from okralong.pipelines.search.replicas import Spread
-from okralong.pipelines.search.shard import Vector
 
 THREADS: Final = 4
 """Calls that an actor serves at once: numpy and FAISS let go of the interpreter while they work (ours)."""

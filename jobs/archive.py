@@ -16,7 +16,7 @@ IDS_SHOWN = 20
 @app.command("log")
 def log(archive: Place) -> None:
     """List the versions that can be read, the newest first."""
-    from okralong.pipelines.archives.versions import before_versions, read_version, version_numbers
+    from okralong.pipelines.archive.versions import before_versions, read_version, version_numbers
     from okralong.pipelines.core.storage import Folder
 
     folder = Folder.of(archive)
@@ -47,8 +47,7 @@ def diff(
     full: Annotated[bool, typer.Option("--full", help="Name all documents, not the first ones.")] = False,
 ) -> None:
     """Name the documents that were added (+), changed (~) and removed (-) between two versions."""
-    from okralong.pipelines.archives.diff import diff_versions
-    from okralong.pipelines.archives.versions import read_version, version_numbers
+    from okralong.pipelines.archive.versions import diff_versions, read_version, version_numbers
     from okralong.pipelines.core.storage import Folder
 
     folder = Folder.of(archive)
@@ -74,8 +73,8 @@ def vacuum(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and take nothing away.")] = False,
 ) -> None:
     """Take away old versions, what only they held, and what killed index jobs left behind."""
+    from okralong.pipelines.archive.versions import before_versions, version_numbers
     from okralong.pipelines.archives import vacuum as work
-    from okralong.pipelines.archives.versions import before_versions, version_numbers
     from okralong.pipelines.core.storage import Folder
 
     folder = Folder.of(archive)
@@ -96,8 +95,8 @@ def purge(
 ) -> None:
     """Take a document out for good: out of the archive, with all earlier versions, and out of the runs named."""
     from okralong.pipelines.answering.purge_run import BEGUN, purge_run
+    from okralong.pipelines.archive.versions import version_numbers
     from okralong.pipelines.archives import purge as work
-    from okralong.pipelines.archives.versions import version_numbers
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import InputError
 

@@ -180,7 +180,7 @@ def _embedded_answers(llm: LlmConfig) -> str:
 
 
 def _archive(location: str) -> str:
-    from okralong.pipelines.search.archive import Archive
+    from okralong.pipelines.archive.archive import Archive
 
     archive = Archive.open(location)
     sizes = ", ".join(map(str, archive.granularities))

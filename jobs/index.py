@@ -45,7 +45,7 @@ def command(
 
 def _summary(console: Console, result: IndexResult) -> None:
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.search.archive import Archive
+    from okralong.pipelines.archive.archive import Archive
 
     chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
     lines = [f"{result.archive}, version {result.version}: {result.documents} documents, chunks: {chunks}"]

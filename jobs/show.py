@@ -17,7 +17,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError, QuestionError
 
 if TYPE_CHECKING:
-    from okralong.pipelines.search.archive import Archive
+    from okralong.pipelines.archive.archive import Archive
 
 QUOTE_CHARS = 400
 CHUNK_CHARS = 240
@@ -50,7 +50,7 @@ def command(
 
 def _archive(folder: Folder, console: Console) -> Archive | None:
     """The run's archive, for the texts of chunks and citations; None where it is gone or has changed since."""
-    from okralong.pipelines.search.archive import Archive
+    from okralong.pipelines.archive.archive import Archive
 
     begun = json.loads(folder.read_bytes(BEGUN))
     try:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.archives.vector_store import VectorStore, name_of
+from okralong.pipelines.archive.vectors import VectorStore, name_of
 from okralong.pipelines.core.storage import FEW_ROWS, SMALL_BYTES, Folder
 
 

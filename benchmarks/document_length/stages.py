@@ -17,14 +17,14 @@ from okralong.pipelines.answering.operators.context import process_context
 from okralong.pipelines.answering.operators.retrieve import assembled_retrieval, primary_retrieval
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Analysis, Candidates, Hit, RetrieverScores
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.tools import BenchTools
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import search
 
 REPEATS: Final = 3
 """Times that a question is asked at a length, in turn with the other lengths; its best counts."""

@@ -25,11 +25,11 @@ from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.rows import answer_row
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Answer, CallFailed, QuestionError, ReplyError
 from okralong.pipelines.indexing.local import Encode
-from okralong.pipelines.search.archive import Archive
 
 IN_FLIGHT = 8
 

@@ -17,7 +17,7 @@ from benchmarks.nightly.watch import Watch
 from okralong.pipelines.answering.journal import ROW_KEYS, read_run_table
 from okralong.pipelines.answering.llm.parts import PartedTable
 from okralong.pipelines.answering.llm.request import LlmRequest
-from okralong.pipelines.archives.versions import latest_version
+from okralong.pipelines.archive.versions import latest_version
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder

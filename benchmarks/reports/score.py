@@ -24,11 +24,11 @@ from benchmarks.reports.provenance import begun_with, shown_path
 from benchmarks.reports.scoring import Sheet, score_run
 from benchmarks.reports.summary import groups, summarise
 from benchmarks.reports.tables import cost_table, mix_table, quality_table, stage_table
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import OkraError
 from okralong.pipelines.evaluation.datasets.reports import read_reports
 from okralong.pipelines.evaluation.gold import Gold, read_gold
-from okralong.pipelines.search.archive import Archive
 
 
 def gold_questions(source: Path) -> list[Gold]:

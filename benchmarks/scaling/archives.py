@@ -17,11 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.scaling.meter import Meter
-from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
-from okralong.pipelines.archives.known_sources import KnownSource, read_sources
-from okralong.pipelines.archives.settle import settle, winners
-from okralong.pipelines.archives.text_index import TextIndex
-from okralong.pipelines.archives.versions import latest_version, publish
+from okralong.pipelines.archive.vectors import TextIndex
+from okralong.pipelines.archive.versions import (
+    Claim,
+    KnownSource,
+    digest,
+    latest_version,
+    publish,
+    read_catalogue,
+    read_sources,
+    settle,
+    winners,
+)
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import IndexConfig

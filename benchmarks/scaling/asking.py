@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from benchmarks.scaling.meter import private_mib
 from okralong.pipelines.answering.operators.fuse import fuse
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import search
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import search
 
 K: Final = 20
 WORDS: Final = 6

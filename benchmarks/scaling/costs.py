@@ -36,6 +36,12 @@ from benchmarks.scaling.costs_report import report
 from benchmarks.scaling.meter import Meter
 from benchmarks.scaling.unit_costs import RESULTS
 from benchmarks.search.corpus import CHUNKS_A_DOCUMENT, GRANULARITY, MODEL, open_archive, questions
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.build import build_shards
+from okralong.pipelines.archive.files import DenseConfig
+from okralong.pipelines.archive.search import LocalShard, search
+from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
@@ -43,12 +49,6 @@ from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.samples.files import write_sample
 from okralong.pipelines.samples.sample import generate
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.build import build_shards
-from okralong.pipelines.search.dense_config import DenseConfig
-from okralong.pipelines.search.scatter import LocalShard, search
-from okralong.pipelines.search.shard import Shard
 
 REPORTS, WORDS, SEED = 6, 6_000, 11
 MORE_REPORTS, MORE_WORDS = 200, 2_000

@@ -26,8 +26,8 @@ from benchmarks.scaling.archives import build_version, reports, weigh
 from benchmarks.scaling.growth_report import write_report
 from benchmarks.scaling.meter import Meter
 from benchmarks.watched import watched
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.search.archive import Archive
 
 WORDS: Final = 2_000
 NIGHT_SHARE: Final = 100

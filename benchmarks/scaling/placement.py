@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.scaling.unit_costs import UnitCosts
+from okralong.pipelines.archive.files import shard_of
+from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.search.replicas import calls_by_shard, replicas_by_shard
-from okralong.pipelines.search.sharding import shard_of
 
 SIGMA: Final = 0.8
 """Of the logarithm of a document's tokens: the largest of a million are some forty times the mean. Assumed."""

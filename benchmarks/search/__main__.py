@@ -26,11 +26,11 @@ import pyarrow as pa
 from benchmarks.search.corpus import GRANULARITY, Asked, Vectors, open_archive, questions
 from benchmarks.search.direct import Direct
 from okralong.pipelines.answering.operators.fuse import fuse
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import LocalShard, search
+from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.types import Hit
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import LocalShard, search
-from okralong.pipelines.search.shard import Shard
 
 LIMITS = {"document": 1.5, "archive": 1.3, "open": 0.2}
 SHARDS = (1, 4)

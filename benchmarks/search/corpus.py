@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.build import write_shard
+from okralong.pipelines.archive.files import shard_of
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import MANIFEST, Folder
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.build import write_shard
-from okralong.pipelines.search.sharding import shard_of
 
 MODEL: Final = "synthetic"
 GRANULARITY: Final = 150

@@ -26,13 +26,12 @@ import faiss
 import numpy as np
 
 from benchmarks.search.corpus import DIMENSION, GRANULARITY, TOPICS, Vectors, clustered, unit
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.dense import ApproximateIndex, build_approximate, products
+from okralong.pipelines.archive.files import TRAINED_ON, DenseConfig
 from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.samples.sample import generate
-from okralong.pipelines.search.approximate import ApproximateIndex, build_approximate
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.dense_config import TRAINED_ON, DenseConfig
-from okralong.pipelines.search.nearest import products
 
 LEAST = 0.98
 BEST = 20

@@ -6,8 +6,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from okralong.pipelines.answering.preparation import Prepared
-from okralong.pipelines.archives.diff import VersionDiff, diff_versions
-from okralong.pipelines.archives.versions import read_version
+from okralong.pipelines.archive.versions import VersionDiff, diff_versions, read_version
 from okralong.pipelines.core.types import ArchiveError
 
 

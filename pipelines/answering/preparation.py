@@ -18,12 +18,12 @@ from okralong.pipelines.answering.strategies.registry import (
     needs_scorer,
     reads_vectors,
 )
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ArchiveError, ConfigError, Question, QuestionError
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.fits import check_encoder, check_generator, check_table
-from okralong.pipelines.search.archive import Archive
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration
 from okralong.pipelines.answering.retrieval_record import chunks_from_record, retrieval_record
 from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import ShardClient, search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import (
@@ -43,8 +45,6 @@ from okralong.pipelines.core.types import (
     RetrieverScores,
     TokenVectors,
 )
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import ShardClient, search, stored_compressed, stored_vectors
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 

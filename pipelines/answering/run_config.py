@@ -15,10 +15,10 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.scorer import ScorerConfig
 from okralong.pipelines.answering.strategies.plugin import identity
 from okralong.pipelines.answering.strategies.registry import needs_compressor, needs_scorer, reads_vectors
+from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
 from okralong.pipelines.sara.config import SaraConfig
 from okralong.pipelines.sara.served import weights_digest
-from okralong.pipelines.search.search_config import SearchConfig
 
 
 class QueryEmbedderConfig(Settings):

@@ -11,12 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
-from okralong.pipelines.archives.known_sources import read_sources
-from okralong.pipelines.archives.settle import settle, winners
-from okralong.pipelines.archives.text_index import TextIndex
+from okralong.pipelines.archive.vectors import TextIndex
+from okralong.pipelines.archive.versions import (
+    Claim,
+    digest,
+    latest_version,
+    publish,
+    read_catalogue,
+    read_sources,
+    read_version,
+    settle,
+    version_numbers,
+    winners,
+)
 from okralong.pipelines.archives.vacuum import Vacuumed, vacuum
-from okralong.pipelines.archives.versions import latest_version, publish, read_version, version_numbers
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
 from okralong.pipelines.indexing.chunk_tables import chunks_folder, keys_file, write_keys

@@ -10,18 +10,13 @@ from typing import Any, Final
 
 from pyarrow import fs
 
-from okralong.pipelines.archives.catalogue import CATALOGUES
-from okralong.pipelines.archives.known_sources import KNOWN_SOURCES
-from okralong.pipelines.archives.live_vectors import drop_dead_vectors
-from okralong.pipelines.archives.texts import Keys
-from okralong.pipelines.archives.vector_store import VECTORS, VectorStore
-from okralong.pipelines.archives.versions import VERSIONS, read_version, version_numbers
+from okralong.pipelines.archive.files import COMPRESSED, granularity_folder, table_folders
+from okralong.pipelines.archive.vectors import VECTORS, Keys, VectorStore, drop_dead_vectors
+from okralong.pipelines.archive.versions import CATALOGUES, KNOWN_SOURCES, VERSIONS, read_version, version_numbers
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.indexing.chunk_tables import CHUNKS_FOLDER, chunks_folder, keys_file, read_keys
 from okralong.pipelines.indexing.outcomes import OUTCOMES_FOLDER
 from okralong.pipelines.indexing.shares import WORK
-from okralong.pipelines.search.compressed import COMPRESSED, table_folders
-from okralong.pipelines.search.layout import granularity_folder
 
 _ROOMS: Final = (
     OUTCOMES_FOLDER,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from okralong.pipelines.archives.catalogue import Claim
-from okralong.pipelines.archives.known_sources import KnownSource
+from okralong.pipelines.archive.versions import Claim, KnownSource
 from okralong.pipelines.indexing.readers.raw import Source
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.archives.texts import Keys, text_keys
+from okralong.pipelines.archive.vectors import Keys, text_keys
 from okralong.pipelines.core.schemas import CHUNKS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Document

@@ -8,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.build import BuiltShard
+from okralong.pipelines.archive.files import (
+    FILE,
+    compressed_folder,
+    copy_without,
+    granularity_folder,
+    table_folders,
+    write_compressed,
+)
+from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.found import compressor_to_index
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.compressed import FILE, compressed_folder, copy_without, table_folders, write_compressed
-from okralong.pipelines.search.layout import granularity_folder
-from okralong.pipelines.search.rebuild import BuiltShard
-from okralong.pipelines.search.shard import Shard
 
 Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""

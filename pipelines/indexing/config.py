@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from okralong.pipelines.archive.files import DenseConfig
 from okralong.pipelines.core.config import IndexPlacement, Settings
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.sara.found import AUTO
-from okralong.pipelines.search.dense_config import DenseConfig
 
 
 class EmbeddingConfig(Settings):

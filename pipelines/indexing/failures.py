@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from okralong.pipelines.archives.catalogue import Claim
-from okralong.pipelines.archives.known_sources import KnownSource
-from okralong.pipelines.archives.settle import winners
+from okralong.pipelines.archive.versions import Claim, KnownSource, winners
 from okralong.pipelines.indexing.readers.listing import duplicate
 
 Failure = tuple[str, str]

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.archives.catalogue import digest
+from okralong.pipelines.archive.versions import digest
 from okralong.pipelines.core.schemas import DOCUMENTS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Document, TableSpan

@@ -14,11 +14,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
-from okralong.pipelines.archives.known_sources import KnownSource, read_sources
-from okralong.pipelines.archives.settle import settle, winners
-from okralong.pipelines.archives.text_index import TextIndex
-from okralong.pipelines.archives.versions import Location, latest_version, publish
+from okralong.pipelines.archive.files import tables_are_there
+from okralong.pipelines.archive.vectors import TextIndex
+from okralong.pipelines.archive.versions import (
+    Claim,
+    KnownSource,
+    Location,
+    digest,
+    latest_version,
+    publish,
+    read_catalogue,
+    read_sources,
+    settle,
+    winners,
+)
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.indexing.changes import SourceChanges, carried, source_changes
@@ -33,7 +42,6 @@ from okralong.pipelines.indexing.outcomes import claims_of, finished_parts, foun
 from okralong.pipelines.indexing.readers.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
-from okralong.pipelines.search.compressed import tables_are_there
 
 _REASONS_SHOWN: Final = 3
 _NO_CHANGES: Final = {"added": 0, "changed": 0, "removed": 0, "unchanged": 0}

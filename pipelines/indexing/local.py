@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
-from okralong.pipelines.archives.settle import winners
-from okralong.pipelines.archives.text_index import TextIndex
-from okralong.pipelines.archives.vector_store import VectorStore
-from okralong.pipelines.archives.versions import latest_version, publish
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.vectors import TextIndex, VectorStore
+from okralong.pipelines.archive.versions import Claim, digest, latest_version, publish, read_catalogue, winners
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.compress import compress_shard, compressor_facts, lacking, wanted_compressor
@@ -30,7 +28,6 @@ from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.indexing.shares import share_texts
 from okralong.pipelines.indexing.version_build import VersionBuild
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.search.archive import Archive
 
 Encode = Callable[[list[str]], npt.NDArray[np.float32]]
 

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-from okralong.pipelines.archives.versions import LAYOUT
+from okralong.pipelines.archive.build import BuiltShard
+from okralong.pipelines.archive.versions import LAYOUT
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.search.rebuild import BuiltShard
 
 _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "pypdfium2")
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from okralong.pipelines.archives.texts import key_bytes, text_keys
-from okralong.pipelines.archives.vector_store import VectorStore
-from okralong.pipelines.archives.versions import before_versions
+from okralong.pipelines.archive.vectors import VectorStore, key_bytes, text_keys
+from okralong.pipelines.archive.versions import before_versions
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import INT8, ResolvedModel

@@ -9,8 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.archives.catalogue import Claim
-from okralong.pipelines.archives.known_sources import KnownSource
+from okralong.pipelines.archive.versions import Claim, KnownSource
 from okralong.pipelines.core.schemas import OUTCOMES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.ingest import Read, part_file

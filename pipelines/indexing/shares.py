@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from okralong.pipelines.archives.texts import KEY_BYTES, key_bytes, text_keys
+from okralong.pipelines.archive.vectors import KEY_BYTES, key_bytes, text_keys
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunk_tables import chunk_batches, chunks_folder
 from okralong.pipelines.indexing.config import IndexConfig

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from okralong.pipelines.archives.catalogue import Claim, digest, write_catalogue
-from okralong.pipelines.archives.known_sources import KnownSource, write_sources
-from okralong.pipelines.archives.text_index import TextIndex
-from okralong.pipelines.archives.text_plan import owned_texts
-from okralong.pipelines.archives.texts import text_keys
-from okralong.pipelines.archives.vector_store import VectorStore, encoder_key
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.build import Base, BuiltShard, Held, Rows, rebuild_shards
+from okralong.pipelines.archive.files import granularity_folder, shard_of
+from okralong.pipelines.archive.vectors import TextIndex, VectorStore, encoder_key, owned_texts, text_keys
+from okralong.pipelines.archive.versions import Claim, KnownSource, digest, write_catalogue, write_sources
 from okralong.pipelines.core.schemas import FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
@@ -27,10 +26,6 @@ from okralong.pipelines.indexing.chunk_tables import chunk_batches, chunks_folde
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.shares import Share, clear_work, plan_shares
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.layout import granularity_folder
-from okralong.pipelines.search.rebuild import Base, BuiltShard, Held, Rows, rebuild_shards
-from okralong.pipelines.search.sharding import shard_of
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.types import ArchiveError, ConfigError, QuestionError
-from okralong.pipelines.search.archive import Archive
 
 TextOf = Callable[[str], str | None]
 

@@ -10,7 +10,7 @@ import pytest
 from okralong.pipelines.answering.changed import rests_on_change, since_version
 from okralong.pipelines.answering.preparation import prepare
 from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.archives.diff import VersionDiff
+from okralong.pipelines.archive.versions import VersionDiff
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.indexing.config import IndexConfig

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from okralong.pipelines.archives.catalogue import Claim, digest, read_catalogue
-from okralong.pipelines.archives.known_sources import KnownSource
-from okralong.pipelines.archives.settle import settle, winners
-from okralong.pipelines.archives.text_index import TextIndex
-from okralong.pipelines.archives.versions import latest_version, publish
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.vectors import TextIndex
+from okralong.pipelines.archive.versions import (
+    Claim,
+    KnownSource,
+    digest,
+    latest_version,
+    publish,
+    read_catalogue,
+    settle,
+    winners,
+)
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunk_tables import chunk_part
 from okralong.pipelines.indexing.config import IndexConfig
@@ -21,7 +28,6 @@ from okralong.pipelines.indexing.manifest import embedding_facts, fingerprint_of
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.indexing.shares import share_texts
 from okralong.pipelines.indexing.version_build import VersionBuild
-from okralong.pipelines.search.archive import Archive
 from tests.archives.nights import CONFIG, MODEL, encoder
 
 

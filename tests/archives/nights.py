@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.build import BaseShard
+from okralong.pipelines.archive.files import granularity_folder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.base_shard import BaseShard
-from okralong.pipelines.search.layout import granularity_folder
 
 CONFIG = IndexConfig(granularities=[16, 32], shards=3)
 MODEL = ResolvedModel("", "hashes", None)

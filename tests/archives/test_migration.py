@@ -6,15 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from okralong.pipelines.archives.text_index import TextIndex
-from okralong.pipelines.archives.texts import text_keys
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.vectors import TextIndex, VectorStore, text_keys
 from okralong.pipelines.archives.vacuum import vacuum
-from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.migration import take_over_vectors
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.search.archive import Archive
 from tests.archives.nights import made_up, night
 from tests.search.small_archive import GRANULARITY, MODEL, random_corpus, write_archive
 

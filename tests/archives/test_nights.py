@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from okralong.pipelines.archives.diff import diff_versions
-from okralong.pipelines.archives.versions import read_version
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.versions import diff_versions, read_version
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunker import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.search.archive import Archive
 from tests.archives.nights import CONFIG, contents, made_up, night
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.versions import publish, version_numbers
 from okralong.pipelines.archives.purge import purge
 from okralong.pipelines.archives.vacuum import vacuum
-from okralong.pipelines.archives.versions import publish, version_numbers
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import LockedError
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.search.archive import Archive
 from tests.archives.nights import contents, made_up, night
 from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.vectors import VectorStore, key_bytes, text_keys
 from okralong.pipelines.archives.purge import purge
-from okralong.pipelines.archives.texts import key_bytes, text_keys
 from okralong.pipelines.archives.vacuum import vacuum
-from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.search.archive import Archive
 from tests.archives.later import later
 from tests.archives.nights import chunk_texts, contents, made_up, night, words_in
 

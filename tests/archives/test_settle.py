@@ -5,9 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.archives.catalogue import Claim
-from okralong.pipelines.archives.known_sources import KnownSource
-from okralong.pipelines.archives.settle import settle, winners
+from okralong.pipelines.archive.versions import Claim, KnownSource, settle, winners
 from okralong.pipelines.indexing.changes import carried, source_changes
 from okralong.pipelines.indexing.failures import failures_of
 from okralong.pipelines.indexing.readers.raw import Source

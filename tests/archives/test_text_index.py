@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.archives import text_index
-from okralong.pipelines.archives.text_index import TextIndex
-from okralong.pipelines.archives.text_plan import owned_texts
-from okralong.pipelines.archives.texts import key_bytes, text_keys
-from okralong.pipelines.archives.vector_store import VectorStore
+from okralong.pipelines.archive import vectors as text_index
+from okralong.pipelines.archive.vectors import TextIndex, VectorStore, key_bytes, owned_texts, text_keys
 from okralong.pipelines.core.storage import Folder
 
 

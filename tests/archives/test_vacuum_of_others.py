@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from okralong.pipelines.archive.vectors import VectorStore
 from okralong.pipelines.archives.vacuum import vacuum
-from okralong.pipelines.archives.vector_store import VectorStore
 from okralong.pipelines.core.storage import Folder
 from tests.archives.nights import made_up, night
 

@@ -8,14 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from okralong.jobs.cli import app
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.vectors import VectorStore, key_bytes, text_keys
+from okralong.pipelines.archive.versions import version_numbers
 from okralong.pipelines.archives.purge import purge
-from okralong.pipelines.archives.texts import key_bytes, text_keys
 from okralong.pipelines.archives.vacuum import vacuum
-from okralong.pipelines.archives.vector_store import VectorStore
-from okralong.pipelines.archives.versions import version_numbers
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
-from okralong.pipelines.search.archive import Archive
 from tests.archives.nights import chunk_texts, contents, made_up, night, words_in
 
 SECRET = "The zebrafish of Quillon weighs 31 stone."

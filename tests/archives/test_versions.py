@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from okralong.pipelines.archives.versions import (
-    LAYOUT,
-    Location,
-    latest_version,
-    publish,
-    read_version,
-    version_numbers,
-)
+from okralong.pipelines.archive.versions import LAYOUT, Location, latest_version, publish, read_version, version_numbers
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError

@@ -10,8 +10,7 @@ from pathlib import Path
 import docx
 import pytest
 
-from okralong.pipelines.archives.known_sources import KnownSource
-from okralong.pipelines.archives.settle import settle
+from okralong.pipelines.archive.versions import KnownSource, settle
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing import ingest
 from okralong.pipelines.indexing.config import IndexConfig

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import ray.data
 
-from okralong.pipelines.archives.versions import version_numbers
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.versions import version_numbers
 from okralong.pipelines.core.config import IndexPlacement, Place
 from okralong.pipelines.core.schemas import CHUNKS, FAILURES
 from okralong.pipelines.core.storage import Folder
@@ -18,7 +19,6 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import BrokenError, ConfigError, InputError, LockedError
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig, LimitsConfig
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, index_archive
-from okralong.pipelines.search.archive import Archive
 from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import word_bomb
 from tests.indexing.tiny_pdf import tiny_pdf

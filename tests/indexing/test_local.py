@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.files import shard_of
+from okralong.pipelines.archive.search import search, stored_vectors
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Chunk
 from okralong.pipelines.indexing.chunker import chunk_document
@@ -18,9 +21,6 @@ from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import search, stored_vectors
-from okralong.pipelines.search.sharding import shard_of
 from tests.conftest import LANTERN, ORCHARD
 
 Embed = Callable[[list[str]], npt.NDArray[np.float32]]

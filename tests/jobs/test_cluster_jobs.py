@@ -19,10 +19,10 @@ import yaml
 
 from okralong.jobs.run_folder import table
 from okralong.jobs.submitted import job_server
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.schemas import CHUNKS
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.search.archive import Archive
 from tests.conftest import CHECKOUT, NODE_KEY
 from tests.fakes.object_store import BUCKET, SECRET_KEY, Fault, ObjectStore
 from tests.fakes.openai_server import FakeOpenAI

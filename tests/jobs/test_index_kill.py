@@ -11,12 +11,12 @@ from pathlib import Path
 
 import yaml
 
-from okralong.pipelines.archives.vector_store import VECTORS, VectorStore
-from okralong.pipelines.archives.versions import latest_version
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.vectors import VECTORS, VectorStore
+from okralong.pipelines.archive.versions import latest_version
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.samples.files import write_sample
 from okralong.pipelines.samples.sample import generate
-from okralong.pipelines.search.archive import Archive
 from tests.conftest import CHECKOUT
 
 FILES_BEFORE_KILL = 6

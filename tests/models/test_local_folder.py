@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from okralong.pipelines.archives.vector_store import encoder_key
+from okralong.pipelines.archive.vectors import encoder_key
 from okralong.pipelines.models.weights import resolve_embedding_model
 
 

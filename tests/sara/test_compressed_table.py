@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import stored_compressed, stored_vectors
 from okralong.pipelines.archives.purge import purge
 from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.core.storage import Folder
@@ -21,8 +23,6 @@ from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.sara.arrays import ArrayCompressor, gelu
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.fits import check_encoder, check_table
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import stored_compressed, stored_vectors
 from tests.fakes.reports import ALDER, BIRCH
 from tests.sara.compressors import random_compressor
 

@@ -22,6 +22,7 @@ from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import CallFailed, Message, Plan, Question
@@ -32,7 +33,6 @@ from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.generator import MixedGenerator
 from okralong.pipelines.sara.protocol import RefusedError, completion, read_request, refusal
-from okralong.pipelines.search.archive import Archive
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import paper_policy
 from tests.llm.tools import rows

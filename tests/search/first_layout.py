@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.build import write_shard
+from okralong.pipelines.archive.files import DenseConfig, shard_of
 from okralong.pipelines.core import schemas as tables
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.build import write_shard
-from okralong.pipelines.search.dense_config import DenseConfig
-from okralong.pipelines.search.sharding import shard_of
 
 
 def embeddings_schema(dimension: int, precision: str = "float32") -> pa.Schema:

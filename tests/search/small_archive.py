@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core import schemas as tables
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.search.archive import Archive
 from tests.search.first_layout import build_shards, embeddings_folder, embeddings_schema
 
 MODEL = "hub/test-encoder"

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.dense import GpuRows, build_approximate, nearest
+from okralong.pipelines.archive.files import DenseConfig, RowRanges
+from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.approximate import build_approximate
-from okralong.pipelines.search.dense_config import DenseConfig
-from okralong.pipelines.search.gpu_rows import GpuRows
-from okralong.pipelines.search.nearest import nearest
-from okralong.pipelines.search.scatter import search
-from okralong.pipelines.search.scope import RowRanges
 from tests.search.agreement import assert_agrees
 from tests.search.first_layout import build_shards
 from tests.search.oracles import inner_products

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from pyarrow import fs
 
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.build import write_shard
+from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, QuestionError, TableSpan
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.build import write_shard
-from okralong.pipelines.search.shard import Shard
 from tests.search.small_archive import DIMENSION, GRANULARITY, Small, random_corpus, unit_vectors, write_archive
 
 CORPUS = random_corpus(3, documents=20, chunks=6) | {"notes[1]": ["an odd name"], "notes1": ["another"]}

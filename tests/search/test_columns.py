@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.files import ChunkRows, Strings
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Chunk
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.columns import ChunkRows, Strings
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 

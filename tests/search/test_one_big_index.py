@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Hit
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import search
 from tests.search.agreement import assert_agrees
 from tests.search.oracles import bm25s_scores, inner_products
 from tests.search.small_archive import GRANULARITY, Small, random_corpus, unit_vectors, write_archive

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from okralong.pipelines.search import ranking
-from okralong.pipelines.search.bm25 import ScopeStatistics
-from okralong.pipelines.search.scope import RowRanges
+from okralong.pipelines.archive import bm25 as ranking
+from okralong.pipelines.archive.bm25 import ScopeStatistics
+from okralong.pipelines.archive.files import RowRanges
 
 Found = list[tuple[NDArray[np.int32], NDArray[np.int32]]]
 

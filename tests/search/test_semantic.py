@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.search.nearest import nearest
-from okralong.pipelines.search.scatter import search, stored_vectors
-from okralong.pipelines.search.scope import RowRanges, joined
+from okralong.pipelines.archive.dense import nearest
+from okralong.pipelines.archive.files import RowRanges, joined
+from okralong.pipelines.archive.search import search, stored_vectors
 from tests.search.agreement import assert_agrees
 from tests.search.oracles import inner_products
 from tests.search.small_archive import GRANULARITY, Small, random_corpus, unit_vectors, write_archive

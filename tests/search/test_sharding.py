@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.archive.bm25 import ScopeStatistics
+from okralong.pipelines.archive.files import shard_of
+from okralong.pipelines.archive.search import LocalShard, merge_hits, search
+from okralong.pipelines.archive.shard import Vector
 from okralong.pipelines.core.types import Candidates, Hit
-from okralong.pipelines.search.bm25 import ScopeStatistics
-from okralong.pipelines.search.scatter import LocalShard, merge_hits, search
-from okralong.pipelines.search.shard import Vector
-from okralong.pipelines.search.sharding import shard_of
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 
 CORPUS = random_corpus(21, documents=10, chunks=20)

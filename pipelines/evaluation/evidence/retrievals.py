@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Candidates
 from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
-from okralong.pipelines.search.archive import Archive
-from okralong.pipelines.search.scatter import search
 
 DEPTH: Final = 100
 """Chunks looked up for each retriever; a caller that asks for fewer gets the first of them. Ours."""

@@ -12,6 +12,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
 from okralong.pipelines.answering.repair import REPAIR
 from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.archive.search import stored_vectors
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     NO_SCORES,
@@ -32,7 +33,6 @@ from okralong.pipelines.core.types import (
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.writers import WRITTEN, Writer
 from okralong.pipelines.sara.arrays import ArrayCompressor
-from okralong.pipelines.search.scatter import stored_vectors
 
 COMPLETION_LIMIT = 512
 """Tokens kept free for a reply; ours."""

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.evaluation.measured_by import METRICS
@@ -19,7 +20,6 @@ from okralong.pipelines.evaluation.sweeps.paired import paired_rows
 from okralong.pipelines.evaluation.sweeps.score_rows import score_rows
 from okralong.pipelines.evaluation.sweeps.summary import summary_rows
 from okralong.pipelines.evaluation.sweeps.systems import System, cells_of
-from okralong.pipelines.search.archive import Archive
 
 BEGUN: Final = "run.json"
 FIRST: Final[System] = ("A", "default")

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyarrow import fs
 
-from okralong.pipelines.archives.known_sources import KnownSource
+from okralong.pipelines.archive.versions import KnownSource
 from okralong.pipelines.core.storage import located
 from okralong.pipelines.core.types import DocumentError, InputError
 from okralong.pipelines.indexing.readers.raw import BadRow, Source

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeVar
 import bm25s
 import numpy as np
 
+from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.datasets.pooling import pool
@@ -28,7 +29,6 @@ from okralong.pipelines.indexing.make_document import make_document
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
 from okralong.pipelines.sara.training.examples import Embeddings, MixedExample
-from okralong.pipelines.search.terms import analyze_query
 from okralong.pipelines.training.sample_set import sample_set
 
 T = TypeVar("T")

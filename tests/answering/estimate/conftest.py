@@ -14,13 +14,13 @@ from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Scoped
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.samples.sample import generate
-from okralong.pipelines.search.archive import Archive
 from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.tools import letter_vector
 

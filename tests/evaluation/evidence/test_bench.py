@@ -14,6 +14,8 @@ from okralong.pipelines.answering.operators.merge import passage_of
 from okralong.pipelines.answering.operators.retrieve import primary_retrieval
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.archive.bm25 import analyze_query
+from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, ranked, run_plain, run_policy
@@ -22,8 +24,6 @@ from okralong.pipelines.evaluation.evidence.measure import measure
 from okralong.pipelines.evaluation.evidence.tools import BenchTools
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.evaluation.labels import gold_analysis
-from okralong.pipelines.search.scatter import search
-from okralong.pipelines.search.terms import analyze_query
 from tests.fakes.tools import analysis, paper_policy
 
 SMALL = {"factoid__count": 1, "split__count": 1, "primary__granularity": 64, "context__extension_tokens": 0}

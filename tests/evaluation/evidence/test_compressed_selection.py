@@ -11,6 +11,7 @@ import pytest
 from okralong.pipelines.answering.operators.choose import choose
 from okralong.pipelines.answering.operators.novelty import choose_novel
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.archive.search import stored_vectors
 from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.evaluation.evidence.bench import Bench
@@ -19,7 +20,6 @@ from okralong.pipelines.evaluation.evidence.sweep import _compressor, scaled_pol
 from okralong.pipelines.evaluation.evidence.tools import BenchTools
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter
 from okralong.pipelines.sara.arrays import ArrayCompressor
-from okralong.pipelines.search.scatter import stored_vectors
 from tests.fakes.tools import paper_policy
 from tests.sara.compressors import random_compressor
 

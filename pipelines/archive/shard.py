@@ -15,20 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.bm25 import Postings, ScopeStatistics, best_places
+from okralong.pipelines.archive.dense import LARGEST_K, ApproximateIndex, GpuRows, nearest, products
+from okralong.pipelines.archive.files import ChunkRows, CompressedRows, RowRanges, joined, mapped_here
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Candidates, Chunk, Hit
-from okralong.pipelines.search import layout
-from okralong.pipelines.search.approximate import LARGEST_K, ApproximateIndex
-from okralong.pipelines.search.bm25 import ScopeStatistics
-from okralong.pipelines.search.columns import ChunkRows
-from okralong.pipelines.search.compressed import CompressedRows
-from okralong.pipelines.search.gpu_rows import GpuRows
-from okralong.pipelines.search.mapped import mapped_here
-from okralong.pipelines.search.nearest import nearest, products
-from okralong.pipelines.search.postings import Postings
-from okralong.pipelines.search.ranking import best_places
-from okralong.pipelines.search.scope import RowRanges, joined
 
 Vector = Sequence[float] | NDArray[np.float32]
 

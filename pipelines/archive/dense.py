@@ -7,6 +7,8 @@ again, for made-up questions that lie between two vectors of the shard, where re
 
 from __future__ import annotations
 
+import math
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +17,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.search.dense_config import DenseConfig
+from okralong.pipelines.archive.files import DenseConfig, RowRanges
+from okralong.pipelines.core.types import ConfigError
 
 BEST: Final = 20
 """Recall is measured at 20, the paper's candidates of each retriever (appendix B.3)."""
@@ -161,3 +164,116 @@ def _parameters(index: Any, effort: int) -> Any:
     if hasattr(index, "nlist"):
         return untyped.SearchParametersIVF(nprobe=effort)
     return untyped.SearchParametersHNSW(efSearch=effort)
+
+
+# --------
+# The vectors of a shard on a GPU, compared by FAISS there.
+#
+# A scope is a few contiguous stretches of rows, and FAISS is handed each stretch by its address. Its ID selectors
+# would say the same in one call, but GPU indexes have ignored them without a word (facebookresearch/faiss issues 3114,
+# 3924).
+
+MOST: Final = 2048
+"""The largest k of FAISS's selection on a GPU."""
+
+
+class GpuRows:
+    """A copy of a matrix of shape (rows, dimension), float32, on the GPU that this process sees first."""
+
+    def __init__(self, matrix: NDArray[np.float32]) -> None:
+        """Raises ConfigError when this FAISS has no GPU part, or no GPU is visible."""
+        if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
+            raise ConfigError(
+                "search.gpus_per_shard asks for vectors on a GPU, but the installed FAISS is the CPU build or sees no "
+                "GPU. Install okralong[faiss-gpu] on the nodes with GPUs, or set search.gpus_per_shard to 0."
+            )
+        import torch
+
+        self._rows = torch.from_numpy(np.array(matrix)).cuda()
+        self._resources = faiss.StandardGpuResources()
+        self._lock = threading.Lock()  # FAISS's resources serve one call at a time
+
+    def knn(
+        self, query: NDArray[np.float32], start: int, end: int, k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Inner products and places (from ``start``) of the ``k`` best rows from ``start`` to ``end``, best first.
+
+        ``k`` is at most ``MOST`` and at most ``end - start``; ``query`` has shape (dimension,).
+        """
+        scores, places = np.empty(k, dtype=np.float32), np.empty(k, dtype=np.int64)
+        block, query = self._rows[start:end], np.ascontiguousarray(query)
+        asked: Any = faiss.GpuDistanceParams()
+        asked.metric = faiss.METRIC_INNER_PRODUCT
+        asked.k, asked.dims = k, block.shape[1]
+        asked.vectors, asked.numVectors = faiss.cast_integer_to_void_ptr(block.data_ptr()), len(block)
+        asked.vectorType, asked.vectorsRowMajor = faiss.DistanceDataType_F32, True
+        asked.queries, asked.numQueries = faiss.swig_ptr(query), 1
+        asked.queryType, asked.queriesRowMajor = faiss.DistanceDataType_F32, True
+        asked.outDistances, asked.outIndices = faiss.swig_ptr(scores), faiss.swig_ptr(places)
+        asked.outIndicesType = faiss.IndicesDataType_I64
+        with self._lock:
+            faiss.bfKnn(self._resources, asked)
+        return scores, places
+
+
+# --------
+# The nearest vectors among contiguous rows, by inner product, with an order that never wavers.
+#
+# FAISS reads the mapped matrix range by range. Its ID selectors are not used: a search on a GPU has been seen to
+# ignore them without a word, and a document's rows are contiguous anyway. FAISS finds the candidates; their final
+# scores are computed here, row by row in double precision, since sums of float32 depend on the block that a row
+# happens to be in and equal vectors must get equal scores in every shard.
+
+SLACK: Final = 16
+"""Vectors asked for beyond k, so that a tie at the k-th place is seen (ours, not in the papers)."""
+
+TOLERANCE: Final = 1e-5
+"""How far FAISS's float32 score of a unit vector may be off (ours, not in the papers; seen: 4e-7)."""
+
+Found = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+def nearest(
+    matrix: NDArray[np.float32],
+    vector: NDArray[np.float32],
+    scope: RowRanges,
+    k: int,
+    on_gpu: GpuRows | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Rows of the scope that are among the best ``k`` or tied with the k-th, unsorted, and their inner products.
+
+    ``matrix`` has shape (rows, dimension), ``vector`` (dimension,); k > 0 and the scope holds a row. ``on_gpu`` holds
+    the same matrix, and finds the candidates where it is given.
+    """
+
+    def knn(start: int, end: int, wanted: int) -> Found:
+        if on_gpu is not None and wanted <= MOST:
+            return on_gpu.knn(vector, start, end, wanted)
+        scores, places = faiss.knn(vector[np.newaxis], matrix[start:end], wanted, faiss.METRIC_INNER_PRODUCT)
+        return scores[0], places[0]
+
+    tolerance = TOLERANCE * max(1.0, math.sqrt(float(vector @ vector)))
+    rows, rough = [], []
+    for start, end in zip(scope.starts.tolist(), scope.ends.tolist(), strict=True):
+        wanted = min(end - start, k + SLACK)
+        scores, places = knn(start, end, wanted)
+        while wanted < end - start and scores[k - 1] - scores[-1] <= 2 * tolerance:
+            wanted = min(end - start, 2 * wanted)
+            scores, places = knn(start, end, wanted)
+        if wanted > k:  # best first: those that may be tied with this range's k-th
+            near = int((scores >= scores[k - 1] - tolerance).sum())
+            scores, places = scores[:near], places[:near]
+        rows.append(places + start)
+        rough.append(scores)
+    found = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    if len(rows) > 1 and len(found) > k:
+        estimates = np.concatenate(rough)
+        found = found[estimates >= np.partition(estimates, len(estimates) - k)[-k] - tolerance]
+    return found, products(matrix, vector, found)
+
+
+def products(matrix: NDArray[np.float32], vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Inner products of some rows with ``vector``, the same for a row whichever others are asked with it."""
+    # Row by row: a product of matrices would sum a row's terms in an order that depends on its neighbours.
+    exact: NDArray[np.float64] = np.vecdot(matrix[rows].astype(np.float64), vector.astype(np.float64))
+    return exact.astype(np.float32)

@@ -1,0 +1,287 @@
+"""The documents of a version, in one immutable file a shard, named by its content: versions share what has not changed.
+
+A *claim* is a document as a source file holds it. Several may claim one id; ``settle.py`` says which is seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from okralong.pipelines.archive.files import shard_of
+from okralong.pipelines.core.schemas import CATALOGUE, SCHEMA_VERSION, SOURCES
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.types import ArchiveError, LockedError
+
+CATALOGUES: Final = "catalogue"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A document of a source file. ``part`` names the files of the archive that it is in, ``origin`` its place for
+    people; ``sha256`` covers id and text. ``shadowed``: another document has the id.
+    """
+
+    doc_id: str
+    sha256: str
+    n_tokens: int
+    part: str
+    origin: str
+    source_uri: str
+    source_name: str
+    shadowed: bool = False
+
+
+def write_catalogue(archive: Folder, claims: Iterable[Claim], shards: int) -> list[str]:
+    """Write what is not there yet; the names of the files, one a shard, in order of the shards."""
+    parted: list[list[Claim]] = [[] for _ in range(shards)]
+    for claim in claims:
+        parted[shard_of(claim.doc_id, shards)].append(claim)
+    folder = archive.at(CATALOGUES)
+    there = set(folder.names(".parquet"))
+    names = []
+    for part in parted:
+        part.sort(key=lambda claim: (claim.doc_id, claim.shadowed, claim.source_name, claim.source_uri))
+        rows = [asdict(claim) for claim in part]
+        name = f"{digest(rows)}.parquet"
+        if name not in there:
+            folder.write_table(name, pa.Table.from_pylist(rows, schema=CATALOGUE))
+        names.append(name)
+    return names
+
+
+def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[Claim]:
+    """The claims of some catalogue files, one file in memory at a time."""
+    folder = archive.at(CATALOGUES)
+    for name in names:
+        with folder.filesystem.open_input_file(folder.at(name).path) as file:
+            for batch in pq.ParquetFile(file).iter_batches(1024):
+                for row in batch.to_pylist():
+                    yield Claim(**row)
+
+
+def digest(content: object) -> str:
+    """A short hash of some plain value, for file names: 16 hex digits."""
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+
+
+# --------
+# What changed between two versions, document by document. Files that both share are not even opened.
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDiff:
+    """The doc_ids, sorted, that are in the new version alone, in both with another text, and in the old one alone."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def none(self) -> bool:
+        """Whether both versions show the same documents."""
+        return not (self.added or self.changed or self.removed)
+
+
+def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> VersionDiff:
+    """Compare the documents of two versions, given by their manifests."""
+    names = [manifest["files"]["catalogue"] for manifest in (old, new)]
+    # A document is always in the file of its shard, so a file that both have holds no change.
+    shared = set(names[0]) & set(names[1]) if len(names[0]) == len(names[1]) else set()
+    before, after = (
+        {
+            claim.doc_id: claim.sha256
+            for claim in read_catalogue(archive, [name for name in files if name not in shared])
+            if not claim.shadowed
+        }
+        for files in names
+    )
+    return VersionDiff(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(doc_id for doc_id in after.keys() & before.keys() if after[doc_id] != before[doc_id])),
+        tuple(sorted(before.keys() - after.keys())),
+    )
+
+
+# --------
+# The files that a version was made of: what tells the next run which of them it need not read.
+
+KNOWN_SOURCES: Final = "sources"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSource:
+    """A file as it was read: its size in bytes, its time of change, and the (doc_id, message) of what failed in it."""
+
+    uri: str
+    name: str
+    sha256: str
+    size: int
+    mtime_ns: int
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
+    """Write the table unless it is there; its file name."""
+    rows = [
+        asdict(source) | {"failed": [{"doc_id": doc_id, "message": why} for doc_id, why in source.failed]}
+        for source in sorted(sources, key=lambda source: source.uri)
+    ]
+    folder, name = archive.at(KNOWN_SOURCES), f"{digest(rows)}.parquet"
+    if not folder.exists(name):
+        folder.write_table(name, pa.Table.from_pylist(rows, schema=SOURCES))
+    return name
+
+
+def read_sources(archive: Folder, name: str) -> dict[str, KnownSource]:
+    """The sources of a version by uri."""
+    folder = archive.at(KNOWN_SOURCES)
+    with folder.filesystem.open_input_file(folder.at(name).path) as file:
+        return {
+            row["uri"]: KnownSource(**row | {"failed": tuple((f["doc_id"], f["message"]) for f in row["failed"])})
+            for batch in pq.ParquetFile(file).iter_batches(1024)
+            for row in batch.to_pylist()
+        }
+
+
+# --------
+# Which of several documents with one id an archive shows. A pure function of all that the source files hold.
+#
+# So it does not matter in which order files came, night by night: the archive is that of a single run over all of
+# them.
+
+
+def settle(claims: Iterable[Claim]) -> list[Claim]:
+    """The same claims in order of doc_id; of each id the one from the first source file is seen, the rest shadowed."""
+    ordered = sorted(claims, key=lambda claim: (claim.doc_id, claim.source_name, claim.source_uri))
+    settled: list[Claim] = []
+    for claim in ordered:
+        shadowed = bool(settled) and settled[-1].doc_id == claim.doc_id
+        settled.append(claim if claim.shadowed == shadowed else replace(claim, shadowed=shadowed))
+    return settled
+
+
+def winners(settled: Iterable[Claim]) -> dict[str, Claim]:
+    """The documents that are seen, by doc_id."""
+    return {claim.doc_id: claim for claim in settled if not claim.shadowed}
+
+
+# --------
+# The versions of an archive: ``versions/000001.json`` and so on, each a manifest that names the files it is made of.
+#
+# Files are immutable, and versions share them. A manifest is written when everything that it names is there, under a
+# name that no other has, and is never changed; so whoever has read one sees one archive, whatever is published beside
+# it.
+
+VERSIONS: Final = "versions"
+LAYOUT: Final = 2
+"""Of the files of a version; 1 is the layout before versions, one ``manifest.json`` over folders that were replaced."""
+_NAME: Final = re.compile(r"(\d{6})\.json")
+_PINNED: Final = re.compile(r"(.+)@(\d{1,6})")
+_NEEDED: Final = ("granularities", "embedding", "shards", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where an archive is, and which version of it is meant; None for the latest."""
+
+    place: str
+    version: int | None = None
+
+    @classmethod
+    def of(cls, text: str | Path) -> Location:
+        """``archive`` or ``archive@3``; a folder that is really called so is taken for one."""
+        found = _PINNED.fullmatch(str(text))
+        if found is None or Folder.of(text).is_there:
+            return cls(str(text))
+        return cls(found[1], int(found[2]))
+
+    def __str__(self) -> str:
+        return self.place if self.version is None else f"{self.place}@{self.version}"
+
+
+def version_numbers(archive: Folder) -> list[int]:
+    """The versions that are there, rising."""
+    found = (_NAME.fullmatch(name) for name in archive.at(VERSIONS).names(".json"))
+    return [int(match[1]) for match in found if match]
+
+
+def read_version(archive: Folder, number: int) -> dict[str, Any]:
+    """The manifest of a version. Raises ArchiveError when it is not there (any more), damaged, or not readable."""
+    name = f"{number:06d}.json"
+    try:
+        manifest = dict(json.loads(archive.at(VERSIONS).read_bytes(name)))
+    except FileNotFoundError:
+        held = ", ".join(map(str, version_numbers(archive))) or "none"
+        raise ArchiveError(
+            f"{archive.path} has no version {number}; it has {held}. It was vacuumed or purged, or never was. "
+            "okralong archive log lists the versions that can be read."
+        ) from None
+    except ValueError as error:
+        raise ArchiveError(
+            f"{archive.at(VERSIONS, name).path} is not valid JSON: {error}. Delete that file: the version before it "
+            "is then the latest, and okralong index makes what is missing."
+        ) from error
+    missing = [key for key in _NEEDED if key not in manifest]
+    if manifest.get("schema_version") != SCHEMA_VERSION or manifest.get("layout") != LAYOUT or missing:
+        has = f"schema version {manifest.get('schema_version')} and layout {manifest.get('layout')}"
+        why = f"lacks {', '.join(missing)}" if missing else f"has {has}, not {SCHEMA_VERSION} and {LAYOUT}"
+        raise ArchiveError(
+            f"{archive.at(VERSIONS, name).path} {why}, so this okralong cannot read it. Use the release that wrote it, "
+            "or index into a new folder."
+        )
+    return manifest
+
+
+def latest_version(archive: Folder) -> dict[str, Any] | None:
+    """The manifest of the newest version, None where there is none. Raises ArchiveError as ``read_version`` does."""
+    numbers = version_numbers(archive)
+    return read_version(archive, numbers[-1]) if numbers else None
+
+
+def publish(archive: Folder, manifest: dict[str, Any]) -> None:
+    """Write the manifest of version ``manifest["version"]``: the moment from which readers see it.
+
+    The caller holds the archive's lock. Raises LockedError when the version is there all the same: somebody else has
+    written, and nothing of theirs is replaced.
+    """
+    name = f"{manifest['version']:06d}.json"
+    data = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()
+    try:
+        archive.at(VERSIONS).create_bytes(name, data)
+    except FileExistsError as error:
+        raise LockedError(
+            f"{archive.at(VERSIONS, name).path} was published by another process while this one worked, although an "
+            "archive has one writer at a time. Look who else writes here, and run the same command again."
+        ) from error
+
+
+def before_versions(archive: Folder) -> dict[str, Any] | None:
+    """The manifest of an archive in the layout before versions; None where there is none, or it cannot be used."""
+    try:
+        manifest = archive.read_manifest()
+    except ValueError:
+        return None
+    usable = manifest is not None and manifest.get("schema_version") == SCHEMA_VERSION and "embedding" in manifest
+    return manifest if usable else None
+
+
+__all__ = [
+    "LAYOUT",
+    "MANIFEST",
+    "VERSIONS",
+    "Location",
+    "before_versions",
+    "latest_version",
+    "publish",
+    "read_version",
+    "version_numbers",
+]
