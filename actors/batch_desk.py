@@ -13,11 +13,10 @@ import ray
 
 from okralong.actors.cluster import named_actor
 from okralong.actors.ledger import RayLedger, plain_errors
-from okralong.pipelines.answering.llm.batch.desk import BatchDesk
-from okralong.pipelines.answering.llm.batch.item import BatchAnswer, BatchItem
-from okralong.pipelines.answering.llm.batch.past import Past
-from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.llm.batch import BatchDesk, Past
+from okralong.pipelines.llm.batch_api import BatchAnswer, BatchItem
+from okralong.pipelines.llm.config import LlmConfig
 
 MAX_CONCURRENCY = 50_000
 """Calls that may wait for their batches at a time. Ours."""

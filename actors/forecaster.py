@@ -15,12 +15,12 @@ from okralong.actors.retrieval import REVIVED, Retrieval, RetrievalNames, hold, 
 from okralong.pipelines.answering.estimate.forecast import Outlook
 from okralong.pipelines.answering.estimate.foresee import foresee
 from okralong.pipelines.answering.estimate.silent import SilentGenerator
-from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.answering.question_tools import Ports
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Question
+from okralong.pipelines.llm.config import LlmConfig
 
 
 @dataclass(frozen=True)

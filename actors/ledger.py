@@ -14,12 +14,10 @@ import ray
 from ray.exceptions import RayTaskError
 
 from okralong.actors.metrics import LedgerMetrics
-from okralong.pipelines.answering.journal import JournalRow
-from okralong.pipelines.answering.llm.budget import CallKey
-from okralong.pipelines.answering.llm.calls import Call, Outcome
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.ports import Totals
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.records import Call, CallKey, Outcome, Totals
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
-from okralong.pipelines.answering.llm.calls import Outcome
+from okralong.pipelines.llm.records import Outcome
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)

@@ -28,13 +28,6 @@ from okralong.actors.ledger import RayLedger, plain_errors
 from okralong.actors.rate_limiter import RayLimiter
 from okralong.actors.retrieval import Retrieval, RetrievalNames
 from okralong.actors.sara_generator import ADDRESS
-from okralong.pipelines.answering.journal import JournalRow
-from okralong.pipelines.answering.llm.bill import ARTIFACT
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.ports import LedgerClient
-from okralong.pipelines.answering.llm.prices import PriceTable
-from okralong.pipelines.answering.llm.shared import SharedReplies
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.reserve import plan_reserve
@@ -57,6 +50,12 @@ from okralong.pipelines.core.types import (
     QuestionError,
     ReplyError,
 )
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
+from okralong.pipelines.llm.records import LedgerClient
+from okralong.pipelines.llm.reply import SharedReplies
 
 logger = logging.getLogger(__name__)
 

@@ -17,13 +17,10 @@ import ray
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import plain_errors
 from okralong.actors.metrics import LimiterMetrics
-from okralong.pipelines.answering.llm.coalesce import CoalescingLimiter
-from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
-from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.ports import Grant
-from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
+from okralong.pipelines.llm.config import EndpointConfig
+from okralong.pipelines.llm.rate_limit import SILENT, Ask, Limits, Notice, Returned, Taken
+from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter
+from okralong.pipelines.llm.records import Grant
 from okralong.pipelines.models.weights import EMBEDDED
 
 MAX_CONCURRENCY = 10_000

@@ -19,8 +19,7 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import EXIT_USAGE, OkraError
 
 if TYPE_CHECKING:
-    from okralong.pipelines.answering.llm.config import LlmConfig
-    from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
+    from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 
 PACKAGES = ("ray", "torch", "transformers", "peft", "sentence-transformers", "pyarrow", "bm25s", "openai", "okralong")
 LEAST_FREE_GB = 5
@@ -133,9 +132,9 @@ def _disk() -> Finding:
 
 
 def _endpoint(config: str) -> Iterator[Finding]:
-    from okralong.pipelines.answering.llm.endpoint import check_endpoint
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.llm.routing import check_endpoint
     from okralong.pipelines.models.weights import EMBEDDED
 
     try:
@@ -157,7 +156,7 @@ def _endpoint(config: str) -> Iterator[Finding]:
 
 
 def _price(prices: str, endpoint: EndpointConfig) -> str:
-    from okralong.pipelines.answering.llm.prices import PriceTable
+    from okralong.pipelines.llm.prices import PriceTable
 
     return f"{endpoint.model}: {PriceTable.load(prices).price(endpoint.model, endpoint.price)}"
 

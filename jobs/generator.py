@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.endpoint import check_endpoint
-from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.core.types import ConfigError, EndpointError
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.routing import check_endpoint
 from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
 from okralong.pipelines.models.serving import Engine, choose
 from okralong.pipelines.models.weights import EMBEDDED

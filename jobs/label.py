@@ -9,15 +9,14 @@ from rich.console import Console
 
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.ports import Totals
-from okralong.pipelines.answering.llm.prices import PriceTable
-from okralong.pipelines.answering.llm.snapshots import drift
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.ledger import RunLedger, drift
+from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.training.model_labels import Labelled, is_unlabelled, label_rows
 from okralong.pipelines.training.rows import TrainingRow

@@ -9,10 +9,9 @@ from typing import Any
 
 from okralong.actors.crew import DeskPlan
 from okralong.jobs.run_folder import BEGUN
-from okralong.pipelines.answering.llm.batch.deadline import read_deadline
-from okralong.pipelines.answering.llm.batch.past import Past
-from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.llm.batch import Past
+from okralong.pipelines.llm.config import LlmConfig, read_deadline
 
 
 def desk_plan(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> DeskPlan | None:

@@ -8,11 +8,11 @@ import platform
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.archive.versions import Location, before_versions, version_numbers
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
+from okralong.pipelines.llm.journal import read_run_table
 
 if TYPE_CHECKING:
     from okralong.pipelines.answering.preparation import Prepared

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from okralong.jobs.run_folder import BEGUN, table
 from okralong.jobs.terminal import printable, say
-from okralong.pipelines.answering.llm.vector_parts import content_shown
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError, QuestionError
+from okralong.pipelines.llm.request import content_shown
 
 if TYPE_CHECKING:
     from okralong.pipelines.archive.archive import Archive

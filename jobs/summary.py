@@ -13,11 +13,10 @@ from rich.text import Text
 
 from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import printable, say_line
-from okralong.pipelines.answering.llm.bill import COLUMNS, bill
-from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.evaluation.answer_marks import answer_marks
+from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
 
 ROWS_SHOWN = 40
 ANSWER_CHARS = 160

@@ -8,10 +8,6 @@ from pathlib import Path
 
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import table
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.purge_run import JUDGE
 from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.config import load_config
@@ -23,6 +19,10 @@ from okralong.pipelines.evaluation.metrics import best, exact_match
 from okralong.pipelines.evaluation.sweeps.config import JudgeConfig
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_usd
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.models.weights import EMBEDDED
 
 

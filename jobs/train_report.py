@@ -11,7 +11,7 @@ import yaml
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from okralong.pipelines.answering.llm.config import LlmConfig
+    from okralong.pipelines.llm.config import LlmConfig
     from okralong.pipelines.reader.asking import Asker
 
 

@@ -35,8 +35,6 @@ from okralong.pipelines.answering.estimate.foresee import METHOD, PRECISE, side_
 from okralong.pipelines.answering.estimate.observed import Asked, asked_in
 from okralong.pipelines.answering.estimate.pilot import draw_pilot
 from okralong.pipelines.answering.estimate.priors import Priors
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.core.config import load_config
@@ -47,6 +45,8 @@ from okralong.pipelines.evaluation.evidence.encoder import cached_encoder, index
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.samples.sample import generate
 from tests.fakes.openai_server import FakeOpenAI
 

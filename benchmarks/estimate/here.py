@@ -13,12 +13,6 @@ from okralong.pipelines.answering.analyzers.base import Analyzer
 from okralong.pipelines.answering.estimate.forecast import Outlook
 from okralong.pipelines.answering.estimate.foresee import foresee
 from okralong.pipelines.answering.estimate.silent import SilentGenerator
-from okralong.pipelines.answering.journal import JournalRow
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
@@ -30,6 +24,12 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Answer, CallFailed, QuestionError, ReplyError
 from okralong.pipelines.indexing.local import Encode
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 
 IN_FLIGHT = 8
 

@@ -14,14 +14,13 @@ import pyarrow.compute as pc
 import yaml
 
 from benchmarks.nightly.watch import Watch
-from okralong.pipelines.answering.journal import ROW_KEYS, read_run_table
-from okralong.pipelines.answering.llm.parts import PartedTable
-from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.archive.versions import latest_version
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Message
+from okralong.pipelines.llm.journal import ROW_KEYS, PartedTable, read_run_table
+from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.samples.files import write_sample
 from okralong.pipelines.samples.sample import generate
 

@@ -184,7 +184,7 @@ async def _search_s(clients: list[LocalShard], query: str, vector: Any, scope: t
 
 def _question(work: Path) -> Section:
     from benchmarks.nightly.watch import Watch
-    from okralong.pipelines.answering.journal import read_run_table
+    from okralong.pipelines.llm.journal import read_run_table
     from tests.fakes.endpoint.process import EndpointProcess
 
     _have_archive(work)

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from benchmarks.scaling.placement import Cluster, shard_count, shards_touched
 from benchmarks.scaling.unit_costs import RESULTS, UnitCosts
-from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.core.types import Usage
+from okralong.pipelines.llm.prices import PriceTable
 
 GPU_TOKENS_A_S: Final = 300_000.0
 """Tokens that an encoder of MiniLM's size embeds a second on a GPU. Assumed, not measured: its 10.6 million weights

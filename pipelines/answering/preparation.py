@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from okralong.pipelines.answering.llm.prices import PriceTable
-from okralong.pipelines.answering.llm.shared import sharing_runs
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.questions import BadQuestion, read_questions
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
@@ -22,6 +20,8 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ArchiveError, ConfigError, Question, QuestionError
+from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.llm.reply import sharing_runs
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.fits import check_encoder, check_generator, check_table
 

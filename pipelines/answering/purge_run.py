@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
+from okralong.pipelines.llm.journal import read_run_table
 
 BEGUN: Final = "run.json"
 JUDGE: Final = "judge"

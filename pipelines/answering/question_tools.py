@@ -20,7 +20,6 @@ import numpy as np
 
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.by_generator import analyze_by_generator
-from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration
@@ -45,6 +44,7 @@ from okralong.pipelines.core.types import (
     RetrieverScores,
     TokenVectors,
 )
+from okralong.pipelines.llm.config import ANALYZE
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.core.types import Plan, Usage
+from okralong.pipelines.llm.prices import Price
 
 PROMPT_OVERHEAD = 600
 """Tokens of instructions, frames and question around the passages of one prompt, rounded up. Ours."""

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
-from okralong.pipelines.answering.llm.config import LATER_ROLES, CompletionLimits, LlmConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.scorer import ScorerConfig
 from okralong.pipelines.answering.strategies.plugin import identity
 from okralong.pipelines.answering.strategies.registry import needs_compressor, needs_scorer, reads_vectors
 from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
+from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits, LlmConfig
 from okralong.pipelines.sara.config import SaraConfig
 from okralong.pipelines.sara.served import weights_digest
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.prompts.frame import neutralise
 from okralong.pipelines.answering.repair import Ask, ask_and_read
 from okralong.pipelines.core.types import CallFailed, Message, MetricError, QuestionError, Reply, ReplyError
 from okralong.pipelines.evaluation.metrics import best, exact_match
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import ANALYZE
 
 STEP: Final = "judge"
 

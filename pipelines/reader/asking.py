@@ -10,12 +10,12 @@ from typing import Any
 
 import openai
 
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
 from okralong.pipelines.answering.prompts.grammars import grammar
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.request import LlmRequest
 
 
 @dataclass(frozen=True, slots=True)

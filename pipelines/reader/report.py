@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
-from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.core.types import InputError, Message
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.reader.asking import Asker, Speed, speed_of
 from okralong.pipelines.reader.figures import FIGURES, difference, figure
 from okralong.pipelines.reader.marks import Marks, mark, well_formed

@@ -6,8 +6,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.answering.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.core.config import Settings
+from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.models.weights import EMBEDDED
 
 TRIVIAL: Final = "best sentence"

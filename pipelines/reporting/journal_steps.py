@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from okralong.pipelines.answering.journal import ROW_KEYS
-from okralong.pipelines.answering.llm.parts import PartedTable
 from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
+from okralong.pipelines.llm.journal import ROW_KEYS, PartedTable
 from okralong.pipelines.reporting.pack import compact
 from okralong.pipelines.reporting.steps import step_of
 

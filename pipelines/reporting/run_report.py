@@ -10,11 +10,11 @@ from statistics import median
 from typing import Any, Final
 
 from okralong.pipelines.answering.analysis import TYPES
-from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.answering.llm.bill import COLUMNS, bill
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.intervals import joined_by_documents
+from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.reporting.charts import Groups, Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.details import detail_of
 from okralong.pipelines.reporting.estimates import Figure, figures

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from okralong.pipelines.answering.llm.vector_parts import content_shown
+from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.inert import bounded
 
 MESSAGE_CHARS: Final = 6_000

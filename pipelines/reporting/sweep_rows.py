@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from okralong.pipelines.answering.journal import read_run_table
 from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
+from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.rows import ACCURACY, COST, OPEN, STAGES, Row
 from okralong.pipelines.reporting.run_report import BEGUN, run_details
 from okralong.pipelines.reporting.texts import archive_texts

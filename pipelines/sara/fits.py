@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.answering.llm.config import LlmConfig
 from okralong.pipelines.core.types import ArchiveError, ConfigError
+from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.models.merged_model import NO_READER
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.sara.description import read_shape

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.answering.llm.vector_parts import TEXT, VECTORS
+from okralong.pipelines.llm.request import TEXT, VECTORS
 from okralong.pipelines.sara.pieces import MixedMessage, Piece, Text, Vectors
 
 ROLES: Final = ("system", "user", "assistant")

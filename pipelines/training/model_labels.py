@@ -10,8 +10,6 @@ from functools import partial
 
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.by_generator import labels_by_generator
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import ANALYZE
 from okralong.pipelines.answering.repair import Ask
 from okralong.pipelines.core.types import (
     CallFailed,
@@ -22,6 +20,8 @@ from okralong.pipelines.core.types import (
     Reply,
     ReplyError,
 )
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import ANALYZE
 from okralong.pipelines.training.rows import TrainingRow
 
 PATH = "train-data/analyze"

@@ -13,10 +13,10 @@ import ray
 from okralong.actors.batch_desk import RayBatchDesk, start_batch_desk
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import RayLedger, start_ledger
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.core.types import EndpointError, Reply
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import agree, batch_config
 from tests.llm.tools import ask

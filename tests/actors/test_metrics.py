@@ -16,9 +16,9 @@ from typing import Any
 import ray
 
 from okralong.actors.ledger import start_ledger
-from okralong.pipelines.answering.llm.calls import Call, Outcome
 from okralong.pipelines.core import log as logs
 from okralong.pipelines.core.types import Usage
+from okralong.pipelines.llm.records import Call, Outcome
 from tests.conftest import CHECKOUT
 
 REPORT_S = 60.0

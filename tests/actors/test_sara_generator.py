@@ -13,8 +13,8 @@ import pytest
 
 from okralong.actors.sara_generator import ADDRESS, HandleTransport, sara_generator_app
 from okralong.actors.serving import remove_apps, run_apps
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.endpoint import open_client
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.routing import open_client
 from okralong.pipelines.sara.config import SaraConfig
 from okralong.pipelines.sara.served import served_generator
 from tests.fakes.tiny_llama import write_tiny_llama

@@ -8,10 +8,10 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Usage
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.prices import PriceTable
 from tests.fakes.calls import MODEL, chat, line, lines_of, submit, tried, until
 from tests.fakes.conftest import KEY
 from tests.fakes.endpoint.bill import price

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Message
+from okralong.pipelines.llm.request import LlmRequest
 from tests.fakes.endpoint.chat_call import request_hash
 from tests.faults.night import Night
 from tests.money import settled_and_unknown

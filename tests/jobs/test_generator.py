@@ -12,17 +12,17 @@ import pytest
 
 from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import CompletionLimits, LlmConfig
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.answer import answer_prompt
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Passage
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.models.weights import EMBEDDED
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for

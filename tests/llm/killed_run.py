@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from okralong.pipelines.answering.llm.config import LlmConfig
+from okralong.pipelines.llm.config import LlmConfig
 from tests.llm.tools import PRICE, ask, client_over
 
 QUESTIONS = 20

@@ -15,12 +15,10 @@ import ray
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.ledger import LedgerActor, RayLedger, start_ledger
 from okralong.actors.rate_limiter import LimiterActor, RayLimiter, limiter_name, start_limiter
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.quota_headers import Notice
 from okralong.pipelines.core.types import OverBudget, QuestionError
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.rate_limit import Ask, Limits, Notice, Returned, Taken
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, config_for, rows
 

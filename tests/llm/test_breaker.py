@@ -5,8 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.llm.breaker import STORM, Breaker
-from okralong.pipelines.answering.llm.faults import Fault
+from okralong.pipelines.llm.routing import STORM, Breaker, Fault
 
 OVERLOADED = Fault("failed", 503, "503", retry=True)
 LIMITED = Fault("failed", 429, "429", retry=True, whose="endpoint")

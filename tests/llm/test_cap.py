@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import CompletionLimits, LlmConfig
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import CallFailed, EndpointError, OverBudget, ReplyError
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.tools import PRICE, ask, rows
 from tests.money import settled_and_unknown

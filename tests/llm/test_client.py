@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.quota_headers import SILENT, Notice
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError, ReplyError
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.rate_limit import SILENT, Limits, Notice
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
 from tests.llm.tools import all_bytes, ask, client_over, config_for, rows
 

@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from okralong.pipelines.answering.llm.coalesce import CoalescingLimiter
-from okralong.pipelines.answering.llm.leases import Ask, Returned, Taken
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.quota_headers import Notice
 from okralong.pipelines.core.types import QuestionError
+from okralong.pipelines.llm.rate_limit import Ask, Limits, Notice, Returned, Taken
+from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter
 
 DONE = Notice(taken=True)
 

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.faults import retry_after, scrub, without_key
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.meter import PromptMeter
-from okralong.pipelines.answering.llm.prices import Price, PriceTable
-from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import ConfigError, Message, Usage
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.prices import Price, PriceTable
+from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.request import LlmRequest, PromptMeter
+from okralong.pipelines.llm.routing import retry_after, scrub, without_key
 
 BASE: dict[str, Any] = {
     "model": "m",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.llm.ledger import RunLedger
 from tests.llm.tools import a_call, paid, rows
 
 END = {"query_id": "q", "question": "?", "status": "answered", "answer": "x"}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.endpoint import check_endpoint, open_client
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.routing import check_endpoint, open_client
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
 from tests.llm.tools import PRICE, all_bytes, ask, client_over, config_for, further, rows
 

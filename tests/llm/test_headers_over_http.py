@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import ANALYZE, CompletionLimits
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.limiter import Limits
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.ports import Grant
 from okralong.pipelines.answering.prompts.grammars import ROLES as WITH_GRAMMAR
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import QuestionError
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import ANALYZE, CompletionLimits
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.llm.records import Grant
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
 from tests.llm.tools import ask, client_over, config_for
 

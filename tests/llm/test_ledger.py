@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.journal import JournalRow
-from okralong.pipelines.answering.llm.calls import unknown
-from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, OverBudget, Usage
+from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.records import unknown
 from tests.llm.tools import a_call, paid, rows, statuses
 
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.llm.limiter import Limiter, Limits, stricter
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.quota_headers import Notice
 from okralong.pipelines.core.types import QuestionError
+from okralong.pipelines.llm.rate_limit import Limiter, Limits, Notice, stricter
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 
 
 def saturate(limiter: Limiter, sizes: list[int], until: float) -> list[tuple[float, int]]:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from openai.types.chat import ChatCompletion
 
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.replies import read_completion
-from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, Message
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.reply import read_completion
+from okralong.pipelines.llm.request import LlmRequest
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import PRICE, ask, client_over, config_for, rows

@@ -7,14 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from okralong.pipelines.answering.journal import JournalRow, read_run_table
-from okralong.pipelines.answering.llm.calls import ledger_row
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.parts import PartedTable
-from okralong.pipelines.answering.llm.ports import Snapshot
 from okralong.pipelines.core.schemas import ADDED_COLUMNS, DOCUMENTS, LEDGER, columns_in
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
+from okralong.pipelines.llm.journal import JournalRow, PartedTable, read_run_table
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.records import Snapshot, ledger_row
 from tests.llm.tools import a_call, paid, rows
 
 NEW = list(ADDED_COLUMNS["ledger"])

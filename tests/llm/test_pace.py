@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from okralong.pipelines.answering.llm.limiter import Limiter, Limits
+from okralong.pipelines.llm.rate_limit import Limiter, Limits
 from tests.fakes.endpoint.quota import Quota as ServersQuota
 from tests.fakes.endpoint.scenario import Limits as ServersLimits
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.llm.limiter import Limiter, Limits
-from okralong.pipelines.answering.llm.quota_headers import SILENT, Allowance, Notice
+from okralong.pipelines.llm.rate_limit import SILENT, Allowance, Limiter, Limits, Notice
 from tests.llm.test_limiter import busiest_minute
 
 counts = st.none() | st.integers(0, 400) | st.integers(0, 300_000)

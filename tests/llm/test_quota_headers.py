@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.llm.quota_headers import Allowance, duration, read_allowance, read_notice
+from okralong.pipelines.llm.rate_limit import Allowance, duration, read_allowance, read_notice
 
 
 @pytest.mark.parametrize(

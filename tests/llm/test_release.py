@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.journal import JournalRow
-from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import OverBudget
+from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
 from tests.llm.tools import a_call, paid, rows, statuses
 
 

@@ -8,11 +8,18 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from okralong.pipelines.answering.journal import ROW_KEYS, JournalRow, RunLog, read_run_table
-from okralong.pipelines.answering.llm.parts import MERGE_EVERY, PartedTable, read_rows
 from okralong.pipelines.core.schemas import FAILURES, RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError
+from okralong.pipelines.llm.journal import (
+    MERGE_EVERY,
+    ROW_KEYS,
+    JournalRow,
+    PartedTable,
+    RunLog,
+    read_rows,
+    read_run_table,
+)
 
 
 def failure(name: str, message: str = "m") -> dict[str, Any]:

@@ -9,10 +9,9 @@ from rich.console import Console
 
 from okralong.jobs.drive import _Watch
 from okralong.jobs.progress import AnswerBar
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.ports import Snapshot
-from okralong.pipelines.answering.llm.snapshots import drift, snapshot_rows
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
+from okralong.pipelines.llm.records import Snapshot
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, client_over, config_for, further, rows
 

@@ -10,11 +10,9 @@ from dataclasses import replace
 import pytest
 
 from okralong.pipelines.answering.estimate.silent import prompt_tokens
-from okralong.pipelines.answering.llm.meter import PromptMeter
-from okralong.pipelines.answering.llm.request import LlmRequest
-from okralong.pipelines.answering.llm.vector_parts import content_named, content_sent, content_shown
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import VECTORS_PLACE, Message, TokenVectors
+from okralong.pipelines.llm.request import LlmRequest, PromptMeter, content_named, content_sent, content_shown
 
 ONE = TokenVectors(struct.pack("<4f", 1.0, 2.0, 3.0, 4.0), 2)
 OTHER = TokenVectors(struct.pack("<2f", 1.0, 2.0), 1)

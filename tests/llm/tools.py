@@ -8,17 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.answering.llm.calls import Call, Outcome
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.endpoint_config import EndpointConfig
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.prices import Price
-from okralong.pipelines.answering.llm.shared import SharedReplies
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Message, Usage
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.llm.records import Call, Outcome
+from okralong.pipelines.llm.reply import SharedReplies
 from tests.fakes.openai_server import FakeOpenAI
 
 PRICE = Price(input=2.5, cached_input=1.25, output=10.0)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.core.types import VECTORS_PLACE, TokenVectors
+from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors, to_messages
 from okralong.pipelines.sara.protocol import RefusedError, Written, completion, read_request, refusal
 

@@ -15,10 +15,6 @@ import pytest
 
 from okralong.actors.sara_generator import ADDRESS, HandleTransport
 from okralong.jobs.generator import as_served
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.local import LocalLimiter
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
@@ -29,6 +25,10 @@ from okralong.pipelines.core.types import CallFailed, Message, Plan, Question
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.generator import MixedGenerator

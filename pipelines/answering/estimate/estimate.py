@@ -14,7 +14,7 @@ from okralong.pipelines.answering.estimate.observed import Asked
 from okralong.pipelines.answering.estimate.priors import Priors
 from okralong.pipelines.answering.estimate.simulate import Simulation
 from okralong.pipelines.answering.estimate.sums import DRAWS, Crowd, drawn_sums
-from okralong.pipelines.answering.llm.prices import Price
+from okralong.pipelines.llm.prices import Price
 
 
 @dataclass(frozen=True, slots=True)

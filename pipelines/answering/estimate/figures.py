@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from okralong.pipelines.answering.estimate.beliefs import Floats
-from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.core.types import Usage
+from okralong.pipelines.llm.prices import Price
 
 SHARE: Final = 0.9
 """How much of the draws a range holds. Ours: what is asked for is that it holds the actual in 80 % of runs."""

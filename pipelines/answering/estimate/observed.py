@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from okralong.pipelines.answering.estimate.silent import prompt_tokens
-from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.answering.llm.calls import USED
 from okralong.pipelines.core.codec import decode
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import Message, Usage
+from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.records import USED
 
 _KINDS: Final = ("prompt", "cached", "completion")
 _COLUMNS: Final = ["call_id", "query_id", "role", "status", "cost_usd", *(f"{kind}_tokens" for kind in _KINDS)]

@@ -6,8 +6,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.answering.llm.config import LATER_ROLES, CompletionLimits
 from okralong.pipelines.core.config import Settings
+from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits
 
 ROLES: Final = tuple(role for role in CompletionLimits.model_fields if role not in LATER_ROLES)
 """The roles of a generator: generate, split, step, full_text, analyze. Nothing is foreseen of a baseline's own."""

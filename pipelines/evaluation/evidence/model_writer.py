@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.endpoint import NO_KEY, open_client
-from okralong.pipelines.answering.llm.request import LlmRequest
 from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS
 from okralong.pipelines.answering.prompts.grammars import grammar
@@ -23,6 +20,9 @@ from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep
 from okralong.pipelines.evaluation.evidence.writers import ModelWriter
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.routing import NO_KEY, open_client
 from okralong.pipelines.models.merged_model import find_reader
 from okralong.pipelines.models.serving import EmbeddedServer
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED

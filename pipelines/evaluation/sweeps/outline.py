@@ -11,12 +11,12 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from okralong.pipelines.answering.llm.prices import MILLION, Price, PriceTable
 from okralong.pipelines.answering.policy import Policy, ScopePolicy
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.evaluation.datasets.pooling import Pooled
 from okralong.pipelines.evaluation.sweeps.expand import CellPlan
+from okralong.pipelines.llm.prices import MILLION, Price, PriceTable
 from okralong.pipelines.models.weights import EMBEDDED
 
 Positive = Annotated[float, Field(gt=0)]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
-from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.answering.llm.replay import calls_begun
 from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.ledger import calls_begun
 
 HELD: Final = ("ok", "unknown")
 """Statuses of attempts that cost something, or may have."""

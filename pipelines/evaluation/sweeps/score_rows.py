@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.answering.llm.bill import COLUMNS, bill
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, MetricError, Passage
 from okralong.pipelines.evaluation.answer_marks import answer_marks
@@ -19,6 +17,8 @@ from okralong.pipelines.evaluation.datasets.values import Item
 from okralong.pipelines.evaluation.evidence.measure import measure
 from okralong.pipelines.evaluation.sweeps.config import CellName
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
+from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.prices import COLUMNS, bill
 
 Text = Callable[[str], str]
 """The text of a document of the archive by its doc_id."""

@@ -10,8 +10,6 @@ import pytest
 
 from benchmarks.estimate.here import Desk
 from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.prices import PriceTable
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.archive.archive import Archive
@@ -19,6 +17,8 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.samples.sample import generate
 from tests.fakes.openai_server import FakeOpenAI

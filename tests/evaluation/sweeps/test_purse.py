@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.journal import read_run_table
-from okralong.pipelines.answering.llm.calls import Call, Outcome
-from okralong.pipelines.answering.llm.ledger import RunLedger
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_before, spent_usd
+from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.records import Call, Outcome
 from tests.evaluation.sweeps.invented_run import attempt, usual_run, write_run
 
 

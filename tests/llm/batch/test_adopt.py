@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.llm.batch import flights
 from okralong.pipelines.core.types import Reply
+from okralong.pipelines.llm import batch as flights
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS

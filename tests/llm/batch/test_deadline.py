@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from okralong.pipelines.answering.llm.batch.config import BatchConfig
-from okralong.pipelines.answering.llm.batch.deadline import read_deadline
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.llm.config import BatchConfig, read_deadline
 
 NOW = datetime(2026, 11, 22, 21, 30, tzinfo=UTC)
 

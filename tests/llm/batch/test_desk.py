@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.llm.batch.item import Answered, BatchAnswer, BatchItem
 from okralong.pipelines.core.types import CallFailed, EndpointError, OverBudget, Reply, ReplyError
+from okralong.pipelines.llm.batch_api import Answered, BatchAnswer, BatchItem
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import agree, attempts, batch_config, batch_run, texts
 from tests.llm.tools import all_bytes, ask, rows

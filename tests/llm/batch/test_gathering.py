@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.llm.batch.config import BatchConfig
-from okralong.pipelines.answering.llm.batch.gathering import Gathering
-from okralong.pipelines.answering.llm.batch.item import BatchItem
+from okralong.pipelines.llm.batch import Gathering
+from okralong.pipelines.llm.batch_api import BatchItem
+from okralong.pipelines.llm.config import BatchConfig
 from tests.llm.tools import a_call
 
 

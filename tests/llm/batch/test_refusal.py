@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.llm.batch.refusal import BatchError, read_refusal
+from okralong.pipelines.llm.batch_api import BatchError, read_refusal
 
 WRONG = "model_not_found"
 

@@ -11,16 +11,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.answering.llm.batch.config import BatchConfig
-from okralong.pipelines.answering.llm.batch.desk import BatchDesk
-from okralong.pipelines.answering.llm.batch.past import Past
-from okralong.pipelines.answering.llm.client import LlmClient
-from okralong.pipelines.answering.llm.config import LlmConfig
-from okralong.pipelines.answering.llm.ledger import RunLedger
-from okralong.pipelines.answering.llm.local import LocalLimiter
-from okralong.pipelines.answering.llm.prices import Price
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Reply
+from okralong.pipelines.llm.batch import BatchDesk, Past
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import BatchConfig, LlmConfig
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.tools import ask, rows
 

@@ -1,1 +1,0 @@
-"""Batch mode: the same requests at the price of those who can wait."""

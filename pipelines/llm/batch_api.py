@@ -1,0 +1,467 @@
+"""One request of a wave: how it stands in a batch's file, and the name by which its reply is known again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, TypeVar
+
+import openai
+from openai.types.chat import ChatCompletion
+
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import Usage
+from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.records import Call, Outcome, unknown
+from okralong.pipelines.llm.reply import RawReply, read_completion, to_journal
+from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.routing import (
+    ErrorAnswer,
+    Fault,
+    by_status,
+    classify,
+    open_client,
+    read_key,
+    scrub,
+    without_key,
+)
+
+CHAT_URL: Final = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """A request that waits for a wave. ``body`` is what a chat request would hold, as JSON; ``tokens`` its prompt's,
+    on the safe side. The desk gives ``call`` its attempt.
+    """
+
+    call: Call
+    body: str
+    tokens: int
+
+    def line(self, call: Call) -> bytes:
+        """Its line of the batch's file, as the attempt ``call``."""
+        name = json.dumps(custom_id(call))
+        return f'{{"custom_id":{name},"method":"POST","url":"{CHAT_URL}","body":{self.body}}}\n'.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The reply came, is paid for and durable."""
+
+    raw: RawReply
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A batch brought no reply, for a reason that another wave may cure where ``fault.retry``.
+
+    ``counts``: whether it is one of the failures after which a request is asked in real time.
+    """
+
+    fault: Fault
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InRealtime:
+    """No batch will answer it any more: ask in real time."""
+
+    why: str
+
+
+BatchAnswer = Answered | Missed | InRealtime
+
+
+def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> str:
+    """The same for the same call in every process, so that a run that asks again finds what it asked before."""
+    parts = json.dumps([query_id, path, sample, request_hash], separators=(",", ":"))
+    return hashlib.sha256(parts.encode()).hexdigest()[:32]
+
+
+def custom_id(call: Call) -> str:
+    """The name of an attempt within its batch. (OpenAI asks for at most 64 characters.)"""
+    return f"{call.call_id}-{call.attempt}"
+
+
+def chat_body(request: LlmRequest, max_tokens_field: str, model: str) -> str:
+    """The JSON of the chat request."""
+    parameters = request.parameters(max_tokens_field, model)
+    extra = parameters.pop("extra_body", {})
+    return json.dumps(parameters | extra, separators=(",", ":"))
+
+
+# --------
+# Why an endpoint has refused a whole batch, and what is to be done with its requests. None of them was billed.
+
+MOST_TOLD: Final = 100
+"""An endpoint need not tell of more wrong lines; so many may mean that all are wrong. Ours."""
+FULL: Final = frozenset({"token_limit_exceeded"})
+"""Codes by which OpenAI and Azure say that the account has too many tokens in unfinished batches."""
+TOO_LARGE: Final = frozenset({"too_many_tasks"})
+
+
+@dataclass(frozen=True, slots=True)
+class BatchError:
+    """One of a batch's errors; ``line`` counts from 1 and is None where it is about none."""
+
+    code: str
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """``reason`` full: wait, and send less at a time; large: send less at a time; lines: the requests of ``lines``
+    (from 1) are wrong and the others may go again; all: no batch of this kind will be taken.
+    """
+
+    reason: Literal["full", "large", "lines", "all"]
+    message: str
+    lines: frozenset[int] = frozenset()
+
+
+def read_refusal(errors: Sequence[BatchError], requests: int) -> Refusal:
+    """What is wrong with a batch of so many requests."""
+    said = "; ".join(f"{'' if e.line is None else f'line {e.line}: '}{e.code}: {e.message}" for e in errors[:3])
+    said = said[:500] or "it named no reason"
+    codes = {error.code for error in errors}
+    if codes & FULL:
+        return Refusal("full", said)
+    if codes & TOO_LARGE and requests > 1:
+        return Refusal("large", said)
+    lines = frozenset(error.line for error in errors if error.line is not None)
+    everything = any(error.line is None for error in errors) or len(lines) >= min(requests, MOST_TOLD)
+    if not lines or (everything and requests > 1):
+        return Refusal("all", said)
+    return Refusal("lines", said, lines)
+
+
+# --------
+# The Files and Batches of an endpoint, each call tried again while that may help, and batches found by their run.
+
+T = TypeVar("T")
+
+RUN_KEY: Final = "okralong_run"
+WAVE_KEY: Final = "okralong_wave"
+"""Of a batch's metadata: the run's id, and the wave's number in it."""
+PAGE: Final = 100
+CLOCKS_APART: Final = timedelta(hours=1)
+"""How far this machine's clock and the endpoint's may differ. Ours."""
+TRANSFER_S: Final = 1800.0
+"""Longest pause within the transfer of a file; 200 MB take minutes. Ours."""
+ENDED: Final = ("completed", "failed", "expired", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBatch:
+    """A batch as the endpoint tells of it."""
+
+    id: str
+    status: str
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    errors: tuple[BatchError, ...] = ()
+    done: int = 0
+    total: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status in ENDED
+
+
+class RemoteFaultError(Exception):
+    """A call that brought nothing after all attempts. ``fault.retry`` is False when no attempt could.
+
+    ``may_exist``: whether what was to be created may be there all the same.
+    """
+
+    def __init__(self, fault: Fault, *, may_exist: bool = False) -> None:
+        super().__init__(fault.message)
+        self.fault, self.may_exist = fault, may_exist
+
+
+class BatchEndpoint:
+    """The batches of one account at the first endpoint of ``config``."""
+
+    def __init__(self, config: LlmConfig, run_id: str, backoff: tuple[float, float] = (1.0, 30.0)) -> None:
+        """``run_id`` marks this run's batches; ``backoff`` first and longest pause between two attempts, in seconds.
+
+        Raises ConfigError when the key is needed and missing.
+        """
+        self.key = read_key(config)
+        self._config, self._run_id = config, run_id
+        self._first, self._longest = backoff
+        self._http = open_client(config, config.base_url, self.key, config.timeout_s)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def upload(self, content: bytes) -> str:
+        """The id of a new input file."""
+        files = self._http.with_options(timeout=TRANSFER_S).files
+        made = await self._try(lambda: files.create(file=("requests.jsonl", content), purpose="batch"))
+        return str(made.id)
+
+    async def create(self, file_id: str, wave: int, since: datetime) -> RemoteBatch:
+        """A new batch for ``wave``; after a fault the one that was made all the same, if the list has it.
+
+        ``since`` is when the wave was closed.
+        """
+        marks = {RUN_KEY: self._run_id, WAVE_KEY: str(wave)}
+        last: RemoteFaultError | None = None
+        for attempt in range(self._config.max_attempts):
+            if last is not None:
+                await asyncio.sleep(self._pause(attempt, last.fault))
+                if made := await self._made(wave, since):
+                    return made
+            try:
+                return await self._try(lambda: self._create(file_id, marks), attempts=1)
+            except RemoteFaultError as error:
+                if not error.fault.retry:
+                    raise
+                last = error
+        await asyncio.sleep(self._pause(1, None))
+        if made := await self._made(wave, since):
+            return made
+        assert last is not None  # there is at least one attempt
+        raise last
+
+    async def of_this_run(self, since: datetime) -> dict[int, list[RemoteBatch]]:
+        """The run's batches that were created ``since`` then, by wave, the oldest first."""
+        return await self._try(lambda: self._listed(since))
+
+    async def look(self, batch_id: str) -> RemoteBatch:
+        """The batch as it is now. One attempt: whoever watches it looks again anyway."""
+
+        async def looked() -> RemoteBatch:
+            return _read(await self._http.batches.retrieve(batch_id))
+
+        return await self._try(looked, attempts=1)
+
+    async def cancel(self, batch_id: str) -> None:
+        """Ask for its end; it comes some minutes later, and what was done by then is kept. Too late is fine."""
+
+        async def cancelled() -> None:
+            try:
+                await self._http.batches.cancel(batch_id)
+            except (openai.ConflictError, openai.BadRequestError):  # it has ended, or is about to
+                return
+
+        await self._try(cancelled)
+
+    async def read(self, file_id: str) -> bytes:
+        """The content of a file."""
+        files = self._http.with_options(timeout=TRANSFER_S).files
+
+        async def content() -> bytes:
+            return (await files.content(file_id)).content
+
+        return await self._try(content)
+
+    async def _create(self, file_id: str, marks: dict[str, str]) -> RemoteBatch:
+        batch = await self._http.batches.create(
+            input_file_id=file_id, endpoint=CHAT_URL, completion_window="24h", metadata=marks
+        )
+        return _read(batch)
+
+    async def _made(self, wave: int, since: datetime) -> RemoteBatch | None:
+        try:
+            return next(iter((await self.of_this_run(since)).get(wave, [])), None)
+        except RemoteFaultError as error:
+            raise RemoteFaultError(error.fault, may_exist=True) from None
+
+    async def _listed(self, since: datetime) -> dict[int, list[RemoteBatch]]:
+        oldest = (since - CLOCKS_APART).timestamp()
+        found: dict[int, list[RemoteBatch]] = defaultdict(list)
+        async for batch in self._http.batches.list(limit=PAGE):  # the newest first
+            if batch.created_at < oldest:
+                break
+            marks = batch.metadata or {}
+            if marks.get(RUN_KEY) == self._run_id and str(marks.get(WAVE_KEY)).isdigit():
+                found[int(marks[WAVE_KEY])].insert(0, _read(batch))
+        return dict(found)
+
+    async def _try(self, work: Callable[[], Awaitable[T]], attempts: int | None = None) -> T:
+        most = self._config.max_attempts if attempts is None else attempts
+        for attempt in range(1, most + 1):
+            try:
+                return await work()
+            except Exception as error:
+                fault = self._fault(error)
+            if not fault.retry or attempt == most:
+                break
+            await asyncio.sleep(self._pause(attempt, fault))
+        raise RemoteFaultError(fault)
+
+    def _pause(self, attempt: int, fault: Fault | None) -> float:
+        if fault is not None and fault.retry_after is not None:
+            return fault.retry_after
+        return min(self._longest, self._first * 2.0 ** (attempt - 1))
+
+    def _fault(self, error: Exception) -> Fault:
+        """What went wrong; what no further attempt can mend is the endpoint's, and ends the run."""
+        where = self._config
+        said = scrub(str(error), self.key)[:500]
+        if not isinstance(error, openai.APIError):
+            message = f"{where.base_url} answered with something that is neither a batch nor a file ({said})."
+            return Fault("unknown", 200, message, retry=True, whose="endpoint")
+        if isinstance(error, openai.NotFoundError):
+            message = (
+                f"{where.base_url} knows no such file or batch ({said}). If it has no Batch API (/files and /batches), "
+                "run the same command with --llm-mode realtime."
+            )
+            return Fault("failed", 404, message, retry=False, whose="endpoint")
+        fault = classify(error, where.base_url, where.model, where.api_key_env, self.key)
+        return replace(fault, whose="endpoint")
+
+
+def _read(batch: Any) -> RemoteBatch:
+    told = (batch.errors.data or []) if batch.errors is not None else []
+    counts = batch.request_counts
+    return RemoteBatch(
+        id=batch.id,
+        status=batch.status,
+        output_file_id=batch.output_file_id,
+        error_file_id=batch.error_file_id,
+        errors=tuple(BatchError(str(each.code), str(each.message), each.line) for each in told),
+        done=0 if counts is None else counts.completed + counts.failed,
+        total=0 if counts is None else counts.total,
+    )
+
+
+# --------
+# Reading what a batch brought, request by request: what the ledger is told, and what the caller.
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ResultLines:
+    """The lines of a batch's output and error files by custom_id; ``unreadable`` is how many could not be read."""
+
+    lines: dict[str, Line] = field(default_factory=dict)
+    unreadable: int = 0
+
+    @classmethod
+    def read(cls, files: Iterable[bytes]) -> ResultLines:
+        """What stands in the files."""
+        lines: dict[str, Line] = {}
+        unreadable = 0
+        for content in files:
+            for text in content.splitlines():
+                if not text.strip():
+                    continue
+                try:
+                    line = json.loads(text)
+                    lines[str(line["custom_id"])] = line
+                except (ValueError, KeyError, TypeError):
+                    unreadable += 1
+        return cls(lines, unreadable)
+
+
+@dataclass(frozen=True)
+class ResultReader:
+    """What the lines of one endpoint mean. ``key`` is removed wherever it turns up."""
+
+    endpoint: EndpointConfig
+    key: str = field(repr=False)
+    count: CountTokens
+
+    def read(self, call: Call, found: ResultLines, name: str, latency_s: float) -> tuple[Outcome, BatchAnswer]:
+        """The outcome of an attempt whose line has this ``name``, and what its caller is told.
+
+        Of a request without a line nothing was done, unless there are lines that cannot be read.
+        """
+        line = found.lines.get(name)
+        if line is None:
+            certain = not found.unreadable
+            said = "the batch ended without it" if certain else "its line cannot be read among the batch's results"
+            return _missed(call, Fault("failed" if certain else "unknown", 0, said, retry=True), latency_s)
+        try:
+            response, error = line.get("response"), line.get("error")
+            if response is None:
+                said = f"{error['code']}: {error['message']}" if error else "a line with neither reply nor error"
+                return _missed(call, Fault("failed", 0, scrub(said, self.key)[:500], retry=True), latency_s)
+            status, body = int(response["status_code"]), response["body"]
+            request_id = str(response.get("request_id") or "")
+            if status == 200:
+                return self._answered(call, body, request_id, latency_s)
+            return _missed(call, self._fault(status, body, request_id), latency_s)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            said = f"{self.endpoint.base_url} answered with something that is no chat completion ({error})"
+            return _missed(call, Fault("unknown", 200, said, retry=True), latency_s)
+
+    def _answered(self, call: Call, body: Line, request_id: str, latency_s: float) -> tuple[Outcome, BatchAnswer]:
+        completion = ChatCompletion.construct(**body)
+        if not completion.choices:
+            raise ValueError("it has no choices")
+        raw = read_completion(completion, (), self.endpoint.model, self.count)
+        reply = raw.reply
+        cost = _price(call).cost(reply.usage)
+        if completion.usage is None:
+            # Its prompt is not here any more, so the most that it can have cost stands.
+            cost, raw = call.reserved_usd, replace(raw, note="the endpoint reported no usage; the reserve is the cost")
+        clean = replace(
+            reply,
+            text=without_key(reply.text, self.key),
+            model=without_key(reply.model, self.key),
+            system_fingerprint=without_key(reply.system_fingerprint, self.key),
+            cost_usd=cost,
+            latency_s=latency_s,
+            queue_s=call.queue_s,
+        )
+        raw = replace(raw, reply=clean, request_id=request_id)
+        return _settled(call, raw), Answered(raw)
+
+    def _fault(self, status: int, body: Any, request_id: str) -> Fault:
+        error = body.get("error") if isinstance(body, dict) else None
+        error = error if isinstance(error, dict) else {}
+        answer = ErrorAnswer(status, str(error.get("code") or ""), str(error.get("type") or ""), request_id)
+        said = scrub(str(error.get("message") or body), self.key)[:500]
+        where = self.endpoint
+        return by_status(answer, f"in a batch: {said}", where.base_url, where.model, where.api_key_env)
+
+
+def unanswered(call: Call, fault: Fault, latency_s: float = 0.0) -> Outcome:
+    """The outcome of an attempt that brought no reply: it cost nothing, or nobody knows and its reserve is held."""
+    outcome = replace(unknown(call, fault.message, fault.http_status, latency_s), provider_request_id=fault.request_id)
+    return outcome if fault.status == "unknown" else replace(outcome, status="failed", cost_usd=0.0)
+
+
+def _missed(call: Call, fault: Fault, latency_s: float) -> tuple[Outcome, BatchAnswer]:
+    return unanswered(call, fault, latency_s), Missed(fault)
+
+
+def _price(call: Call) -> Price:
+    """The unit prices with which the attempt went out: a batch's."""
+    return Price(
+        input=call.input_usd_per_million,
+        cached_input=call.cached_usd_per_million,
+        output=call.output_usd_per_million,
+    )
+
+
+def _settled(call: Call, raw: RawReply) -> Outcome:
+    reply = raw.reply
+    return Outcome(
+        call=call,
+        status="ok",
+        http_status=200,
+        usage=Usage(reply.usage.prompt_tokens, reply.usage.cached_tokens, reply.usage.completion_tokens),
+        cost_usd=reply.cost_usd,
+        latency_s=reply.latency_s,
+        provider_request_id=raw.request_id,
+        error=raw.note,
+        reply=to_journal(raw),
+        snapshot=reply.model,
+        system_fingerprint=reply.system_fingerprint,
+    )

@@ -1,0 +1,272 @@
+"""When patience ends: a time of day, a moment, or a time from now, read into one moment."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, time, timedelta
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.models.merged_model import Reader, find_reader
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+
+_FROM_NOW = re.compile(r"(?:(\d+)\s*d)?\s*(?:(\d+)\s*h)?\s*(?:(\d+)\s*m)?\s*(?:(\d+)\s*s)?")
+
+
+def read_deadline(text: str, now: datetime) -> datetime:
+    """The moment that ``text`` names, seen from ``now`` (with a time zone).
+
+    "06:00" is the next six o'clock of this machine, "2026-11-23T06:00" that moment here (or in the zone that it names),
+    "8h" and "1h30m" are from now. Raises ConfigError for anything else.
+    """
+    text = text.strip()
+    span = _FROM_NOW.fullmatch(text)
+    if span is not None and any(span.groups()):
+        days, hours, minutes, seconds = (int(part or 0) for part in span.groups())
+        return now + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    here = now.astimezone()
+    try:
+        if ":" in text and "-" not in text:
+            day = time.fromisoformat(text)
+            # Naive and back again, so that a change of the clocks in between is that of this machine.
+            today = datetime.combine(here.date(), day.replace(tzinfo=None)).astimezone(day.tzinfo)
+            later = datetime.combine(here.date() + timedelta(days=1), day.replace(tzinfo=None))
+            return today if today > now else later.astimezone(day.tzinfo)
+        if "T" in text or ":" in text:
+            moment = datetime.fromisoformat(text)
+            return moment.astimezone() if moment.tzinfo is None else moment
+    except ValueError:
+        pass
+    raise ConfigError(
+        f"The deadline {text!r} cannot be read. Give a time of day (06:00), a moment (2026-11-23T06:00, with +01:00 at "
+        "its end for another zone than this machine's), or a time from now (8h, 1h30m, 45m)."
+    )
+
+
+# --------
+# The ``llm.batch`` section: how requests are gathered into batches, and when the rest is asked in real time.
+
+
+def _readable(deadline: str) -> str:
+    read_deadline(deadline, datetime.now(UTC))
+    return deadline
+
+
+class BatchConfig(Settings):
+    """Batch mode. Times in seconds; every default is ours unless it says otherwise.
+
+    ``deadline`` is when the rest is asked in real time: a time of day here ("06:00"), a moment ("2026-11-23T06:00"), or
+    a time from now ("8h", "1h30m"); None waits as long as batches take. ``concurrency`` is questions in flight, all of
+    which may wait for one batch. A wave is closed when no request has come for ``quiet_s``, or the first has waited
+    ``gather_s``; or earlier, when it is as large as a batch may be: ``max_requests`` and ``max_megabytes`` (OpenAI's
+    limits are 50,000 and 200, https://platform.openai.com/docs/guides/batch). ``enqueued_tokens`` is the account's
+    limit of prompt tokens in all unfinished batches; None learns it when it is met. A batch is looked at after
+    ``poll_s``, then ever less often, down to once in ``longest_poll_s``. A request that ``max_failures`` batches have
+    not answered is asked in real time.
+    """
+
+    deadline: Annotated[str, AfterValidator(_readable)] | None = None
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 1000
+    quiet_s: Annotated[float, Field(gt=0, le=3600)] = 20.0
+    gather_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
+    max_requests: Annotated[int, Field(ge=1, le=50_000)] = 50_000
+    max_megabytes: Annotated[float, Field(gt=0, le=200)] = 190.0
+    enqueued_tokens: Annotated[int, Field(ge=1)] | None = None
+    poll_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    longest_poll_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    max_failures: Annotated[int, Field(ge=1, le=20)] = 3
+
+    @model_validator(mode="after")
+    def _pauses_that_grow(self) -> Self:
+        if self.longest_poll_s < self.poll_s or self.gather_s < self.quiet_s:
+            raise ConfigError(
+                "llm.batch.longest_poll_s must not be below poll_s, nor gather_s below quiet_s: each bounds the other "
+                f"from above, and they are {self.longest_poll_s}, {self.poll_s}, {self.gather_s} and {self.quiet_s}."
+            )
+        return self
+
+
+# --------
+# Where a generator is reached and what may be asked of it there: one endpoint of an ``llm`` section.
+#
+# The key itself never stands in a config, because configs are copied into manifests; only the name of its variable
+# does.
+
+VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+
+
+def _a_name_and_no_key(value: str) -> str:
+    if not VARIABLE_NAME.fullmatch(value):
+        # The value is not repeated: it may be the key. (Pydantic would print it, hence our own error.)
+        raise ConfigError(
+            "llm.api_key_env must be the name of an environment variable in capitals, such as OPENAI_API_KEY; "
+            "what stands there looks like a key or is no such name. Put the key into the environment of the "
+            "machine, and only the variable's name into the config."
+        )
+    return value
+
+
+def _an_address(value: str) -> str:
+    if value != EMBEDDED and not re.fullmatch(r"https?://[^/@?#]+(/[^@?#]*)?", value):
+        # Again without the value, which may hold a key.
+        raise ConfigError(
+            "llm.base_url must be embedded, or an address such as https://api.openai.com/v1: without user, key, "
+            "query or fragment. Mend it in the config; keys go into the environment."
+        )
+    return value.rstrip("/")
+
+
+BaseUrl = Annotated[str, AfterValidator(_an_address)]
+KeyVariable = Annotated[str, AfterValidator(_a_name_and_no_key)]
+
+
+class EndpointConfig(Settings):
+    """One endpoint. ``api_version`` makes it an Azure endpoint; ``model`` is then the name of the deployment.
+
+    ``requests_per_minute`` and ``tokens_per_minute`` are the account's limits; None means that none is known here, and
+    what the endpoint's headers say is kept. ``price`` is for a model that the price table has not.
+    """
+
+    base_url: BaseUrl
+    model: str
+    api_key_env: KeyVariable = "OPENAI_API_KEY"
+    api_version: str | None = None
+    requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 64
+    price: Price | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """What its limiter starts with."""
+        return Limits(self.requests_per_minute, self.tokens_per_minute, self.max_in_flight)
+
+    @property
+    def identity(self) -> tuple[str, str, str | None]:
+        """What can change a reply: where it is asked for, from which model, by which version of the protocol."""
+        return (self.base_url, self.model, self.api_version)
+
+
+# --------
+# The ``llm`` section of a config: which generator, within which limits, and where else it may be asked.
+#
+# GPT-4o, Azure, vLLM, llama.cpp and Ollama differ in ``base_url``, ``model`` and the name of a variable that holds the
+# key.
+
+CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
+
+ANALYZE: Final = "analyze"
+"""The role of a generator that analyses; its reply is one JSON dictionary."""
+
+LATER_ROLES: Final = ("classify", "sentence", "compress", "summarize")
+"""The roles that came after the first runs. Each belongs to baselines: a letter, a sentence, a summary."""
+
+
+class CompletionLimits(Settings):
+    """Most completion tokens by role. Ours, not in the papers: short answers, lists of questions, one step.
+
+    Four are the baselines': ``sentence`` is FLARE's look-ahead (its authors' configs: 64); CompAct's authors allow 900
+    for ``compress``, of a summary of 200 words and an evaluation; RAPTOR's allow 100 for a summary.
+    """
+
+    generate: CompletionTokens = 256
+    split: CompletionTokens = 256
+    step: CompletionTokens = 192
+    full_text: CompletionTokens = 256
+    analyze: CompletionTokens = 64
+    classify: CompletionTokens = 16
+    sentence: CompletionTokens = 64
+    compress: CompletionTokens = 384
+    summarize: CompletionTokens = 160
+
+    def of(self, role: str) -> int:
+        """The limit of one role."""
+        return int(getattr(self, role))
+
+
+class LlmConfig(EndpointConfig):
+    """The generator, and the endpoint that is asked first. Times in seconds, sizes in the generator's own tokens.
+
+    ``endpoints`` are others where the same generator may be asked when leave comes sooner there, or when the first
+    cannot be used; in order of preference. ``window`` holds prompt and reply together. ``tokenizer`` is "o200k_base" or
+    a folder with a tokenizer.json. ``demonstrations`` shows a worked example in each prompt, at 60 to 130 tokens a
+    call: small models need it, GPT-4o does not; None is what the reader was trained with, True for a bare model that is
+    served here and False for an endpoint. ``calculator`` asks for calculations as formulas, which are worked out here
+    (see ``operators/calculate.py``); None is what the reader was trained with, and False without one. ``reader`` is
+    merged into a model that is served here: "shipped" (into the embedded model alone), "none", or the folder that
+    `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
+    keeps; None is True where that one serves a reader. ``mode`` batch gathers calls into batches of the first endpoint,
+    as ``batch`` says; what no batch answers is asked in real time, at any.
+    """
+
+    base_url: BaseUrl = EMBEDDED
+    model: str = "SmolLM2-135M-Instruct"
+    endpoints: list[EndpointConfig] = Field(default_factory=list)
+    window: Annotated[int, Field(ge=256, le=10_000_000)] = 8192
+    tokenizer: str = "o200k_base"
+    max_completion_tokens: CompletionLimits = CompletionLimits()
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    seed: int | None = 0
+    stop: list[str] = Field(default_factory=list)
+    demonstrations: bool | None = None
+    calculator: bool | None = None
+    reader: Annotated[str, Field(min_length=1)] = SHIPPED
+    constrained: bool | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
+    max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
+    mode: Literal["realtime", "batch"] = "realtime"
+    batch: BatchConfig = BatchConfig()
+
+    @model_validator(mode="after")
+    def _a_batch_needs_its_endpoint(self) -> Self:
+        if self.mode == "batch" and self.base_url == EMBEDDED:
+            raise ConfigError(
+                "llm.mode is batch, and the embedded model has no Batch API: it answers at once, and for nothing. Set "
+                "llm.base_url to an endpoint that has one, or llm.mode to realtime. Nothing was run."
+            )
+        if self.mode == "batch" and self.api_version is not None:
+            raise ConfigError(
+                "llm.mode is batch, and with llm.api_version a deployment is asked by its own path, which has no Batch "
+                "API. Leave api_version out, set llm.base_url to https://NAME.openai.azure.com/openai/v1 and llm.model "
+                "to a deployment for batches. Nothing was run."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _endpoints_that_differ(self) -> Self:
+        if self.endpoints and EMBEDDED in {one.base_url for one in self.all_endpoints}:
+            raise ConfigError(
+                "llm.endpoints cannot be used together with the embedded model: it is another generator, whose answers "
+                "would stand beside theirs. Set llm.base_url to the first endpoint, and list the others."
+            )
+        names = [f"{one.base_url} ({one.model})" for one in self.all_endpoints]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(
+                f"llm.endpoints names {', '.join(twice)} twice, llm.base_url and llm.model counted: one endpoint and "
+                "model has one limiter. Leave the second one out, or name another deployment."
+            )
+        return self
+
+    @property
+    def all_endpoints(self) -> tuple[EndpointConfig, ...]:
+        """Where calls may go: the one named here, then the others."""
+        return (self, *self.endpoints)
+
+    def found_reader(self) -> Reader | None:
+        """The reader that is merged into this model, None for none. Raises ConfigError as ``find_reader`` does."""
+        return find_reader(self.reader, self.base_url, self.model)
+
+    def completion_limit(self, role: str) -> int:
+        """Most completion tokens of a call of ``role``. Raises ConfigError for a role that there is not."""
+        if role not in CompletionLimits.model_fields:
+            roles = ", ".join(CompletionLimits.model_fields)
+            raise ConfigError(f"There is no role {role!r} in llm.max_completion_tokens. Roles are {roles}.")
+        return self.max_completion_tokens.of(role)

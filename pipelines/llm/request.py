@@ -1,0 +1,183 @@
+"""Counting a prompt before it is sent, on the safe side, because a reserve that is too small would break the cap.
+
+An endpoint may count more than we do: its chat template adds marks and perhaps a system prompt of its own, and its
+vocabulary may not be the one that the config names. What it counted more is learnt from its replies.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Any, Final
+
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import VECTORS_PLACE, Message, TokenVectors
+
+TOKENS_PER_MESSAGE = 8
+"""Room for a chat template's marks around a message; OpenAI's take 4, ChatML 5. Ours, on the safe side."""
+SHORT = 500
+"""Below so many tokens an excess is taken for the template's, which is the same for every prompt. Ours."""
+
+
+class PromptMeter:
+    """Prompt tokens as the endpoint will count them, or a little more."""
+
+    def __init__(self, count: CountTokens) -> None:
+        self._count = count
+        self._extra = 0
+        self._ratio = 1.0
+
+    def plain(self, messages: Sequence[Message]) -> int:
+        """Our own count, with room for the template."""
+        return sum(map(self._one, messages)) + TOKENS_PER_MESSAGE
+
+    def _one(self, message: Message) -> int:
+        return self._count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE
+
+    def safe(self, plain: int) -> int:
+        """What to reserve for a prompt of ``plain`` tokens."""
+        return int(plain * self._ratio) + self._extra + 1
+
+    def learn(self, plain: int, counted: int) -> None:
+        """The endpoint counted ``counted`` tokens for a prompt of ``plain``."""
+        if counted <= self.safe(plain):
+            return
+        if plain < SHORT:
+            self._extra = max(self._extra, counted - plain)
+        else:
+            self._ratio = max(self._ratio, counted / plain)
+
+
+# --------
+# Messages with vectors in them, as they go over the wire: a list of parts, texts and vectors in turn.
+#
+# OpenAI's protocol allows a list of parts where a text may stand. To its ``{"type": "text", "text": ...}`` comes
+# ``{"type": "vectors", "data": ..., "rows": n}``, whose data are n rows of little-endian float32 in base64. Only our
+# own server reads them (``pipelines/sara/protocol.py``). A message without vectors is a text, as everywhere.
+
+TEXT: Final = "text"
+VECTORS: Final = "vectors"
+"""The types of parts."""
+
+Content = str | list[dict[str, Any]]
+
+
+def content_sent(message: Message) -> Content:
+    """What is sent as the message's content."""
+    return _content(message, lambda each: {"data": base64.b64encode(each.data).decode("ascii")})
+
+
+def content_named(message: Message) -> Content:
+    """The same for the journal and the hash of a request: vectors by the sha256 of their data.
+
+    The data themselves are the archive's, tens of kilobytes a question, and none of them could be read.
+    """
+    return _content(message, lambda each: {"sha256": hashlib.sha256(each.data).hexdigest()})
+
+
+def content_shown(content: object) -> str:
+    """A content of either form as a person may read it."""
+    if not isinstance(content, list):
+        return str(content)
+    return "".join(
+        str(part.get("text", "")) if part.get("type") == TEXT else f"[{part.get('rows')} vector(s)]" for part in content
+    )
+
+
+def _content(message: Message, said: Callable[[TokenVectors], dict[str, Any]]) -> Content:
+    if not message.vectors:
+        return message.content
+    texts = message.content.split(VECTORS_PLACE)
+    if len(texts) != len(message.vectors) + 1:
+        raise ValueError(f"The message has {len(texts) - 1} places for {len(message.vectors)} pieces of vectors.")
+    parts: list[dict[str, Any]] = [{"type": TEXT, "text": texts[0]}]
+    for each, text in zip(message.vectors, texts[1:], strict=True):
+        parts += [{"type": VECTORS, "rows": each.rows, **said(each)}, {"type": TEXT, "text": text}]
+    return [part for part in parts if part["type"] == VECTORS or part["text"]]
+
+
+# --------
+# One request to a generator, and the hash by which its reply is known again.
+#
+# The hash covers everything that can change a reply: a cache whose key forgets a system prompt or the base URL gives
+# the right answer to the wrong question.
+
+
+@dataclass(frozen=True, slots=True)
+class LlmRequest:
+    """What is sent. ``base_url`` is the configured one ("embedded" stays "embedded", whatever port it has today).
+
+    ``sample`` tells draws of one prompt apart; the seed that goes out is ``seed + sample``. ``grammar`` is GBNF, which
+    llama.cpp's server keeps the reply to. None means "not sent". ``others`` are further endpoints that may be asked
+    instead, each as (base URL, model, version of the API): the reply may be any of theirs, so it is known by the list
+    and not by which of them happened to give it.
+    """
+
+    model: str
+    base_url: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float | None = None
+    seed: int | None = None
+    logprobs: bool = False
+    stop: tuple[str, ...] = ()
+    response_format: str | None = None
+    sample: int = 0
+    api_version: str | None = None
+    grammar: str | None = None
+    others: tuple[tuple[str, str, str | None], ...] = ()
+
+    @property
+    def request_hash(self) -> str:
+        """Sha256, in hex, of the canonical JSON of all fields."""
+        return hash_of(self.canonical())
+
+    def canonical(self) -> str:
+        """JSON with sorted keys and no spaces; ASCII only, so that every string has one form. Vectors by their hashes.
+
+        A grammar that is not sent is left out, and so are other endpoints where there are none, so that replies from
+        before there were any are known again.
+        """
+        # Not by asdict, which copies whatever it finds, word for word.
+        fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclass_fields(self)}
+        fields["messages"] = [{"role": message.role, "content": content_named(message)} for message in self.messages]
+        if self.grammar is None:
+            del fields["grammar"]
+        if not self.others:
+            del fields["others"]
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    def parameters(self, max_tokens_field: str = "max_tokens", model: str | None = None) -> dict[str, Any]:
+        """Keyword arguments of ``chat.completions.create``; what is unset is left out, as some servers refuse it.
+
+        ``model`` is the name at the endpoint that is asked, where that is another one than the first.
+        """
+        arguments: dict[str, Any] = {
+            "model": model or self.model,
+            "messages": [{"role": message.role, "content": content_sent(message)} for message in self.messages],
+            "temperature": self.temperature,
+            max_tokens_field: self.max_tokens,
+        }
+        if self.top_p is not None:
+            arguments["top_p"] = self.top_p
+        if self.seed is not None:
+            arguments["seed"] = self.seed + self.sample
+        if self.logprobs:
+            arguments["logprobs"] = True
+        if self.stop:
+            arguments["stop"] = list(self.stop)
+        if self.response_format is not None:
+            arguments["response_format"] = {"type": self.response_format}
+        if self.grammar is not None:
+            arguments["extra_body"] = {"grammar": self.grammar}
+        return arguments
+
+
+def hash_of(canonical: str) -> str:
+    """Sha256, in hex, of a request's canonical JSON."""
+    return hashlib.sha256(canonical.encode()).hexdigest()

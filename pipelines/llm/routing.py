@@ -1,0 +1,538 @@
+"""What went wrong with an attempt, decided by status codes, error codes and exception types, never by searching texts.
+
+Three questions are answered for each: may it have been billed, is it worth another try, and whose problem is it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import logging
+import math
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+import openai
+
+from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
+from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+from okralong.pipelines.llm.prices import Price, PriceTable
+from okralong.pipelines.llm.rate_limit import Notice, read_notice
+from okralong.pipelines.llm.records import Call, Grant, LimiterClient
+from okralong.pipelines.models.weights import EMBEDDED
+
+NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
+"""Names of the transport's exceptions that come before a request has left. By name: the transport library of
+``openai`` has changed its module name before."""
+RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+GATEWAY = frozenset({502, 504})
+"""Here a proxy speaks, and the model behind it may have worked all the same."""
+LONGEST_WAIT_S = 300.0
+"""An endpoint that asks for a longer wait is out of use for now, and the run stops. Ours."""
+SHORTEST_KEY = 12
+"""Characters from which on a key is a secret and no placeholder. Ours."""
+REMOVED = "[key removed]"
+_KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``status`` for the ledger; ``http_status`` 0 without an answer; ``retry_after`` in seconds where it was named."""
+
+    status: Literal["failed", "unknown"]
+    http_status: int
+    message: str
+    retry: bool
+    whose: Literal["endpoint", "question"] = "question"
+    retry_after: float | None = None
+    request_id: str = ""
+
+    @property
+    def limited(self) -> bool:
+        """Whether the endpoint asked for fewer requests: by a 429, or by naming a time to wait."""
+        return self.retry and (self.http_status == 429 or self.retry_after is not None)
+
+    @property
+    def final(self) -> bool:
+        """Whether the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
+        return self.whose == "endpoint" and not self.retry
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether no connection came about."""
+        return self.http_status == 0 and self.status == "failed"
+
+    def error(self) -> EndpointError | CallFailed:
+        """The exception for it: EndpointError stops the run, CallFailed fails the question."""
+        return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """An answer that is an error, to a request by itself or to one of a batch: HTTP status, and code and type ("" where
+    there is none) of the error in its body.
+    """
+
+    status: int
+    code: str
+    kind: str
+    request_id: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def without_key(text: str, key: str) -> str:
+    """``text`` without this very key; all else is left alone, so this is fit for prompts and replies.
+
+    Placeholders such as "none" or "EMPTY", which servers of one's own take, are words and no secrets.
+    """
+    return text.replace(key, REMOVED) if len(key) >= SHORTEST_KEY else text
+
+
+def scrub(text: str, key: str) -> str:
+    """An error message without the key and without anything that looks like one (servers like to repeat it)."""
+    return _KEY.sub(REMOVED, without_key(text, key))
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds to wait by ``retry-after-ms`` or ``Retry-After`` (seconds or an HTTP date); None when neither helps."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, date.timestamp() - (time.time() if now is None else now))
+
+
+def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> Fault:
+    """The fault behind an exception of the ``openai`` package; any other after sending counts as unknown."""
+    said = scrub(str(error), key)[:500]
+    if isinstance(error, openai.APITimeoutError | openai.APIConnectionError):
+        if type(error.__cause__).__name__ in NEVER_SENT:
+            message = f"No connection to {endpoint}: {said} Start the server, or mend llm.base_url, and run again."
+            return Fault("failed", 0, message, retry=True, whose="endpoint")
+        message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
+        return Fault("unknown", 0, message, retry=True)
+    if isinstance(error, openai.APIStatusError):
+        answer = ErrorAnswer(
+            error.status_code,
+            str(error.code or ""),
+            str(error.type or ""),
+            error.request_id or "",
+            error.response.headers,
+        )
+        return by_status(answer, said, endpoint, model, key_env)
+    message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
+    return Fault("unknown", 200, message, retry=True)
+
+
+def notice_of(error: Exception, fault: Fault) -> Notice:
+    """What the limiter should know of a request that brought no reply."""
+    headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
+    return read_notice(headers, taken=False, slow_down=fault.limited, retry_after=fault.retry_after)
+
+
+def by_status(error: ErrorAnswer, said: str, endpoint: str, model: str, key_env: str) -> Fault:
+    """The fault behind an answer that is an error; ``said`` is its message without any key."""
+    code, status, request_id = error.code, error.status, error.request_id
+    if status in (401, 403):
+        message = (
+            f"{endpoint} refuses the key in the environment variable {key_env} ({status}: {said}). Set it to a key "
+            "that may use this model, on every node, and run the same command again."
+        )
+        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if status == 404:
+        message = f"{endpoint} does not know the model {model!r} ({said}). Mend llm.model or llm.base_url."
+        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if code == "insufficient_quota" or error.kind == "insufficient_quota":
+        message = f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
+        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if code == "context_length_exceeded":
+        message = f"The prompt does not fit the window of {model} ({said}). Set llm.window to the model's true size."
+        return Fault("failed", status, message, retry=False, request_id=request_id)
+    if code == "content_filter":
+        message = f"The endpoint's content filter refused the prompt ({said})."
+        return Fault("failed", status, message, retry=False, request_id=request_id)
+    if status in RETRIED or status >= 500:
+        wait = retry_after(error.headers)
+        message = f"{endpoint} answered {status} ({said})."
+        whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
+        if wait is not None and wait > LONGEST_WAIT_S:
+            message = f"{endpoint} asks to wait {wait:.0f} s ({status}: {said}). Run the same command again after that."
+            return Fault("failed", status, message, False, "endpoint", wait, request_id)
+        billed: Literal["failed", "unknown"] = "unknown" if status in GATEWAY else "failed"
+        return Fault(billed, status, message, True, whose, wait, request_id)
+    message = f"{endpoint} refused the request ({status}: {said})."
+    return Fault("failed", status, message, retry=False, request_id=request_id)
+
+
+# --------
+# Whether an endpoint is worth asking while there are others: a circuit breaker, with no clock of its own.
+#
+# Closed, it is asked. Open, after a failed connection or a storm of errors, it is left alone for a growing pause; then
+# one call tries it, and closes it by a reply. Out, because it refused (key, model, quota), it is not asked again.
+
+STORM = 3
+"""Failures in a row that open a breaker; a connection that never came about opens it at once. Ours."""
+
+
+class Breaker:
+    """The standing of one endpoint. Every ``now`` is in seconds of one clock that never goes back."""
+
+    def __init__(self, first_pause_s: float, longest_pause_s: float) -> None:
+        self.why = ""
+        """What was wrong the last time, for people."""
+        self._first, self._longest = first_pause_s, longest_pause_s
+        self._pause = first_pause_s
+        self._failures = 0
+        self._opened_at = -math.inf
+        self._open_until = -math.inf
+        self._out_until = -math.inf
+
+    def ready(self, now: float) -> bool:
+        """Whether a call may go there."""
+        return now >= self.back_at
+
+    def out(self, now: float) -> bool:
+        """Whether no call may go there, even where there is no other endpoint."""
+        return now < self._out_until
+
+    @property
+    def back_at(self) -> float:
+        """When it is worth asking again; infinite when never."""
+        return max(self._open_until, self._out_until)
+
+    def refuse(self, why: str, until: float = math.inf) -> None:
+        """Put it out of use."""
+        self.why = why
+        self._out_until = until
+
+    def asked(self, now: float) -> None:
+        """A call goes there now. After a pause it is the trial, and nobody follows it before it is over."""
+        if self._open_until > -math.inf:
+            self._open_until = now + self._pause
+
+    def answered(self) -> None:
+        """It did what it was asked, or said what was wrong with the request."""
+        self._failures = 0
+        self._pause = self._first
+        self._open_until = -math.inf
+
+    def failed(self, now: float, sent_at: float, fault: Fault) -> None:
+        """A call that was sent at ``sent_at`` brought a fault. Those of one burst make the pause longer once."""
+        if fault.final:
+            self.refuse(fault.message, math.inf if fault.retry_after is None else now + fault.retry_after)
+            return
+        if not fault.retry:
+            self.answered()
+            return
+        self.why = fault.message
+        if fault.http_status == 429 or sent_at < self._opened_at:  # the limiter sees to the first
+            return
+        self._failures += 1
+        if fault.unreachable or self._failures >= STORM:
+            self._opened_at = now
+            self._open_until = now + self._pause
+            self._pause = min(self._longest, 2 * self._pause)
+
+
+# --------
+# Reaching an endpoint: the HTTP client for it, and a free check that says what is wrong before anything is spent.
+
+NO_KEY = "none"
+"""Sent to servers of one's own, which want some key but do not look at it."""
+CHECK_TIMEOUT_S = 10.0
+
+EndpointState = Literal["ready", "down", "no_key", "wrong_key", "unknown_model", "unchecked"]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointStatus:
+    """``ok`` is False when a run would fail. ``unchecked``: the server lists no models; the first call will tell."""
+
+    ok: bool
+    state: EndpointState
+    message: str
+
+
+def read_key(config: EndpointConfig) -> str:
+    """The key from the environment; servers other than OpenAI and Azure may go without.
+
+    Raises ConfigError when it is missing and needed.
+    """
+    key = os.environ.get(config.api_key_env, "").strip()
+    if key or config.base_url == EMBEDDED:
+        return key or NO_KEY
+    if "openai.com" in config.base_url or "azure.com" in config.base_url:
+        raise ConfigError(
+            f"{config.base_url} needs a key, and the environment variable {config.api_key_env} is not set. Set it on "
+            "every node (never in a config or in a Ray runtime_env, where it would be shown), or name another variable "
+            "in llm.api_key_env."
+        )
+    return NO_KEY
+
+
+def open_client(
+    config: EndpointConfig, address: str, key: str, timeout_s: float = CHECK_TIMEOUT_S, transport: Any = None
+) -> openai.AsyncOpenAI:
+    """The SDK's client with its own retries off, so that each attempt is seen and paid for knowingly.
+
+    ``transport`` (an httpx transport) carries the requests in the network's place.
+    """
+    timeout = openai.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
+    if config.api_version is not None:
+        return openai.AsyncAzureOpenAI(
+            azure_endpoint=address,
+            azure_deployment=config.model,
+            api_version=config.api_version,
+            api_key=key,
+            max_retries=0,
+            timeout=timeout,
+        )
+    http = None if transport is None else openai.DefaultAsyncHttpxClient(transport=transport, timeout=timeout)
+    return openai.AsyncOpenAI(base_url=address, api_key=key, max_retries=0, timeout=timeout, http_client=http)
+
+
+async def check_endpoint(config: EndpointConfig, address: str | None = None) -> EndpointStatus:
+    """Ask for the list of models, which costs nothing. ``address`` is where an embedded model listens now."""
+    where = address or config.base_url
+    try:
+        key = read_key(config)
+    except ConfigError as error:
+        return EndpointStatus(False, "no_key", str(error))
+    if where == EMBEDDED:
+        return EndpointStatus(True, "unchecked", "The embedded model is started by the run itself.")
+    async with open_client(config, where, key) as client:
+        try:
+            names = [model.id async for model in await client.models.list()]
+        except openai.APIConnectionError as error:
+            said = scrub(str(error), key)
+            return EndpointStatus(
+                False, "down", f"{where} cannot be reached ({said}). Start the server, or mend llm.base_url."
+            )
+        except openai.APIStatusError as error:
+            if error.status_code in (401, 403):
+                return EndpointStatus(
+                    False,
+                    "wrong_key",
+                    f"{where} refuses the key in {config.api_key_env} ({error.status_code}). Set that variable to a "
+                    "valid key on every node.",
+                )
+            note = f"{where} is up but lists no models ({error.status_code}), so {config.model} was not checked."
+            return EndpointStatus(True, "unchecked", note)
+        except Exception as error:
+            note = f"{where} is up but its list of models cannot be read ({scrub(str(error), key)[:200]})."
+            return EndpointStatus(True, "unchecked", note)
+    if config.api_version is not None or not names:
+        return EndpointStatus(True, "unchecked", f"{where} takes the key; its list does not name deployments.")
+    if config.model not in names:
+        some = ", ".join(sorted(names)[:20])
+        return EndpointStatus(
+            False, "unknown_model", f"{where} has no model {config.model!r}. It has: {some}. Mend llm.model."
+        )
+    return EndpointStatus(True, "ready", f"{where} is up, takes the key and has {config.model}.")
+
+
+# --------
+# One endpoint as a client reaches it: its connection, its limiter, its price, its key and its breaker.
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Route:
+    """A way to the generator."""
+
+    endpoint: EndpointConfig
+    http: openai.AsyncOpenAI
+    limiter: LimiterClient
+    price: Price
+    key: str = field(repr=False)
+    breaker: Breaker
+
+    def addressed(self, call: Call) -> Call:
+        """The call as it goes there: with the model and the prices of this endpoint."""
+        return replace(
+            call,
+            endpoint=self.endpoint.base_url,
+            model=self.endpoint.model,
+            input_usd_per_million=self.price.input,
+            cached_usd_per_million=self.price.cached_input,
+            output_usd_per_million=self.price.output,
+        )
+
+    def fault(self, error: Exception) -> Fault:
+        """What went wrong with a call that went there."""
+        return classify(error, self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env, self.key)
+
+
+def open_routes(
+    config: LlmConfig,
+    limiters: Sequence[LimiterClient],
+    prices: PriceTable,
+    address: str | None,
+    pauses: tuple[float, float],
+    transport: Any = None,
+) -> list[Route]:
+    """The routes of all endpoints of ``config``, each with its limiter, in order.
+
+    ``address`` is where the first one listens, if not at its base URL, and ``transport`` what carries its requests
+    there, if not the network; ``pauses`` are the breakers'. An endpoint whose
+    key is missing is out of use from the start; when that is all of them, or a model has no price, raises ConfigError.
+    """
+    routes: list[Route] = []
+    missing: list[ConfigError] = []
+    for endpoint, limiter in zip(config.all_endpoints, limiters, strict=True):
+        where = endpoint.base_url if routes or address is None else address
+        breaker = Breaker(*pauses)
+        try:
+            key = read_key(endpoint)
+        except ConfigError as error:
+            missing.append(error)
+            breaker.refuse(str(error))
+            key = NO_KEY
+        http = open_client(endpoint, where, key, config.timeout_s, None if routes else transport)
+        routes.append(Route(endpoint, http, limiter, prices.price(endpoint.model, endpoint.price), key, breaker))
+    if len(missing) == len(routes):
+        raise missing[0]
+    return routes
+
+
+# --------
+# Which endpoint a call goes to: where leave comes soonest, the configured order first, among those worth asking.
+
+logger = logging.getLogger(__name__)
+
+PREFERENCE_S = 0.1
+"""How long an endpoint is waited for before the next one is asked for leave as well. Ours."""
+LOOK_AGAIN_S = 1.0
+"""How often a call that waits looks who is worth asking by now. Ours."""
+
+
+class Router:
+    """The routes of a run, in order of preference. With one route it is that one, whatever its breaker says: who stops
+    after a fault, and when a call is tried again, is then the client's to say.
+    """
+
+    def __init__(self, routes: Sequence[Route], clock: Callable[[], float] = time.monotonic) -> None:
+        self.routes = tuple(routes)
+        self.clock = clock
+        self._returning: set[asyncio.Task[None]] = set()
+
+    @property
+    def dearest(self) -> Price:
+        """What a token costs at most, wherever a call may still go."""
+        now = self.clock()
+        prices = [route.price for route in self.routes if not route.breaker.out(now)] or [self.routes[0].price]
+        return Price(
+            input=max(price.input for price in prices),
+            cached_input=max(price.cached_input for price in prices),
+            output=max(price.output for price in prices),
+        )
+
+    @property
+    def all_out(self) -> bool:
+        """Whether nobody can be asked any more."""
+        now = self.clock()
+        return all(route.breaker.out(now) for route in self.routes)
+
+    def verdict(self) -> str:
+        """What is wrong with each endpoint."""
+        said = [
+            f"({number}) {route.endpoint.base_url} ({route.endpoint.model}): {route.breaker.why or 'was not asked.'}"
+            for number, route in enumerate(self.routes, 1)
+        ]
+        return f"None of the {len(said)} endpoints can be used. {' '.join(said)}"
+
+    def without_keys(self, text: str) -> str:
+        """``text`` without any endpoint's key."""
+        for route in self.routes:
+            text = without_key(text, route.key)
+        return text
+
+    def open(self, tried: Sequence[Route] = ()) -> list[Route]:
+        """The routes that are worth asking now and were not ``tried``, in order."""
+        now, alone = self.clock(), len(self.routes) == 1
+        return [route for route in self.routes if route not in tried and (alone or route.breaker.ready(now))]
+
+    async def leave(self, tokens: int, lease_s: float, tried: Sequence[Route] = ()) -> tuple[Route, Grant]:
+        """Leave to send at the route that grants it first; the first in order that does so at once.
+
+        Raises EndpointError when all are out of use, QuestionError when no minute of any can hold ``tokens``.
+        """
+        if len(self.routes) == 1:
+            return self.routes[0], await self.routes[0].limiter.acquire(tokens, lease_s)
+        asked: dict[Route, asyncio.Task[Grant]] = {}
+        refused: dict[Route, QuestionError] = {}
+        try:
+            while True:
+                routes = [route for route in self._choice(tried) if route not in refused]
+                if not routes:
+                    raise next(reversed(refused.values()))
+                for route in [route for route in asked if route not in routes]:
+                    self._withdraw(route, asked.pop(route))
+                new = [route for route in routes if route not in asked]
+                if new:
+                    asked[new[0]] = asyncio.create_task(new[0].limiter.acquire(tokens, lease_s))
+                patience = PREFERENCE_S if len(new) > 1 else LOOK_AGAIN_S
+                await asyncio.wait(asked.values(), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for route in [route for route in routes if route in asked and asked[route].done()]:
+                    if route not in self._choice(tried):  # it has failed meanwhile, or another call is its trial
+                        break
+                    try:
+                        grant = asked[route].result()
+                    except QuestionError as error:
+                        refused[route] = error
+                        del asked[route]
+                        continue
+                    del asked[route]
+                    route.breaker.asked(self.clock())
+                    return route, grant
+        finally:
+            for route, waiting in asked.items():
+                self._withdraw(route, waiting)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for route in self.routes:
+            await route.http.close()
+
+    def _choice(self, tried: Sequence[Route]) -> list[Route]:
+        """The open routes; when there are none, the one that is worth asking soonest, tried or not."""
+        if routes := self.open(tried):
+            return routes
+        now = self.clock()
+        left = [route for route in self.routes if not route.breaker.out(now)]
+        if not left:
+            raise EndpointError(self.verdict())
+        return [min(left, key=lambda route: route.breaker.back_at)]
+
+    def _withdraw(self, route: Route, waiting: asyncio.Task[Grant]) -> None:
+        waiting.cancel()
+        waiting.add_done_callback(partial(self._give_back, route))
+
+    def _give_back(self, route: Route, waited: asyncio.Task[Grant]) -> None:
+        """What was granted all the same, in the moment of the cancellation."""
+        if waited.cancelled() or waited.exception() is not None:
+            return
+        back = asyncio.get_running_loop().create_task(
+            quietly(route.limiter.release(waited.result().lease, unsent=True))
+        )
+        self._returning.add(back)
+        back.add_done_callback(self._returning.discard)
+
+
+async def quietly(work: Awaitable[None]) -> None:
+    """Await what may fail without harm to the question: a lost lease ends by itself, a lost reserve with it."""
+    try:
+        await work
+    except Exception as error:
+        logger.warning("%s: %s", type(error).__name__, error)
