@@ -12,7 +12,7 @@ from ray.util.metrics import Histogram
 
 from okralong.actors.serving import GOODBYE_S, OVERLAP
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.config import ANYWHERE, Place
 from okralong.pipelines.core.types import Analysis
 

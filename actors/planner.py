@@ -28,9 +28,8 @@ from okralong.actors.ledger import RayLedger, plain_errors
 from okralong.actors.rate_limiter import RayLimiter
 from okralong.actors.retrieval import Retrieval, RetrievalNames
 from okralong.actors.sara_generator import ADDRESS
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plan_reserve
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.reserve import plan_reserve
 from okralong.pipelines.answering.rows import answer_row
 from okralong.pipelines.answering.strategies.plugin import called
 from okralong.pipelines.answering.strategies.registry import load_strategy

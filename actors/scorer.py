@@ -8,7 +8,7 @@ from typing import Final
 from ray import serve
 
 from okralong.actors.serving import GOODBYE_S
-from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
+from okralong.pipelines.answering.analysis import ScorerConfig, load_scorer
 from okralong.pipelines.core.config import ANYWHERE, Place
 
 ONGOING: Final = 8

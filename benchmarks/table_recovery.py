@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from okralong.pipelines.answering.operators.recover_table import recover_tables
+from okralong.pipelines.answering.context import recover_tables
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Passage
 from okralong.pipelines.indexing.tables_in_text import find_tables

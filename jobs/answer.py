@@ -46,7 +46,7 @@ def command(
     from okralong.jobs.summary import print_summary
     from okralong.jobs.tags import read_tags
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzers.config import analyzer_keys
+    from okralong.pipelines.answering.analyzer import analyzer_keys
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder

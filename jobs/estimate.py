@@ -36,7 +36,7 @@ def command(
     from okralong.jobs.estimate_table import print_estimate
     from okralong.jobs.tags import read_tags
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzers.config import analyzer_keys
+    from okralong.pipelines.answering.analyzer import analyzer_keys
     from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.codec import encode
     from okralong.pipelines.core.config import load_config

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from okralong.pipelines.answering.prompts.frame import HIDDEN
+from okralong.pipelines.answering.prompts import HIDDEN
 
 
 def printable(text: object) -> str:

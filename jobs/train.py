@@ -122,7 +122,7 @@ def _with_own_labels(
     config: SelfTraining, train: list[TrainingRow], known: list[TrainingRow], rows: Path, console: Console
 ) -> list[TrainingRow]:
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzers.config import load_analyzer
+    from okralong.pipelines.answering.analyzer import load_analyzer
     from okralong.pipelines.training.self_training import self_labelled, unlabelled_questions
 
     questions = unlabelled_questions(config, rows)

@@ -22,8 +22,8 @@ from benchmarks.document_length.longer import longer, without_repeats
 from benchmarks.document_length.report import Measured, Size, report
 from benchmarks.document_length.sets import LENGTHS, POLICIES, SEED, SETS, STD_RAG, some_questions
 from benchmarks.document_length.stages import Stopwatch, measure_stages
-from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analysis import Analyzer
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, run_plain, run_policy
 from okralong.pipelines.evaluation.evidence.config import SetChoice

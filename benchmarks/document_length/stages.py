@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.operators.context import process_context
-from okralong.pipelines.answering.operators.retrieve import assembled_retrieval, primary_retrieval
-from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
+from okralong.pipelines.answering.context import process_context
+from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.retrieve import assembled_retrieval, primary_retrieval
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Analysis, Candidates, Hit, RetrieverScores

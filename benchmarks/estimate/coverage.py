@@ -28,7 +28,7 @@ from pathlib import Path
 from benchmarks.estimate.here import Desk
 from benchmarks.estimate.manner import Manner
 from benchmarks.reports.tables import markdown_table
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.estimate.estimate import Setting, StrategyEstimate, estimate
 from okralong.pipelines.answering.estimate.figures import Figures, Range
 from okralong.pipelines.answering.estimate.foresee import METHOD, PRECISE, side_by_side

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.base import Analyzer
+from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.estimate.forecast import Outlook
 from okralong.pipelines.answering.estimate.foresee import foresee
 from okralong.pipelines.answering.estimate.silent import SilentGenerator

@@ -30,7 +30,7 @@ from benchmarks.reports.scoring import Sheet, Spent, mark
 from benchmarks.reports.summary import Summary, groups, summarise
 from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
+from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.strategies.registry import load_strategy

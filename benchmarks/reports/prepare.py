@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
-from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
+from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import OkraError, Passage
 from okralong.pipelines.evaluation.datasets.reports import read_reports, read_texts

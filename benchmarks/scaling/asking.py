@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.scaling.meter import private_mib
-from okralong.pipelines.answering.operators.fuse import fuse
+from okralong.pipelines.answering.retrieve import fuse
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import search
 

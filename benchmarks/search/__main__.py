@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from benchmarks.search.corpus import GRANULARITY, Asked, Vectors, open_archive, questions
 from benchmarks.search.direct import Direct
-from okralong.pipelines.answering.operators.fuse import fuse
+from okralong.pipelines.answering.retrieve import fuse
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import LocalShard, search

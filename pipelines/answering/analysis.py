@@ -7,20 +7,29 @@ and a model that writes text share this prompt, so an adapter trained for one se
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar, cast, get_args
 
-from okralong.pipelines.answering.prompts.frame import neutralise
+from pydantic import Field
+
+from okralong.pipelines.answering.prompts import neutralise
+from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
+    ConfigError,
     Message,
     Pattern,
     QuestionType,
     ReplyError,
     RetrieverScores,
 )
+from okralong.pipelines.models.weights import EMBEDDED, available_cores, converted_model
+
+if TYPE_CHECKING:
+    from okralong.pipelines.models.likelihood import LikelihoodModel
 
 TYPES: Final[tuple[QuestionType, ...]] = get_args(QuestionType)
 """The five question types (paper section 3.2)."""
@@ -136,3 +145,94 @@ def _scaled(scores: Mapping[str, float], labels: tuple[str, ...]) -> dict[str, f
     if set(scores) != set(labels) or min(scores.values()) < 0 or not 0 < total < float("inf"):
         raise ValueError(f"scores must be non-negative, not all zero, and given for each of {labels}: {dict(scores)}")
     return {label: scores[label] / total for label in labels}
+
+
+# --------
+# What every analyzer does, whatever it is made of.
+
+
+class Analyzer(Protocol):
+    """Says of each question what type it is, how its evidence is found, and whether the passages hold it."""
+
+    @property
+    def name(self) -> str:
+        """Who speaks; written into every ``Analysis``."""
+        ...
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """One analysis for each input, in their order."""
+        ...
+
+
+# --------
+# Batches of like length: little is spent on padding, and what comes out stands in the order of what went in.
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def by_length(items: Sequence[T], length: Callable[[T], int], size: int, work: Callable[[list[T]], list[R]]) -> list[R]:
+    """What ``work`` gives for each item, asked for at most ``size`` items of like length at a time."""
+    order = sorted(range(len(items)), key=lambda index: length(items[index]))
+    found: dict[int, R] = {}
+    for start in range(0, len(order), size):
+        part = order[start : start + size]
+        found.update(zip(part, work([items[index] for index in part]), strict=True))
+    return [found[index] for index in range(len(items))]
+
+
+# --------
+# The temperatures of a trained adapter, kept beside its weights.
+
+CALIBRATION: Final = "calibration.json"
+
+Temperatures = tuple[float, float, float]
+"""What the logits of each field are divided by, in the order of FIELDS."""
+
+UNCALIBRATED: Final[Temperatures] = (1.0, 1.0, 1.0)
+
+
+def write_temperatures(folder: Path, temperatures: Temperatures) -> None:
+    """Write them by field."""
+    said = dict(zip((key for key, _ in FIELDS), temperatures, strict=True))
+    (folder / CALIBRATION).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+
+
+def read_temperatures(folder: Path) -> Temperatures:
+    """What was written there; 1 for each field of a folder that holds none. Raises ConfigError when it is damaged."""
+    file = folder / CALIBRATION
+    if not file.is_file():
+        return UNCALIBRATED
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        kind, pattern, evidence = (float(said[key]) for key, _ in FIELDS)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{file} holds no temperatures: {error!r}. Train again, or delete the file.") from error
+    if min(kind, pattern, evidence) <= 0:
+        raise ConfigError(f"{file} holds a temperature that is not above 0. Train again, or delete the file.")
+    return kind, pattern, evidence
+
+
+# --------
+# Which local language model measures likelihoods, for policies that select evidence by them, and how it is served.
+
+
+class ScorerConfig(Settings):
+    """The ``scorer`` part of a run's config.
+
+    ``model`` is "embedded", a model folder or a hub name; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    """
+
+    model: str = Field(default=EMBEDDED, min_length=1)
+    replicas: Annotated[int, Field(ge=1, le=256)] = 1
+    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
+
+
+def load_scorer(config: ScorerConfig) -> LikelihoodModel:
+    """The model that ``config`` names, ready to use in this process. Raises ConfigError when it cannot be loaded."""
+    # Imported here: torch and transformers take seconds, and most runs have no scorer.
+    from okralong.pipelines.models.likelihood import LikelihoodModel
+
+    model = str(converted_model()) if config.model == EMBEDDED else str(Path(config.model).expanduser())
+    # Ray gives an actor one thread unless told otherwise.
+    return LikelihoodModel.load(model, threads=available_cores())

@@ -1,28 +1,125 @@
-"""The organizer's policy: every constant of the method, read from a YAML file that names each one's source.
+"""The baselines' sections of the policy: what their papers leave to choose. ``configs/policy/paper.yaml`` says whence.
 
-The paper's own policy is ``configs/policy/paper.yaml``. The models below say what may stand there and refuse the rest.
+Each has defaults, which are its authors' values as far as there are any, so that a policy file need not name it. How
+far each baseline follows its paper stands in its strategy file and in ``docs/methods.md``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.answering.baselines import (
-    AdaptiveRagPolicy,
-    BudgetRagPolicy,
-    CompactPolicy,
-    Count,
-    FlarePolicy,
-    LongLlmLinguaPolicy,
-    RaptorPolicy,
-    SaraPolicy,
-    Share,
-    Tokens,
-)
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import QuestionType, Side, Workflow
+from okralong.pipelines.core.types import Analysis, Pattern, Plan, QuestionType, Side, Usage, Workflow
+from okralong.pipelines.llm.prices import Price
+
+Tokens = Annotated[int, Field(ge=16, le=8192)]
+Count = Annotated[int, Field(ge=1, le=1000)]
+Rounds = Annotated[int, Field(ge=1, le=64)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class AdaptiveRagPolicy(Settings):
+    """Adaptive-RAG: ``count`` chunks for each look-up; the iterative way takes at most ``max_steps`` sentences of
+    reasoning and gathers at most ``max_chunks``.
+    """
+
+    granularity: Tokens = 512
+    count: Count = 5
+    max_steps: Rounds = 10
+    max_chunks: Count = 15
+
+
+class FlarePolicy(Settings):
+    """FLARE: a look-ahead sentence with a token less likely than ``threshold`` is looked up, without its tokens less
+    likely than ``mask_below``; at most ``max_sentences`` are written.
+    """
+
+    granularity: Tokens = 512
+    count: Count = 5
+    threshold: Share = 0.8
+    mask_below: Share = 0.4
+    max_sentences: Rounds = 8
+
+
+class LongLlmLinguaPolicy(Settings):
+    """LongLLMLingua: of the ``candidates`` best chunks the most telling ones are kept, ``coarse_factor`` times
+    ``target_tokens`` together, and then cut token by token to ``target_tokens``; the best of them keep ``spread`` more
+    than the mean share of their tokens, the last ``spread`` less.
+    """
+
+    granularity: Tokens = 512
+    candidates: Count = 30
+    target_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2000
+    coarse_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
+    spread: Share = 0.3
+
+
+class RaptorPolicy(Settings):
+    """RAPTOR: leaves of ``granularity`` tokens, summaries of clusters of at most ``cluster_tokens``, in at most
+    ``layers`` layers. The best nodes up to ``max_tokens`` are shown, of the ``candidates`` best leaves and of the
+    summaries of the ``max_documents`` documents that have the best ones.
+    """
+
+    granularity: Tokens = 150
+    layers: Rounds = 5
+    cluster_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 3500
+    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2000
+    candidates: Count = 100
+    max_documents: Count = 8
+
+
+class CompactPolicy(Settings):
+    """CompAct: the ``candidates`` best chunks are read ``segment`` at a time, the best first."""
+
+    granularity: Tokens = 512
+    candidates: Count = 30
+    segment: Count = 5
+
+
+class SaraPolicy(Settings):
+    """SARA: of the ``candidates`` best chunks by BM25, ``text`` are shown as text and the others as vectors.
+
+    ``selection`` chooses the text: the best by BM25 (none), or one by one for what each adds (novelty, csi); ``space``
+    is where novelty is measured. ``trade_off`` is as in ``SelectionPolicy``. With ``max_tokens`` texts and vectors
+    together take no more (a vector counts as one); a chunk whose text does not fit stands as vectors. ``compression``
+    false leaves the other chunks out.
+    """
+
+    granularity: Tokens = 256
+    candidates: Count = 10
+    text: Annotated[int, Field(ge=0, le=1000)] = 5
+    selection: Literal["none", "novelty", "csi"] = "novelty"
+    space: Literal["compressor", "encoder"] = "compressor"
+    trade_off: Share = 0.0
+    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    compression: bool = True
+
+    @model_validator(mode="after")
+    def _something_to_show(self) -> Self:
+        if not self.compression and not self.text:
+            raise ValueError("text is 0 and compression is false, so nothing would be shown")
+        return self
+
+
+class BudgetRagPolicy(Settings):
+    """Plain RAG under a budget: the best of ``candidates`` chunks by ``retriever`` (exact is BM25), up to
+    ``max_tokens`` together; the last one is cut where it does not fit whole.
+    """
+
+    granularity: Tokens = 256
+    candidates: Count = 10
+    retriever: Literal["exact", "semantic"] = "exact"
+    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 512
+
+
+# --------
+# The organizer's policy: every constant of the method, read from a YAML file that names each one's source.
+#
+# The paper's own policy is ``configs/policy/paper.yaml``. The models below say what may stand there and refuse the
+# rest.
 
 Weight = Annotated[float, Field(ge=0, le=100)]
 Budget = Annotated[int, Field(ge=16, le=1_000_000)]
@@ -214,3 +311,161 @@ class Policy(Settings):
                 *((self.fusion.surroundings.granularity,) if self.fusion.surroundings else ()),
             }
         )
+
+
+# --------
+# From what the analyzer said to what will be done: a pure function over the policy (paper section 3.4).
+#
+# Three decisions: the workflow follows the question's type, the size and number of chunks follow the type and whether
+# the evidence is at hand, and the weights of the two retrievers follow how the evidence is found. Each decision leaves
+# its reason in words, because a person who pays for a plan will ask why.
+
+_WORKFLOW_WORDS: dict[Workflow, str] = {
+    "linear": "one retrieval, one answer",
+    "extend": "one retrieval, each passage widened, one answer",
+    "split": "a retrieval for each sub-question, one answer",
+    "step": "reasoning and retrieval in turns",
+}
+
+
+def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Plan:
+    """The plan for a question that was analysed so.
+
+    Without an analysis (there was nothing to analyse) the plan is the most careful plain one: linear, factoid scope,
+    evidence taken as absent, both retrievers alike. ``precise`` allows the full text after "unanswerable".
+    """
+    workflow, workflow_reason = _workflow(analysis, policy)
+    scope, granularity, count, size_reason = _size(analysis, policy, workflow)
+    exact_weight, semantic_weight = fusion_weights("same" if analysis is None else analysis.pattern, policy)
+    pattern = "of unknown pattern" if analysis is None else f"found by {_pattern_words(analysis.pattern)}"
+    reasons = [
+        workflow_reason,
+        size_reason,
+        f"evidence {pattern} → exact : semantic {exact_weight:g} : {semantic_weight:g}",
+    ]
+    extension = policy.context.extension_tokens if workflow == "extend" else 0
+    if extension:
+        reasons.append(f"figures need their surroundings → each passage widened by up to {extension} tokens a side")
+    around = policy.fusion.surroundings
+    if around is not None and around.granularity > granularity:
+        reasons.append(
+            f"small chunks say little by themselves → the {around.granularity} tokens around one count "
+            f"{around.weight:g} in its score"
+        )
+    if scope.neighbours:
+        reasons.append(f"its evidence runs on → a chunk's better neighbour counts {scope.neighbours:g} in its score")
+    if policy.selection.method != "none":
+        by = "embedding novelty" if policy.selection.method == "novelty" else "conditional self-information"
+        reasons.append(f"of the {policy.selection.pool} best candidates, the chunks are chosen one by one by {by}")
+    if precise:
+        reasons.append('precise mode → the full text is read if the reply is "unanswerable"')
+    return Plan(
+        workflow=workflow,
+        granularity=granularity,
+        count=count,
+        candidates=policy.fusion.candidates,
+        exact_weight=exact_weight,
+        semantic_weight=semantic_weight,
+        threshold=policy.fusion.threshold,
+        extension_tokens=extension,
+        recover_tables=policy.context.recover_tables,
+        max_sub_questions=policy.split.max_sub_questions,
+        sub_question_count=policy.split.count,
+        max_steps=policy.step.max_steps,
+        escalate=precise,
+        reasons=tuple(reasons),
+        max_tokens=scope.tokens,
+        sub_question_tokens=policy.split.tokens,
+        neighbour_weight=scope.neighbours,
+    )
+
+
+def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
+    """``(exact, semantic)`` weights: the preferred side gets the larger one, "same" gives both alike.
+
+    Where the policy takes one retriever only, that one has all.
+    """
+    fusion = policy.fusion
+    if fusion.only is not None:
+        return (1.0, 0.0) if fusion.only == "exact" else (0.0, 1.0)
+    if pattern == "exact":
+        return fusion.preferred_weight, fusion.other_weight
+    if pattern == "semantic":
+        return fusion.other_weight, fusion.preferred_weight
+    return fusion.same_weight, fusion.same_weight
+
+
+def _workflow(analysis: Analysis | None, policy: Policy) -> tuple[Workflow, str]:
+    if analysis is None:
+        return "linear", f"no analysis → linear: {_WORKFLOW_WORDS['linear']}"
+    workflow, sure = policy.workflow[analysis.type], analysis.type_probabilities[analysis.type]
+    if sure < policy.doubt.below and workflow != policy.doubt.workflow:
+        workflow = policy.doubt.workflow
+        return workflow, f"question may be {analysis.type} ({sure:.2f}) → {workflow}: {_WORKFLOW_WORDS[workflow]}"
+    return workflow, f"question is {analysis.type} → {workflow}: {_WORKFLOW_WORDS[workflow]}"
+
+
+def _size(analysis: Analysis | None, policy: Policy, workflow: Workflow) -> tuple[ScopePolicy, int, int, str]:
+    contextual = analysis is not None and analysis.type in policy.contextual_types
+    scope = policy.contextual if contextual else policy.factoid
+    present = analysis is not None and analysis.evidence
+    granularity = scope.granularity_present if present else scope.granularity_absent
+    kind = "contextual" if contextual else "factoid"
+    where = "evidence in the primary chunks" if present else "evidence not in the primary chunks"
+    count = policy.step.count or scope.count if workflow == "step" else scope.count
+    size = f"{count} chunks of {granularity} tokens"
+    if scope.tokens is not None:
+        size += f", {scope.tokens} tokens at most"
+    return scope, granularity, count, f"{where} → {size} ({kind})"
+
+
+def _pattern_words(pattern: Pattern) -> str:
+    return "exact and semantic match alike" if pattern == "same" else f"{pattern} match"
+
+
+# --------
+# The most that a plan can cost: what a question must be admitted with, so that it is never left half paid.
+
+PROMPT_OVERHEAD = 600
+"""Tokens of instructions, frames and question around the passages of one prompt, rounded up. Ours."""
+
+
+def plan_bound(plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int]) -> Usage:
+    """Upper bound of prompt and completion tokens of a plan. No prompt is longer than the ``window``.
+
+    A further call that repairs a malformed reply is not part of it: it is rare, and reserves its own cost.
+
+    With precise mode allowed, a full window is part of it, since the escalation may come. A plan that says itself what
+    it may use at ``most`` is taken at its word.
+    """
+    if plan.most is not None:
+        return plan.most
+    bound = _workflow_bound(plan, table_tokens, window, completion_limit)
+    return bound + Usage(window, 0, completion_limit("full_text")) if plan.escalate else bound
+
+
+def _workflow_bound(plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int]) -> Usage:
+    widest = max(plan.granularity + 2 * plan.extension_tokens, table_tokens if plan.recover_tables else 0)
+    context = min(plan.count * widest, window)
+    generate, split, step = (completion_limit(role) for role in ("generate", "split", "step"))
+    if plan.workflow == "split":
+        context = min(plan.max_sub_questions * plan.sub_question_count * widest, window)
+        return Usage(context + 2 * PROMPT_OVERHEAD, 0, generate + split)
+    if plan.workflow == "step":
+        shown = [min(rounds * context, window) for rounds in range(1, plan.max_steps + 1)]
+        prompts = sum(shown) + shown[-1] + (plan.max_steps + 1) * PROMPT_OVERHEAD
+        return Usage(prompts, 0, generate + plan.max_steps * step)
+    return Usage(context + PROMPT_OVERHEAD, 0, generate)
+
+
+def calls_bound(calls: Iterable[tuple[str, int]], window: int, completion_limit: Callable[[str], int]) -> Usage:
+    """Upper bound of some calls, each a role and the tokens that it shows beside its instructions and question."""
+    each = (Usage(min(shown + PROMPT_OVERHEAD, window), 0, completion_limit(role)) for role, shown in calls)
+    return sum(each, Usage())
+
+
+def plan_reserve(
+    plan: Plan, price: Price, table_tokens: int, window: int, completion_limit: Callable[[str], int]
+) -> float:
+    """``plan_bound`` in dollars."""
+    return price.cost(plan_bound(plan, table_tokens, window, completion_limit))

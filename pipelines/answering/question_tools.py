@@ -1,8 +1,4 @@
-"""The tools of one question, over ports that may be local objects or actors: what ``Tools`` promises, made durable.
-
-Analysis, plan and retrieved chunk ids are written to the journal before they are used, and read from there when the
-question is taken up again: a batch of another shape may round differently and flip a label, and the plan must not.
-"""
+"""Retrieved chunks as the journal keeps them: ids, places and scores, without the text, which the archive has."""
 
 from __future__ import annotations
 
@@ -19,11 +15,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.by_generator import analyze_by_generator
-from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD, prompt_fits
+from okralong.pipelines.answering.analyzer import analyze_by_generator
+from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration
-from okralong.pipelines.answering.retrieval_record import chunks_from_record, retrieval_record
+from okralong.pipelines.answering.prompts import DEMONSTRATIONS, with_demonstration
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import ShardClient, search, stored_compressed, stored_vectors
@@ -33,6 +28,7 @@ from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
     Candidates,
+    Chunk,
     ConfigError,
     Document,
     Hit,
@@ -45,6 +41,48 @@ from okralong.pipelines.core.types import (
     TokenVectors,
 )
 from okralong.pipelines.llm.config import ANALYZE
+
+
+def retrieval_record(candidates: Candidates) -> dict[str, Any]:
+    """``{"exact": rows, "semantic": rows}``; a row holds a chunk's fields but its text, and the score."""
+    return {"exact": _rows(candidates.exact), "semantic": _rows(candidates.semantic)}
+
+
+def chunks_from_record(body: Mapping[str, Any], document: Callable[[str], Document]) -> Candidates:
+    """The candidates of a record; ``document`` gives the texts that the rows point into."""
+    return Candidates(
+        tuple(_hit(row, document) for row in body["exact"]), tuple(_hit(row, document) for row in body["semantic"])
+    )
+
+
+def _rows(hits: Sequence[Hit]) -> list[list[Any]]:
+    return [
+        [
+            hit.chunk.chunk_id,
+            hit.chunk.doc_id,
+            hit.chunk.granularity,
+            hit.chunk.ordinal,
+            hit.chunk.start_char,
+            hit.chunk.end_char,
+            hit.chunk.n_tokens,
+            hit.chunk.table_id,
+            hit.score,
+        ]
+        for hit in hits
+    ]
+
+
+def _hit(row: Sequence[Any], document: Callable[[str], Document]) -> Hit:
+    chunk_id, doc_id, granularity, ordinal, start, end, n_tokens, table_id, score = row
+    text = document(doc_id).text[start:end]
+    return Hit(Chunk(chunk_id, doc_id, granularity, ordinal, start, end, n_tokens, text, table_id), score)
+
+
+# --------
+# The tools of one question, over ports that may be local objects or actors: what ``Tools`` promises, made durable.
+#
+# Analysis, plan and retrieved chunk ids are written to the journal before they are used, and read from there when the
+# question is taken up again: a batch of another shape may round differently and flip a label, and the plan must not.
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 

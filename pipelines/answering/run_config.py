@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
+from okralong.pipelines.answering.analysis import ScorerConfig
+from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.scorer import ScorerConfig
 from okralong.pipelines.answering.strategies.plugin import identity
 from okralong.pipelines.answering.strategies.registry import needs_compressor, needs_scorer, reads_vectors
 from okralong.pipelines.archive.files import SearchConfig

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.prompts.frame import neutralise
-from okralong.pipelines.answering.repair import Ask, ask_and_read
+from okralong.pipelines.answering.citations import Ask, ask_and_read
+from okralong.pipelines.answering.prompts import neutralise
 from okralong.pipelines.core.types import CallFailed, Message, MetricError, QuestionError, Reply, ReplyError
 from okralong.pipelines.evaluation.metrics import best, exact_match
 from okralong.pipelines.llm.client import LlmClient

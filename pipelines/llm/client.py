@@ -18,7 +18,7 @@ from typing import Any
 from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from okralong.pipelines.answering.prompts.grammars import grammar
+from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, Usage
 from okralong.pipelines.llm.batch import BatchCaller, BatchDeskClient

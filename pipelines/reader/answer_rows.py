@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, answer_prompt
+from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.measure import Shown, measure

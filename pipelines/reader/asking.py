@@ -10,8 +10,8 @@ from typing import Any
 
 import openai
 
-from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
-from okralong.pipelines.answering.prompts.grammars import grammar
+from okralong.pipelines.answering.grammars import grammar
+from okralong.pipelines.answering.prompts import with_demonstration
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.llm.config import LlmConfig

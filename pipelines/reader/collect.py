@@ -7,14 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from okralong.pipelines.answering.operators.context import process_context
-from okralong.pipelines.answering.operators.pool import pool
-from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
-from okralong.pipelines.answering.operators.split import split_retrieval
-from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts.split import split_prompt
-from okralong.pipelines.answering.prompts.step import step_prompt
+from okralong.pipelines.answering.context import process_context
+from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.prompts import split_prompt, step_prompt
+from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, split_retrieval
 from okralong.pipelines.core.types import Analysis, Hit, Passage, Plan, RetrieverScores
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.bench import Bench

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from okralong.pipelines.answering.operators.calculate import calculate
+from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.evaluation.numeric import numeric_match
 
 _SCALE: Final = re.compile(r"\b(thousand|million|billion)\b")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.operators.calculate import calculate
-from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, parse_answer
+from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.core.types import Citation, Passage, ReplyError
 from okralong.pipelines.evaluation.datasets.pooling import Span
 from okralong.pipelines.evaluation.scores import scores

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from okralong.pipelines.answering.prompts.answer import UNANSWERABLE
+from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.reader.quotes import Quote
 
 NONE: Final = "none"

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
-from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.types import InputError, Message
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
 from okralong.pipelines.evaluation.intervals import Estimate

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from okralong.pipelines.answering.prompts.frame import HIDDEN
+from okralong.pipelines.answering.prompts import HIDDEN
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 

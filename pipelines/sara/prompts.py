@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from okralong.pipelines.answering.prompts.frame import neutralise, render_passages
+from okralong.pipelines.answering.prompts import neutralise, render_passages
 from okralong.pipelines.core.types import QUESTION_MARK, Passage
 from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors
 

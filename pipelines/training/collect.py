@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from okralong.pipelines.answering.analysis import TYPES
-from okralong.pipelines.answering.operators.retrieve import primary_retrieval
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.types import Candidates, Question, QuestionType
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.datasets.values import Item

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.encoder import TunableEncoder
-from okralong.pipelines.answering.analyzers.features import Features, features
-from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, save_heads
+from okralong.pipelines.answering.analyzer_heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads
+from okralong.pipelines.answering.analyzer_rules import Features, features
 from okralong.pipelines.training.adapter import save_adapter, with_adapter
 from okralong.pipelines.training.examples import UNKNOWN, Example
 from okralong.pipelines.training.learner import Learner, class_weights, label_tensor, right

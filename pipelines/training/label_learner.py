@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields
+from okralong.pipelines.answering.analyzer_label_scorer import opening_ids, prompt_ids, reply_fields
 from okralong.pipelines.training.adapter import causal_to_adapt, save_adapter
 from okralong.pipelines.training.examples import UNKNOWN, Example
 from okralong.pipelines.training.learner import Learner, label_tensor

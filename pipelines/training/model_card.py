@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.answering.analyzers.calibration import Temperatures
+from okralong.pipelines.answering.analysis import FIELDS, Temperatures
 from okralong.pipelines.evaluation.intervals import Estimate
 from okralong.pipelines.training.figures import FieldFigures
 from okralong.pipelines.training.recipe import Recipe

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.by_generator import labels_by_generator
-from okralong.pipelines.answering.repair import Ask
+from okralong.pipelines.answering.analyzer import labels_by_generator
+from okralong.pipelines.answering.citations import Ask
 from okralong.pipelines.core.types import (
     CallFailed,
     EndpointError,

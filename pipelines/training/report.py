@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.analyzers.calibration import read_temperatures
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.analysis import FIELDS, Analyzer, read_temperatures
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.models.weights import available_cores, causal_model
 from okralong.pipelines.training.calibrate import at_temperature, calibration_error

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
+from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.core.config import Settings
 
 

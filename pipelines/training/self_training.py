@@ -10,9 +10,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
+from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
+from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Question

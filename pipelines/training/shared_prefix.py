@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from okralong.pipelines.answering.analyzers.opening import Opening
+from okralong.pipelines.answering.analyzer_label_scorer import Opening
 
 
 def states_after(causal: Any, shared: Sequence[int], ids: Tensor, mask: Tensor) -> Tensor:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput
-from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.analyzers.calibration import Temperatures, write_temperatures
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput, Analyzer, Temperatures, write_temperatures
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.training.calibrate import best_temperature
 from okralong.pipelines.training.examples import UNKNOWN, Example, example
 from okralong.pipelines.training.figures import FieldFigures, field_figures, probabilities

@@ -9,8 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.label_scorer import REPLY_TOKENS
-from okralong.pipelines.answering.analyzers.scaffold import prompt_ids, reply_ids
+from okralong.pipelines.answering.analyzer_label_scorer import REPLY_TOKENS, prompt_ids, reply_ids
 from okralong.pipelines.models.loading import settle
 
 LABELS: Final = {"question-type": "multi-bridge", "info-type": "semantic", "containing": "yes"}

@@ -11,7 +11,7 @@ from okralong.actors.analyzer import analyzer_app
 from okralong.actors.query_embedder import QueryEmbedderReplica, query_embedder_app
 from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import MINILM_SHA256
 

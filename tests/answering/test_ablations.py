@@ -10,11 +10,16 @@ import pytest
 from pydantic import ValidationError
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, CorruptConfig, load_analyzer
-from okralong.pipelines.answering.analyzers.corrupted import Corrupted
-from okralong.pipelines.answering.analyzers.given_labels import GivenLabels, write_labels
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.answering.organizer import fusion_weights, organize
+from okralong.pipelines.answering.analyzer import (
+    AnalyzerConfig,
+    CorruptConfig,
+    Corrupted,
+    GivenLabels,
+    load_analyzer,
+    write_labels,
+)
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.policy import fusion_weights, organize
 from okralong.pipelines.answering.run_config import fingerprint
 from okralong.pipelines.core.types import Analysis, ConfigError, Pattern
 from tests.fakes.tools import analysis, paper_policy

@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
+from okralong.pipelines.answering.policy import plan_bound
 from okralong.pipelines.answering.prompts.complexity import complexity_prompt, read_complexity
-from okralong.pipelines.answering.reserve import plan_bound
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Question, ReplyError
 from tests.fakes.reports import ALDER, BIRCH

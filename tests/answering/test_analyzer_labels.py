@@ -11,9 +11,14 @@ import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from okralong.pipelines.answering.analysis import EVIDENCE, FIELDS, AnalysisInput, format_reply
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
-from okralong.pipelines.answering.analyzers.scaffold import opening_ids, prompt_ids, reply_fields, reply_ids
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzer_label_scorer import (
+    LabelScorer,
+    opening_ids,
+    prompt_ids,
+    reply_fields,
+    reply_ids,
+)
 from okralong.pipelines.core.types import Analysis
 from okralong.pipelines.models.weights import cpu_precision
 from tests.fakes.tiny_llama import write_tiny_llama

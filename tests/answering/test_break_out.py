@@ -8,13 +8,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt
-from okralong.pipelines.answering.analyzers.words import literal_tokens
+from okralong.pipelines.answering.analyzer_rules import literal_tokens
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.prompts.answer import answer_prompt
-from okralong.pipelines.answering.prompts.evidence import Evidence
-from okralong.pipelines.answering.prompts.frame import neutralise
-from okralong.pipelines.answering.prompts.split import split_prompt
-from okralong.pipelines.answering.prompts.step import step_prompt
+from okralong.pipelines.answering.prompts import Evidence, answer_prompt, neutralise, split_prompt, step_prompt
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.models.weights import chat_ids, converted_model
 

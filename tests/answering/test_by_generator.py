@@ -7,10 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt, format_reply
-from okralong.pipelines.answering.analyzers.by_generator import AS_JSON, analyze_by_generator, generator_prompt
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.answering.repair import Ask
+from okralong.pipelines.answering.analyzer import (
+    AS_JSON,
+    AnalyzerConfig,
+    analyze_by_generator,
+    generator_prompt,
+    load_analyzer,
+)
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.citations import Ask
 from okralong.pipelines.core.types import ConfigError, Message, NobodyAsked, OverBudget, Reply, ReplyError, Usage
 
 ASKED = AnalysisInput("Who sold more lamps, Alder or Birch?", ("Alder sold 12 lamps.",))

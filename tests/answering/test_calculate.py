@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.operators.calculate import calculate
+from okralong.pipelines.answering.generate import calculate
 
 
 @pytest.mark.parametrize(

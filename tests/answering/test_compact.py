@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from okralong.pipelines.answering.policy import plan_bound
 from okralong.pipelines.answering.prompts.compress import Digest, read_digest
-from okralong.pipelines.answering.reserve import plan_bound
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Question, ReplyError
 from tests.fakes.reports import ALDER, BIRCH, report

@@ -7,11 +7,9 @@ from functools import partial
 
 import pytest
 
-from okralong.pipelines.answering.operators.context import process_context
-from okralong.pipelines.answering.operators.merge import passage_of
-from okralong.pipelines.answering.operators.window import fit_passages, prompt_fits
-from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.answering.context import fit_passages, passage_of, process_context, prompt_fits
+from okralong.pipelines.answering.policy import organize
+from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.types import Document, Hit, QuestionError, TableSpan
 from okralong.pipelines.indexing.chunker import chunk_document
 from tests.fakes.reports import ALDER

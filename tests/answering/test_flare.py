@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from okralong.pipelines.answering.operators.sentence import read_sentence
+from okralong.pipelines.answering.policy import plan_bound
 from okralong.pipelines.answering.prompts.sentence import conclusion, sentence_end
-from okralong.pipelines.answering.reserve import plan_bound
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Question, Reply, Usage
 from tests.fakes.reports import ALDER, BIRCH

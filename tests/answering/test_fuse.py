@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.operators.fuse import fuse, fuse_by, fuse_ranks, normalised, sort_hits
-from okralong.pipelines.answering.operators.pool import pool
-from okralong.pipelines.answering.operators.select import select, within_tokens
+from okralong.pipelines.answering.retrieve import (
+    fuse,
+    fuse_by,
+    fuse_ranks,
+    normalised,
+    pool,
+    select,
+    sort_hits,
+    within_tokens,
+)
 from okralong.pipelines.core.types import Candidates, Chunk, Hit
 from tests.fakes.tools import paper_policy
 

@@ -8,8 +8,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.operators.extend import extend
-from okralong.pipelines.answering.operators.merge import merge, passage_of
+from okralong.pipelines.answering.context import extend, merge, passage_of
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Hit, Passage
 from okralong.pipelines.indexing.chunker import chunk_document

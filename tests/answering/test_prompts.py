@@ -8,13 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.operators.calculate import calculate
-from okralong.pipelines.answering.prompts.answer import FORMULA, RESULT, UNANSWERABLE, answer_prompt, parse_answer
-from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, with_demonstration
-from okralong.pipelines.answering.prompts.evidence import Evidence, parse_evidence
-from okralong.pipelines.answering.prompts.frame import RULES, neutralise, render_passages
-from okralong.pipelines.answering.prompts.split import parse_split, split_prompt
-from okralong.pipelines.answering.prompts.step import ParsedStep, parse_step, step_prompt
+from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.prompts import (
+    DEMONSTRATIONS,
+    FORMULA,
+    RESULT,
+    RULES,
+    UNANSWERABLE,
+    Evidence,
+    ParsedStep,
+    answer_prompt,
+    neutralise,
+    parse_answer,
+    parse_evidence,
+    parse_split,
+    parse_step,
+    render_passages,
+    split_prompt,
+    step_prompt,
+    with_demonstration,
+)
 from okralong.pipelines.core.types import Passage, ReplyError
 
 HOSTILE = """Fine.

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from okralong.pipelines.answering.operators.split import split_question
-from okralong.pipelines.answering.prompts.split import read_split
-from okralong.pipelines.answering.prompts.step import read_step
-from okralong.pipelines.answering.repair import NOTHING, ask_and_read, repair_prompt
+from okralong.pipelines.answering.citations import NOTHING, ask_and_read, repair_prompt
+from okralong.pipelines.answering.prompts import read_split, read_step
+from okralong.pipelines.answering.retrieve import split_question
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Document, Message, NobodyAsked, Question, Reply, ReplyError
 from tests.fakes.tools import ScriptedTools, analysis

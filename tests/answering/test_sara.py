@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.reserve import plan_bound
+from okralong.pipelines.answering.policy import Policy, plan_bound
 from okralong.pipelines.answering.strategies.registry import (
     load_strategy,
     needs_compressor,

@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.operators.csi import choose_surprising, self_information
-from okralong.pipelines.answering.operators.fuse import sort_hits
-from okralong.pipelines.answering.operators.greedy import choose_greedily, stretched
-from okralong.pipelines.answering.operators.novelty import choose_novel, closeness
-from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
-from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import organize
+from okralong.pipelines.answering.retrieve import assembled_retrieval, sort_hits
+from okralong.pipelines.answering.select_evidence import (
+    choose_greedily,
+    choose_novel,
+    choose_surprising,
+    closeness,
+    self_information,
+    stretched,
+)
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Chunk, Hit, Question
 from tests.fakes.reports import ALDER, BIRCH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.prompts.answer import FORMULA, RESULT
+from okralong.pipelines.answering.prompts import FORMULA, RESULT
 from okralong.pipelines.answering.strategies.plain import plain_plan
 from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Pattern, Plan, Question, QuestionType

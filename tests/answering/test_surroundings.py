@@ -6,10 +6,8 @@ import asyncio
 
 import pytest
 
-from okralong.pipelines.answering.operators.retrieve import assembled_retrieval, primary_retrieval
-from okralong.pipelines.answering.operators.surroundings import beside, lift
-from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.retrieve import assembled_retrieval, beside, lift, primary_retrieval
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Chunk, Document, Hit
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy

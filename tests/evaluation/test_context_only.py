@@ -12,7 +12,7 @@ from benchmarks.reports.prepare import fitting, main
 from benchmarks.reports.scoring import Sheet
 from benchmarks.reports.summary import groups, summarise
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.strategies.registry import load_strategy

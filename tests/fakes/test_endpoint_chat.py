@@ -12,10 +12,15 @@ import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt, parse_reply
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.prompts.answer import answer_prompt, parse_answer
-from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
-from okralong.pipelines.answering.prompts.split import parse_split, split_prompt
-from okralong.pipelines.answering.prompts.step import parse_step, step_prompt
+from okralong.pipelines.answering.prompts import (
+    answer_prompt,
+    parse_answer,
+    parse_split,
+    parse_step,
+    split_prompt,
+    step_prompt,
+    with_demonstration,
+)
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Message, Passage
 from tests.fakes.calls import MODEL, chat, headers_of, user

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from okralong.pipelines.answering.operators.fuse import sort_hits
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import sort_hits
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens

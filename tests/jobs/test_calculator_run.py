@@ -7,7 +7,7 @@ from typing import Any
 
 import okralong
 from okralong.jobs.run_folder import table
-from okralong.pipelines.answering.prompts.answer import FORMULA
+from okralong.pipelines.answering.prompts import FORMULA
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting

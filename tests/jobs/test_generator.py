@@ -13,7 +13,7 @@ import pytest
 from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.storage import Folder

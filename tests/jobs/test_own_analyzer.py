@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.training.rows import read_rows
 from tests.jobs.conftest import call

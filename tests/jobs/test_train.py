@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.analysis import TYPES
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.split.keys import Side
 from okralong.pipelines.models.weights import resolve_embedding_model

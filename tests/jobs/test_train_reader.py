@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.prompts.answer import parse_answer
-from okralong.pipelines.answering.prompts.split import parse_split
-from okralong.pipelines.answering.prompts.step import parse_step
+from okralong.pipelines.answering.prompts import parse_answer, parse_split, parse_step
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.reader.marks import mark, well_formed
 from okralong.pipelines.reader.rows import ReadingRow, read_reading

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.prompts.grammars import ROLES as WITH_GRAMMAR
+from okralong.pipelines.answering.grammars import ROLES as WITH_GRAMMAR
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import QuestionError
 from okralong.pipelines.llm.client import LlmClient

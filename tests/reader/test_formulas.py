@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.operators.calculate import calculate
+from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.evaluation.operands import program_expression
 from okralong.pipelines.reader.formulas import formula
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.prompts.answer import parse_answer
+from okralong.pipelines.answering.prompts import parse_answer
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.evaluation.datasets.pooling import Span
 from okralong.pipelines.reader.quotes import MOST_QUOTES, MOST_WORDS, quotable, quotes

@@ -8,12 +8,10 @@ from collections.abc import Iterator
 import pytest
 from openai.types.chat import ChatCompletion
 
-from okralong.pipelines.answering.prompts.answer import answer_prompt, parse_answer
+from okralong.pipelines.answering.grammars import grammar
+from okralong.pipelines.answering.prompts import answer_prompt, parse_answer, split_prompt, step_prompt
 from okralong.pipelines.answering.prompts.complexity import complexity_prompt
 from okralong.pipelines.answering.prompts.compress import NOTHING_YET, compress_prompt
-from okralong.pipelines.answering.prompts.grammars import grammar
-from okralong.pipelines.answering.prompts.split import split_prompt
-from okralong.pipelines.answering.prompts.step import step_prompt
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.llm.reply import read_completion
 from okralong.pipelines.models.serving import EmbeddedServer

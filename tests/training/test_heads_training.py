@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from okralong.pipelines.answering.analysis import EVIDENCE, TYPES
-from okralong.pipelines.answering.analyzers.heads_analyzer import HeadsAnalyzer
+from okralong.pipelines.answering.analyzer_heads import HeadsAnalyzer
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.training.examples import UNKNOWN

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.answering.analyzers.calibration import read_temperatures, write_temperatures
-from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
+from okralong.pipelines.answering.analysis import FIELDS, read_temperatures, write_temperatures
+from okralong.pipelines.answering.analyzer_label_scorer import LabelScorer
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.training.examples import UNKNOWN, read_examples, write_examples
 from okralong.pipelines.training.label_learner import LabelLearner

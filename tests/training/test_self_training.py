@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.analyzer import AnalyzerConfig
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.core.types import Analysis, InputError, Question
 from okralong.pipelines.training.rows import TrainingRow
 from okralong.pipelines.training.self_training import SelfTraining, self_labelled, unlabelled_questions

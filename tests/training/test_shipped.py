@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.analysis import FIELDS
-from okralong.pipelines.answering.analyzers.calibration import CALIBRATION
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.analysis import CALIBRATION, FIELDS
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.models.weights import adapter_digest, shipped_adapter
 from okralong.pipelines.training.examples import Example, read_examples

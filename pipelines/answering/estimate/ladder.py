@@ -11,13 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from okralong.pipelines.answering.context import fit_passages, process_context
 from okralong.pipelines.answering.estimate.silent import prompt_tokens
-from okralong.pipelines.answering.operators.context import process_context
-from okralong.pipelines.answering.operators.retrieve import assembled_retrieval
-from okralong.pipelines.answering.operators.window import fit_passages
-from okralong.pipelines.answering.prompts.answer import answer_prompt
-from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
-from okralong.pipelines.answering.prompts.step import step_prompt
+from okralong.pipelines.answering.prompts import answer_prompt, step_prompt, with_demonstration
+from okralong.pipelines.answering.retrieve import assembled_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Hit, Message, Passage, Plan
 

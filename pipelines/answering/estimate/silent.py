@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from okralong.pipelines.answering.estimate.forecast import Prompt
-from okralong.pipelines.answering.prompts.answer import UNANSWERABLE
+from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import Message, NobodyAsked, Plan, Reply, Usage
 from okralong.pipelines.llm.config import ANALYZE

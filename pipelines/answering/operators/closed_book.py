@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from okralong.pipelines.answering.operators.calculate import calculate
-from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, parse_answer
+from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.prompts.closed_book import closed_book_prompt
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from okralong.pipelines.answering.operators.generate import generate
-from okralong.pipelines.answering.operators.merge import passage_of
-from okralong.pipelines.answering.operators.window import fit_passages, prompt_fits
+from okralong.pipelines.answering.citations import ask_and_read
+from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts.compress import NOTHING_YET, Digest, compress_prompt, read_digest
-from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage

@@ -5,8 +5,8 @@ Each sentence of a chain of thought is the query of the next look-up; the answer
 
 from __future__ import annotations
 
-from okralong.pipelines.answering.operators.generate import generate
-from okralong.pipelines.answering.operators.merge import passage_of
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.operators.sentence import write_sentence
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Plan

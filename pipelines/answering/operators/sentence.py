@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from okralong.pipelines.answering.operators.merge import passage_of
-from okralong.pipelines.answering.operators.window import fit_passages
+from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.prompts.sentence import conclusion, sentence_end, sentence_prompt
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Hit, Passage, Reply

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from okralong.pipelines.answering.citations import ask_and_read
+from okralong.pipelines.answering.context import fit_passages, prompt_fits
 from okralong.pipelines.answering.operators.clusters import DIMENSIONS, Matrix, soft_clusters
-from okralong.pipelines.answering.operators.window import fit_passages, prompt_fits
 from okralong.pipelines.answering.prompts.summarize import read_summary, summarize_prompt
-from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Chunk, Hit, Passage

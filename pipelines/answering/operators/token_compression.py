@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from okralong.pipelines.answering.baselines import LongLlmLinguaPolicy
+from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.operators.contrast import Span, contrasts, cut, kept_spans, most_telling, shares
-from okralong.pipelines.answering.operators.csi import SEPARATOR, self_information
-from okralong.pipelines.answering.operators.merge import passage_of
+from okralong.pipelines.answering.policy import LongLlmLinguaPolicy
+from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Hit, Passage

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from okralong.pipelines.answering.prompts.answer import FORMULA, RESULT
-from okralong.pipelines.answering.prompts.frame import neutralise
+from okralong.pipelines.answering.prompts import FORMULA, RESULT, neutralise
 from okralong.pipelines.core.types import QUESTION_MARK, Message
 
 INSTRUCTIONS: Final = """You answer questions from what you know. Reply in this form:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from okralong.pipelines.answering.prompts.frame import neutralise
-from okralong.pipelines.answering.prompts.labels import strip_thought
+from okralong.pipelines.answering.prompts import neutralise, strip_thought
 from okralong.pipelines.core.types import Message, ReplyError
 
 Complexity = Literal["A", "B", "C"]

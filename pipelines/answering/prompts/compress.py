@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from okralong.pipelines.answering.prompts.frame import framed_prompt, neutralise
-from okralong.pipelines.answering.prompts.labels import cut_at_labels, label_pattern, strip_thought
+from okralong.pipelines.answering.prompts import cut_at_labels, framed_prompt, label_pattern, neutralise, strip_thought
 from okralong.pipelines.core.types import Message, Passage, ReplyError
 
 INSTRUCTIONS: Final = """Do not answer the question yet: gather what another reader needs to answer it. \

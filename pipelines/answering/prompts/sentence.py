@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from okralong.pipelines.answering.prompts.answer import clean
-from okralong.pipelines.answering.prompts.frame import framed_prompt, neutralise
+from okralong.pipelines.answering.prompts import clean, framed_prompt, neutralise
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.indexing.sentences import boundaries
 

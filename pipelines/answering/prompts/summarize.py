@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from okralong.pipelines.answering.prompts.frame import render_passages
-from okralong.pipelines.answering.prompts.labels import strip_thought
+from okralong.pipelines.answering.prompts import render_passages, strip_thought
 from okralong.pipelines.core.types import Message, Passage, ReplyError
 
 INSTRUCTIONS: Final = """Sum up the numbered passages of a document in one paragraph of at most 100 words.

@@ -16,14 +16,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from okralong.pipelines.answering.citations import ask_and_read
+from okralong.pipelines.answering.context import passage_of, prompt_fits
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.operators.closed_book import answer_closed_book
-from okralong.pipelines.answering.operators.generate import generate
 from okralong.pipelines.answering.operators.interleave import interleave
-from okralong.pipelines.answering.operators.merge import passage_of
-from okralong.pipelines.answering.operators.window import prompt_fits
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts.complexity import Complexity, complexity_prompt, read_complexity
-from okralong.pipelines.answering.repair import ask_and_read
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Plan, Question

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from okralong.pipelines.answering.operators.calculate import calculate
+from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.operators.sentence import Sentence, write_sentence
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, says_unanswerable
+from okralong.pipelines.answering.prompts import UNANSWERABLE, says_unanswerable
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Plan, Question

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from okralong.pipelines.answering.operators.full_text import answer_from_full_text
+from okralong.pipelines.answering.generate import answer_from_full_text
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import plain_plan
 from okralong.pipelines.answering.tools import Tools

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from okralong.pipelines.answering.operators.generate import generate
-from okralong.pipelines.answering.operators.merge import passage_of
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.operators.token_compression import compress, compressed_passages, kept_passages
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan

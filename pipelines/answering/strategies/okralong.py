@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from okralong.pipelines.answering.operators.context import process_context
-from okralong.pipelines.answering.operators.full_text import answer_from_full_text
-from okralong.pipelines.answering.operators.generate import generate
-from okralong.pipelines.answering.operators.retrieve import assembled_retrieval, primary_retrieval
-from okralong.pipelines.answering.operators.split import split_retrieval
-from okralong.pipelines.answering.operators.step import reason_in_steps
-from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.context import process_context
+from okralong.pipelines.answering.generate import answer_from_full_text, generate
+from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.retrieve import (
+    assembled_retrieval,
+    primary_retrieval,
+    reason_in_steps,
+    split_retrieval,
+)
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Plan, Question
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from okralong.pipelines.answering.reserve import calls_bound
+from okralong.pipelines.answering.policy import calls_bound
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Plan, Usage, Workflow
 

@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from okralong.pipelines.answering.operators.fuse import sort_hits
-from okralong.pipelines.answering.operators.generate import generate
-from okralong.pipelines.answering.operators.merge import passage_of
-from okralong.pipelines.answering.operators.select import within_tokens
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.operators.summary_tree import build_tree, summary_hits
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import sort_hits, within_tokens
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question

@@ -24,11 +24,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from okralong.pipelines.answering.operators.choose import choose
-from okralong.pipelines.answering.operators.merge import passage_of
-from okralong.pipelines.answering.operators.window import prompt_fits
+from okralong.pipelines.answering.context import passage_of, prompt_fits
 from okralong.pipelines.answering.policy import Policy, SelectionPolicy
-from okralong.pipelines.answering.prompts.answer import UNANSWERABLE, parse_answer
+from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
+from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, TokenVectors

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from okralong.pipelines.answering.operators.generate import generate
-from okralong.pipelines.answering.operators.merge import passage_of
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.strategies.plain import plain_plan
 from okralong.pipelines.answering.tools import Tools

@@ -6,14 +6,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.operators.fuse import fuse_ranks
-from okralong.pipelines.answering.operators.merge import passage_of
-from okralong.pipelines.answering.operators.retrieve import primary_retrieval
-from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts.answer import answer_prompt
+from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.prompts import answer_prompt
+from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.core.types import Analysis, Candidates, Hit, Passage, Plan, RetrieverScores
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, PooledQuestion

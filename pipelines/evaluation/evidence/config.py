@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from okralong.pipelines.answering.analyzers.config import AnalyzerConfig
+from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
 from okralong.pipelines.indexing.units import Boundaries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from okralong.pipelines.answering.operators.merge import passage_of
+from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.core.types import Hit, Pattern
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
 from okralong.pipelines.evaluation.evidence.measure import measure

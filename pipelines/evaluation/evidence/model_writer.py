@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.answering.operators.window import MESSAGE_OVERHEAD
-from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS
-from okralong.pipelines.answering.prompts.grammars import grammar
+from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
+from okralong.pipelines.answering.grammars import grammar
+from okralong.pipelines.answering.prompts import DEMONSTRATIONS
 from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep

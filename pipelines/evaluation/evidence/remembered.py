@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.base import Analyzer
+from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.core.types import Analysis
 
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.answering.analyzers.base import Analyzer
-from okralong.pipelines.answering.analyzers.config import load_analyzer
-from okralong.pipelines.answering.analyzers.corrupted import Corrupted
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.analysis import Analyzer, ScorerConfig, load_scorer
+from okralong.pipelines.answering.analyzer import Corrupted, load_analyzer
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.scorer import ScorerConfig, load_scorer
 from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog
 from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, run_plain, run_policy

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from okralong.pipelines.answering.citations import REPAIR
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts.demonstrations import with_demonstration
-from okralong.pipelines.answering.repair import REPAIR
+from okralong.pipelines.answering.prompts import with_demonstration
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.search import stored_vectors
 from okralong.pipelines.core.tokens import count_tokens

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from okralong.pipelines.answering.prompts.split import parse_split
-from okralong.pipelines.answering.prompts.step import parse_step
+from okralong.pipelines.answering.prompts import parse_split, parse_step
 from okralong.pipelines.core.tokens import CountTokens, count_tokens
 from okralong.pipelines.core.types import Message
 

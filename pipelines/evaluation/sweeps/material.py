@@ -9,9 +9,9 @@ from pathlib import Path
 
 import yaml
 
-from okralong.pipelines.answering.analyzers.given_labels import Labels, write_labels
-from okralong.pipelines.answering.operators.retrieve import primary_retrieval
+from okralong.pipelines.answering.analyzer import Labels, write_labels
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Analysis, NobodyAsked
 from okralong.pipelines.evaluation.datasets.catalog import load_catalog

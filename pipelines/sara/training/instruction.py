@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from okralong.pipelines.answering.operators.novelty import closeness
+from okralong.pipelines.answering.select_evidence import closeness
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.training.data import Asked, Encode
 from okralong.pipelines.sara.training.examples import Embeddings, MixedExample

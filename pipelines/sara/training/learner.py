@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from okralong.pipelines.answering.analyzers.opening import Opening
+from okralong.pipelines.answering.analyzer_label_scorer import Opening
 from okralong.pipelines.models.weights import text_ids
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.mixed_input import IGNORED, Row, chat_pieces, padded, row_of

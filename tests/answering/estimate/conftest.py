@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks.estimate.here import Desk
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.archive.archive import Archive

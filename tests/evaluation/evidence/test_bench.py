@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.keyword_rules import KeywordRules
-from okralong.pipelines.answering.operators.merge import passage_of
-from okralong.pipelines.answering.operators.retrieve import primary_retrieval
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.archive.bm25 import analyze_query

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.operators.choose import choose
-from okralong.pipelines.answering.operators.novelty import choose_novel
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.select_evidence import choose, choose_novel
 from okralong.pipelines.archive.search import stored_vectors
 from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.core.types import Analysis, ConfigError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS
-from okralong.pipelines.answering.prompts.split import split_prompt
+from okralong.pipelines.answering.prompts import DEMONSTRATIONS, split_prompt
 from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Analysis, Hit, Message

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.prompts.split import parse_split
-from okralong.pipelines.answering.prompts.step import parse_step
+from okralong.pipelines.answering.prompts import parse_split, parse_step
 from okralong.pipelines.evaluation.evidence.writers import NO_ANSWER, GoldWriter, as_question
 
 PLAIN = ["Who built Alder Mill?", "Port Ellery", "When was\nthe harbour  opened"]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT as ANALYZE
+from okralong.pipelines.answering.prompts import RULES
+from okralong.pipelines.answering.prompts import SPLIT_INSTRUCTIONS as SPLIT
+from okralong.pipelines.answering.prompts import STEP_INSTRUCTIONS as STEP
 from okralong.pipelines.answering.prompts.complexity import INSTRUCTIONS as CLASSIFY
 from okralong.pipelines.answering.prompts.compress import INSTRUCTIONS as COMPRESS
-from okralong.pipelines.answering.prompts.frame import RULES
 from okralong.pipelines.answering.prompts.sentence import INSTRUCTIONS as SENTENCE
 from okralong.pipelines.answering.prompts.sentence import SO_FAR
-from okralong.pipelines.answering.prompts.split import INSTRUCTIONS as SPLIT
-from okralong.pipelines.answering.prompts.step import INSTRUCTIONS as STEP
 from okralong.pipelines.answering.prompts.summarize import INSTRUCTIONS as SUMMARIZE
 from okralong.pipelines.core.types import QUESTION_MARK
 from tests.fakes.endpoint.scenario import Role

@@ -1,0 +1,336 @@
+"""Labels by the generator itself, for users without a trained analyzer: one call more for each question, in the ledger.
+
+The reply is asked for as a JSON object (``response_format``), which OpenAI, Azure, vLLM, llama.cpp and Ollama grant.
+One that is no analysis is asked for once more, with the error shown; then the question has failed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
+
+from pydantic import Field, model_validator
+
+from okralong.pipelines.answering.analysis import (
+    EVIDENCE,
+    PATTERNS,
+    TYPES,
+    AnalysisInput,
+    Analyzer,
+    analyzer_prompt,
+    make_analysis,
+    parse_reply,
+)
+from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.citations import Ask, always, ask_and_read
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import Analysis, ConfigError, Message, NobodyAsked
+from okralong.pipelines.models.weights import (
+    EMBEDDED,
+    SHIPPED,
+    adapter_digest,
+    available_cores,
+    causal_model,
+    shipped_adapter,
+)
+
+AS_JSON: Final = "\nThe dictionary is a JSON object."
+"""OpenAI refuses a request for a JSON object in which the word JSON does not stand. It is put after the prompt that
+label scorers were trained on, which stays as it is."""
+
+
+async def analyze_by_generator(
+    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
+) -> Analysis:
+    """The generator's three labels, each with probability 1: a written label has no other.
+
+    Where nobody is asked, as in an estimate, the keyword rules speak, and the analysis says so. Raises ReplyError, with
+    the raw text, when neither the reply at ``step`` nor the one at ``step/repair`` is an analysis.
+    """
+    try:
+        return await labels_by_generator(ask, step, asked, fits)
+    except NobodyAsked:
+        (rules,) = KeywordRules().analyze([asked])
+        return replace(rules, analyzer=f"{rules.analyzer} (the generator was not asked)")
+
+
+async def labels_by_generator(
+    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
+) -> Analysis:
+    """The same where nobody else may speak."""
+    (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
+    said = EVIDENCE[0 if evidence else 1]
+    labels: tuple[tuple[tuple[str, ...], str], ...] = ((TYPES, kind), (PATTERNS, pattern), (EVIDENCE, said))
+    types, patterns, holds = ({label: float(label == chosen) for label in all_} for all_, chosen in labels)
+    return make_analysis(types, patterns, holds, f"llm:{reply.model}")
+
+
+def generator_prompt(asked: AnalysisInput) -> list[Message]:
+    """The analyzer's prompt as a generator is asked."""
+    system, *others = analyzer_prompt(asked)
+    return [replace(system, content=system.content + AS_JSON), *others]
+
+
+# --------
+# An analyzer whose labels are wrong on purpose: how much does the method lose for each wrong label?
+
+Label = TypeVar("Label", bound=str)
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """``analyzer``, each of whose three labels is another one with probability ``share``, drawn evenly.
+
+    Which ones are wrong follows from ``seed`` and the question alone (its query_id, or its words where it has none), so
+    that every method and every rerun meets the same; and what is wrong at a share is wrong at every higher one. A label
+    that was changed is given as if it were sure.
+    """
+
+    analyzer: Analyzer
+    share: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """See ``Analyzer``."""
+        return f"{self.analyzer.name}, {self.share:.0%} corrupted (seed {self.seed})"
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """See ``Analyzer``."""
+        return [self._wrong(asked, said) for asked, said in zip(batch, self.analyzer.analyze(batch), strict=True)]
+
+    def _wrong(self, asked: AnalysisInput, said: Analysis) -> Analysis:
+        key = asked.query_id or asked.question
+        held = EVIDENCE[0 if said.evidence else 1]
+        kind = self._drawn(key, "type", said.type, TYPES)
+        pattern = self._drawn(key, "pattern", said.pattern, PATTERNS)
+        evidence = self._drawn(key, "evidence", held, EVIDENCE)
+        yes = said.evidence_probability
+        return make_analysis(
+            said.type_probabilities if kind == said.type else _sure(kind, TYPES),
+            said.pattern_probabilities if pattern == said.pattern else _sure(pattern, PATTERNS),
+            dict(zip(EVIDENCE, (yes, 1 - yes), strict=True)) if evidence == held else _sure(evidence, EVIDENCE),
+            self.name,
+        )
+
+    def _drawn(self, key: str, field: str, said: Label, labels: Sequence[Label]) -> Label:
+        digest = hashlib.sha256(f"{self.seed}\0{field}\0{key}".encode()).digest()
+        dice = random.Random(digest)
+        if dice.random() >= self.share:
+            return said
+        return dice.choice([label for label in labels if label != said])
+
+
+def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
+    return {each: float(each == label) for each in labels}
+
+
+# --------
+# Labels that a file gives: gold ones in an ablation, or those of somebody's own analyzer.
+
+Labels = tuple[str, str, bool]
+"""Type, pattern, and whether the primary chunks hold the evidence."""
+
+
+@dataclass(frozen=True)
+class GivenLabels:
+    """Says what the file says of a query_id, as if it were sure. Asking it of another question raises KeyError."""
+
+    labels: Mapping[str, Labels]
+    name: str = "labels"
+
+    @classmethod
+    def load(cls, path: str | Path) -> GivenLabels:
+        """From a jsonl file of query_id, type, pattern and evidence. Raises ConfigError naming the line."""
+        file = Path(path).expanduser()
+        if not file.is_file():
+            raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")
+        found: dict[str, Labels] = {}
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                row = json.loads(line)
+                kind, pattern, evidence = row["type"], row["pattern"], row["evidence"]
+                if kind not in TYPES or pattern not in PATTERNS or not isinstance(evidence, bool):
+                    raise ValueError(f"type, pattern and evidence are {kind!r}, {pattern!r} and {evidence!r}")
+                found[str(row["query_id"])] = (kind, pattern, evidence)
+            except (ValueError, KeyError, TypeError) as error:
+                raise ConfigError(
+                    f"{file}, line {number} has no labels: {type(error).__name__}: {error}. A line has query_id, type "
+                    f"(one of {', '.join(TYPES)}), pattern (one of {', '.join(PATTERNS)}) and evidence (true or false)."
+                ) from error
+        return cls(found)
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """See ``Analyzer``."""
+        return [self._said(asked) for asked in batch]
+
+    def _said(self, asked: AnalysisInput) -> Analysis:
+        kind, pattern, evidence = self.labels[asked.query_id]
+        held = EVIDENCE[0 if evidence else 1]
+        chosen = ((TYPES, kind), (PATTERNS, pattern), (EVIDENCE, held))
+        types, patterns, holds = ({label: float(label == one) for label in every} for every, one in chosen)
+        return make_analysis(types, patterns, holds, self.name)
+
+
+def write_labels(path: Path, labels: Iterable[tuple[str, Labels]]) -> None:
+    """Write a file that ``GivenLabels.load`` reads."""
+    rows = (
+        {"query_id": query_id, "type": kind, "pattern": pattern, "evidence": evidence}
+        for query_id, (kind, pattern, evidence) in labels
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def labels_digest(path: str | Path) -> str:
+    """A hash of the file's content. Raises ConfigError when it is missing."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+# --------
+# Which analyzer speaks, and how it is served.
+
+Kind = Literal["heads", "label_scorer", "rules", "llm", "labels"]
+
+
+PLAIN: Final = ("rules", "llm", "labels")
+"""Kinds without an adapter."""
+
+
+class CorruptConfig(Settings):
+    """A share of labels that are made wrong on purpose, by seed (see ``corrupted.py``)."""
+
+    share: Annotated[float, Field(ge=0, le=1)]
+    seed: int = 7
+
+
+class AnalyzerConfig(Settings):
+    """The ``analyzer`` part of a run's config.
+
+    ``kind`` is "heads" (a small encoder with trained heads), "label_scorer" (a causal language model), "rules" (keyword
+    rules), "llm" (the run's own generator, at its price) or "labels" (those of the file ``labels``; see
+    ``given_labels.py``). ``corrupt`` makes a share of what it says wrong, for ablations. ``adapter`` is "shipped", or
+    the folder that `okralong train` wrote; for a label scorer also a hub name, or null for the model as it is. For a
+    label scorer ``model`` is "embedded", a model folder or a hub name. Up to ``max_batch`` questions that arrive
+    within ``batch_wait_s`` seconds are analysed together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    """
+
+    kind: Kind = "heads"
+    model: str = Field(default=EMBEDDED, min_length=1)
+    adapter: Annotated[str, Field(min_length=1)] | None = SHIPPED
+    max_batch: Annotated[int, Field(ge=1, le=1024)] = 16
+    batch_wait_s: Annotated[float, Field(ge=0, le=10)] = 0.01
+    replicas: Annotated[int, Field(ge=1, le=256)] = 1
+    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
+    labels: Annotated[str, Field(min_length=1)] | None = None
+    corrupt: CorruptConfig | None = None
+
+    @model_validator(mode="after")
+    def _labels_fit(self) -> Self:
+        if (self.kind == "labels") != (self.labels is not None):
+            raise ValueError("kind: labels and labels: FILE belong together; give both or neither")
+        if self.kind == "llm" and self.corrupt is not None:
+            raise ValueError(
+                "corrupt spoils what an analyzer here says, and kind: llm is the generator; choose another"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adapter_fits(self) -> Self:
+        if self.kind in PLAIN and self.adapter not in (None, SHIPPED):
+            raise ValueError(f"{self.kind} takes no adapter; set kind: heads or label_scorer, or leave adapter out")
+        if self.kind == "heads" and self.adapter is None:
+            raise ValueError("heads are trained ones: give adapter, shipped or a folder that `okralong train` wrote")
+        if self.kind == "label_scorer" and self.adapter == SHIPPED and self.model != EMBEDDED:
+            raise ValueError(
+                f"the shipped adapter is for the embedded model, not for {self.model!r}; set adapter: null to use the "
+                "model as it is, or give the adapter that `okralong train` wrote for it"
+            )
+        return self
+
+    def adapter_folder(self) -> Path | None:
+        """Where the adapter is; a hub name stays as it is. None for a kind or model without one.
+
+        Raises ConfigError when the shipped one is missing.
+        """
+        if self.kind in PLAIN or self.adapter is None:
+            return None
+        if self.adapter == SHIPPED:
+            return shipped_adapter(f"analyzer/{self.kind}")
+        return Path(self.adapter).expanduser()
+
+    def identity(self) -> dict[str, Any]:
+        """What decides an analysis: kind, model, adapter and labels by their content, and what is corrupted.
+
+        Raises ConfigError when the labels file is missing.
+        """
+        folder = self.adapter_folder()
+        adapter = None if folder is None else adapter_digest(folder) or str(self.adapter)
+        known: dict[str, Any] = {"kind": self.kind, "model": self.model, "adapter": adapter}
+        if self.labels is not None:  # without either the identity is that of before there were any
+            known["labels"] = labels_digest(self.labels)
+        if self.corrupt is not None:
+            known["corrupt"] = self.corrupt.model_dump()
+        return known
+
+
+def analyzer_keys(said: str) -> dict[str, str]:
+    """What `okralong answer --analyzer` means as keys of a run's config: a kind, or the folder of a trained analyzer.
+
+    Raises ConfigError when it is neither.
+    """
+    if said in get_args(Kind):
+        return {"analyzer.kind": said}
+    # Absolute: the analyzer's replicas have working directories of their own.
+    folder = Path(said).expanduser().resolve()
+    if (folder / "heads.json").is_file():
+        return {"analyzer.kind": "heads", "analyzer.adapter": str(folder)}
+    if (folder / "adapter_config.json").is_file():
+        base = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8")).get("base_model_name_or_path")
+        return {"analyzer.kind": "label_scorer", "analyzer.adapter": str(folder), "analyzer.model": base or EMBEDDED}
+    raise ConfigError(
+        f"--analyzer {said} is neither a kind ({', '.join(get_args(Kind))}) nor a folder that `okralong train` wrote "
+        "(which holds heads.json or adapter_config.json)."
+    )
+
+
+def load_analyzer(config: AnalyzerConfig) -> Analyzer:
+    """The analyzer that ``config`` names, ready to use in this process.
+
+    Raises ConfigError when its model or adapter cannot be loaded, and for "llm", which speaks through the run's client.
+    """
+    if config.kind == "llm":
+        raise ConfigError("The analyzer llm is the run's own generator: it can be used by okralong answer alone.")
+    if config.corrupt is not None:
+        inner = load_analyzer(config.model_copy(update={"corrupt": None}))
+        return Corrupted(inner, config.corrupt.share, config.corrupt.seed)
+    if config.kind == "labels" and config.labels is not None:
+        return GivenLabels.load(config.labels)
+    if config.kind == "rules":
+        from okralong.pipelines.answering.analyzer_rules import KeywordRules
+
+        return KeywordRules()
+    # Imported here: torch and transformers take seconds, and the rules need neither.
+    if config.kind == "heads":
+        from okralong.pipelines.answering.analyzer_heads import HeadsAnalyzer
+
+        return HeadsAnalyzer.load(
+            str(config.adapter_folder()), config.max_batch, label=config.adapter, threads=available_cores()
+        )
+    from okralong.pipelines.answering.analyzer_label_scorer import LabelScorer
+
+    model = causal_model(config.model)
+    folder = config.adapter_folder()
+    name = config.model if config.adapter is None else f"{config.model}+{Path(config.adapter).name}"
+    # Ray gives an actor one thread unless told otherwise.
+    return LabelScorer.load(
+        model, str(folder) if folder else None, max_batch=config.max_batch, label=name, threads=available_cores()
+    )

@@ -1,0 +1,222 @@
+"""Three small heads over a sentence encoder's vector and a few numbers, as kept in a folder.
+
+A folder holds ``heads.json`` (what the heads read), ``heads.safetensors``, the temperatures, and ``adapter/`` where the
+encoder was tuned with LoRA.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer
+
+from okralong.pipelines.answering.analysis import (
+    FIELDS,
+    AnalysisInput,
+    Temperatures,
+    by_length,
+    make_analysis,
+    read_temperatures,
+)
+from okralong.pipelines.answering.analyzer_rules import COUNT, PASSAGES, features
+from okralong.pipelines.core.types import Analysis, ConfigError
+from okralong.pipelines.models.loading import settle
+from okralong.pipelines.models.weights import resolve_embedding_model
+
+DESCRIPTION: Final = "heads.json"
+WEIGHTS: Final = "heads.safetensors"
+ADAPTER: Final = "adapter"
+
+Reads = Literal["question", "pairs"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadsShape:
+    """What the heads read and how large they are.
+
+    ``encoder`` is "embedded", a model folder or a hub name, ``sha256`` that of its weights. ``reads`` says what it
+    embeds: the question alone, or the question with each passage. ``vector`` is the length of what comes out,
+    ``hidden`` the width of each head's one hidden layer.
+    """
+
+    encoder: str
+    sha256: str | None
+    reads: Reads
+    vector: int
+    hidden: int
+    adapted: bool
+
+
+class Heads(nn.Module):
+    """Logits of the three fields from a vector (n, ``vector``) and features (n, ``COUNT``)."""
+
+    def __init__(self, shape: HeadsShape, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.shape = shape
+        self.fields = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(shape.vector + COUNT, shape.hidden),
+                nn.GELU(),
+                nn.Dropout(dropout),
+                nn.Linear(shape.hidden, len(labels)),
+            )
+            for _, labels in FIELDS
+        )
+
+    def forward(self, vectors: Tensor, features: Tensor) -> list[Tensor]:
+        """Logits of each field, shape (n, labels of the field)."""
+        read = torch.cat([vectors, features], dim=1)
+        return [field(read) for field in self.fields]
+
+
+def save_heads(folder: Path, heads: Heads) -> None:
+    """Write description and weights; the encoder's adapter is the caller's to write."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: value.detach().cpu().contiguous() for name, value in heads.state_dict().items()}, folder / WEIGHTS)
+    (folder / DESCRIPTION).write_text(json.dumps(asdict(heads.shape), indent=2) + "\n", encoding="utf-8")
+
+
+def load_heads(folder: Path) -> Heads:
+    """What ``save_heads`` wrote. Raises ConfigError when the folder holds no such heads."""
+    try:
+        said: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        heads = Heads(HeadsShape(**said))
+        heads.load_state_dict(load_file(folder / WEIGHTS))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise ConfigError(
+            f"{folder} holds no heads that this okralong can read: {error}. Name a folder that `okralong train` wrote "
+            "under analyzer.adapter, or set analyzer.kind to rules."
+        ) from error
+    return heads.eval()
+
+
+# --------
+# A sentence encoder that can be tuned: what the heads read, with gradients where they are wanted.
+
+QUESTION_TOKENS: Final = 128
+"""Tokens of a question that are read; ours. The longest of 32,000 questions at hand has 117 words."""
+
+PAIR_TOKENS: Final = 256
+"""Tokens of a question and a passage together, special ones included: a chunk of 150 fits with its question. Ours."""
+
+
+Read = tuple[dict[str, Tensor], list[int]]
+"""Tokens by the names that the model wants them under, and how many rows of them belong to each input."""
+
+
+class TunableEncoder:
+    """Mean-pooled, normalised vectors of a BERT-like encoder. ``model`` may be wrapped by PEFT."""
+
+    def __init__(self, model: Any, tokenizer: Any, reads: Reads) -> None:
+        self.model = model
+        self.reads = reads
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, path: str, reads: Reads, adapter: Path | None = None, device: str = "cpu") -> TunableEncoder:
+        """Load a local folder or hub name, in float32; a LoRA ``adapter`` is merged into it."""
+        model: Any = AutoModel.from_pretrained(path, dtype=torch.float32, use_safetensors=True)
+        if adapter is not None:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, str(adapter), use_safetensors=True).merge_and_unload()
+        return cls(model.to(device).eval(), AutoTokenizer.from_pretrained(path), reads)
+
+    @property
+    def width(self) -> int:
+        """The length of a vector."""
+        return int(self.model.config.hidden_size) * (1 if self.reads == "question" else 2)
+
+    def read(self, asked: Sequence[AnalysisInput]) -> Read:
+        """The tokens of what is embedded, padded, and how many texts belong to each input."""
+        if self.reads == "question":
+            return self._tokens([item.question for item in asked], None, QUESTION_TOKENS), [1] * len(asked)
+        counts = [max(1, min(len(item.passages), PASSAGES)) for item in asked]
+        questions = [item.question for item, count in zip(asked, counts, strict=True) for _ in range(count)]
+        passages = [text for item in asked for text in (item.passages[:PASSAGES] or ("",))]
+        return self._tokens(questions, passages, PAIR_TOKENS), counts
+
+    def vectors(self, tokens: Mapping[str, Tensor], counts: Sequence[int]) -> Tensor:
+        """Vectors, shape (n, ``width``). Of pairs: their mean, and the largest value at each place."""
+        states = self.model(**tokens).last_hidden_state
+        mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
+        pooled = torch.nn.functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)
+        if self.reads == "question":
+            return pooled
+        groups = torch.split(pooled, list(counts))
+        return torch.stack([torch.cat([group.mean(dim=0), group.amax(dim=0)]) for group in groups])
+
+    def _tokens(self, texts: list[str], seconds: list[str] | None, limit: int) -> dict[str, Tensor]:
+        read = self._tokenizer(texts, seconds, padding=True, truncation=True, max_length=limit, return_tensors="pt")
+        return {name: values.to(self.model.device) for name, values in read.items()}
+
+
+# --------
+# An analyzer of a small encoder and three heads: milliseconds a question. Runs without Ray.
+
+
+class HeadsAnalyzer:
+    """Make one with ``load``. Not safe for use by two threads at once."""
+
+    def __init__(
+        self, encoder: TunableEncoder, heads: Heads, name: str, max_batch: int, temperatures: Temperatures
+    ) -> None:
+        self.name = name
+        self._encoder = encoder
+        self._heads = heads
+        self._max_batch = max_batch
+        self._temperatures = temperatures
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        max_batch: int = 16,
+        device: str = "auto",
+        label: str | None = None,
+        threads: int | None = None,
+    ) -> HeadsAnalyzer:
+        """The heads in ``folder`` and the encoder that they were trained on.
+
+        ``label`` is how they are called in ``Analysis.analyzer``; else the folder's name.
+        Raises ConfigError when either cannot be loaded, or the encoder's weights are others.
+        """
+        target, _ = settle(device, "float32", threads)
+        heads = load_heads(Path(folder))
+        model = resolve_embedding_model(heads.shape.encoder)
+        if model.sha256 and heads.shape.sha256 and model.sha256 != heads.shape.sha256:
+            raise ConfigError(
+                f"The heads in {folder} were trained on other weights of {heads.shape.encoder!r} (sha256 "
+                f"{heads.shape.sha256}) than those at hand ({model.sha256}). Train them again with `okralong train`."
+            )
+        adapter = Path(folder) / ADAPTER if heads.shape.adapted else None
+        encoder = TunableEncoder.load(model.path, heads.shape.reads, adapter, target)
+        name = f"heads:{Path(label or folder).name}"
+        return cls(encoder, heads.to(target), name, max_batch, read_temperatures(Path(folder)))
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """One analysis for each input, in their order. Questions of like length share a pass."""
+        return by_length(batch, lambda asked: len(asked.question), self._max_batch, self._analyze_part)
+
+    def _analyze_part(self, asked: list[AnalysisInput]) -> list[Analysis]:
+        numbers = torch.from_numpy(np.stack([features(item) for item in asked]))
+        with torch.inference_mode():
+            vectors = self._encoder.vectors(*self._encoder.read(asked))
+            logits = self._heads(vectors, numbers.to(vectors.device))
+            cooled = [each.double() / t for each, t in zip(logits, self._temperatures, strict=True)]
+            rows = [torch.softmax(each, dim=1).tolist() for each in cooled]
+        named = [
+            [dict(zip(labels, row, strict=True)) for row in field]
+            for field, (_, labels) in zip(rows, FIELDS, strict=True)
+        ]
+        types, patterns, evidence = named
+        return [make_analysis(*each, self.name) for each in zip(types, patterns, evidence, strict=True)]

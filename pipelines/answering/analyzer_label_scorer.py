@@ -1,0 +1,312 @@
+"""The analyzer's reply as pieces of tokens: fixed scaffold, label, scaffold, label, scaffold, label.
+
+Training and scoring build the reply from the same pieces, so that a label is scored with the very tokens it was
+trained with.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+from okralong.pipelines.answering.analysis import (
+    FIELDS,
+    UNCALIBRATED,
+    AnalysisInput,
+    Temperatures,
+    analyzer_prompt,
+    best,
+    by_length,
+    make_analysis,
+    read_temperatures,
+)
+from okralong.pipelines.core.types import Analysis, ConfigError
+from okralong.pipelines.models.loading import settle
+from okralong.pipelines.models.weights import chat_ids, text_ids
+
+Ids = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of the reply: the scaffold tokens before its label, and the tokens of each allowed label."""
+
+    key: str
+    scaffold: Ids
+    labels: dict[str, Ids]
+
+
+def reply_fields(tokenizer: Any) -> list[Field]:
+    """The reply's three keys in order, as tokens of ``tokenizer``."""
+    fields = []
+    opening = "{"
+    for key, labels in FIELDS:
+        scaffold = text_ids(tokenizer, f'{opening}"{key}": "')
+        fields.append(Field(key, scaffold, {label: text_ids(tokenizer, label) for label in labels}))
+        opening = '", '
+    return fields
+
+
+def reply_ids(tokenizer: Any, labels: dict[str, str]) -> Ids:
+    """A whole reply as tokens, end-of-turn token included: the target of training. ``labels`` maps key to label."""
+    ids: Ids = []
+    for field in reply_fields(tokenizer):
+        ids += field.scaffold + field.labels[labels[field.key]]
+    return [*ids, *text_ids(tokenizer, '"}'), int(tokenizer.eos_token_id)]
+
+
+def prompt_ids(tokenizer: Any, asked: AnalysisInput, limit: int) -> Ids:
+    """The prompt up to where the reply begins, at most ``limit`` tokens.
+
+    A prompt that is too long loses its last passages, then the end of its question, so that one odd input does not
+    fail the batch that it came with.
+    """
+    passages, question = asked.passages, asked.question
+    while True:
+        ids = _render(tokenizer, AnalysisInput(question, passages))
+        if len(ids) <= limit:
+            return ids
+        if passages:
+            passages = passages[:-1]
+        elif len(question) > 1:
+            question = question[: len(question) // 2]
+        else:
+            return ids[-limit:]
+
+
+def opening_ids(tokenizer: Any) -> Ids:
+    """What every prompt begins with: the tokens that two prompts without a word in common share."""
+    one, other = (_render(tokenizer, asked) for asked in (AnalysisInput("?", ("!",)), AnalysisInput("!", ())))
+    return one[: next(at for at, (token, another) in enumerate(zip(one, other, strict=False)) if token != another)]
+
+
+def _render(tokenizer: Any, asked: AnalysisInput) -> Ids:
+    return chat_ids(tokenizer, analyzer_prompt(asked))
+
+
+# --------
+# What every prompt of an analyzer begins with, read once: the instructions, as tokens and key-value cache.
+
+
+@dataclass(frozen=True)
+class Opening:
+    """``ids`` that all rows of a batch begin with, and the ``cache`` of one row that has read them."""
+
+    ids: Ids
+    cache: Any
+
+    @classmethod
+    def read(cls, model: Any, ids: Ids) -> Opening:
+        """Read ``ids`` with a causal language model. With gradients, where they are on: training shares it, too."""
+        tokens = torch.tensor([ids], device=model.device)
+        # The inner model alone: no logits are wanted. The cache is given, so that it is one whose rows can be repeated.
+        cache = DynamicCache()
+        model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True)
+        return cls(ids, cache)
+
+    def opens(self, rows: Sequence[Ids]) -> bool:
+        """Whether every row begins with it and goes on after it."""
+        size = len(self.ids)
+        return all(len(row) > size and row[:size] == self.ids for row in rows)
+
+    def cache_for(self, rows: int) -> Any:
+        """A cache of so many rows that have read it; growing it leaves this one as it is."""
+        grown = copy.copy(self.cache)
+        grown.layers = [copy.copy(layer) for layer in self.cache.layers]
+        grown.batch_repeat_interleave(rows)
+        return grown
+
+
+# --------
+# A growing batch of token sequences with its key-value cache, and the likelihood of several continuations at once.
+#
+# Rows of different length are padded on the left, and positions and masks are given outright, so that what a row gets
+# does not depend on its neighbours. New tokens of all rows and all continuations of all rows go through the model in
+# one pass: the continuations stand one behind the other, and a mask lets each see only its row and itself.
+
+
+class Prefix:
+    """What a batch of rows has been read of so far.
+
+    ``seen`` (rows, columns) is true where a cached column is a token and not padding, ``lengths`` (rows,) counts
+    tokens. With an ``opening`` its tokens have been read by all ``rows`` already.
+    """
+
+    def __init__(self, model: Any, rows: int, opening: Opening | None = None) -> None:
+        read = len(opening.ids) if opening else 0
+        self.model = model
+        self.cache = opening.cache_for(rows) if opening else DynamicCache()
+        self.seen = torch.ones((rows, read), dtype=torch.bool, device=model.device)
+        self.lengths = torch.full((rows,), read, dtype=torch.long, device=model.device)
+
+    def extend(self, rows: list[Ids], continuations: list[Ids]) -> Tensor:
+        """Read more tokens of every row, at least one of each, and score what may follow.
+
+        Returns the natural-log likelihood of each continuation after each row, shape (rows, continuations), float32.
+        The continuations are not kept.
+        """
+        device, width = self.model.device, max(len(row) for row in rows)
+        real = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows], device=device)
+        # The last token of a continuation is predicted, never read.
+        inner = [ids[:-1] for ids in continuations]
+        packed = [token for ids in inner for token in ids]
+        tokens = torch.tensor([[0] * (width - len(row)) + row + packed for row in rows], device=device)
+        own = (self.lengths[:, None] + real.cumsum(1) - 1).clamp(min=0)
+        self.lengths = self.lengths + real.sum(1)
+        owner = torch.tensor([number for number, ids in enumerate(inner) for _ in ids], dtype=torch.long, device=device)
+        depth = torch.tensor([step for ids in inner for step in range(len(ids))], dtype=torch.long, device=device)
+        positions = torch.cat([own, self.lengths[:, None] + depth[None]], dim=1)
+        hidden = self._forward(tokens, positions, _among(real, owner, depth))
+        if packed:
+            self.cache.crop(-len(packed))
+        self.seen = torch.cat([self.seen, real], dim=1)
+        return self._likelihoods(hidden[:, width - 1 :], inner, continuations)
+
+    def _forward(self, tokens: Tensor, positions: Tensor, among: Tensor) -> Tensor:
+        """Hidden states (rows, new, hidden) of new tokens behind the cached ones, which all of them see.
+
+        ``among`` (rows, new, new) says which new tokens each new token sees. The cache grows by the new columns.
+        """
+        rows, new = tokens.shape
+        before = self.seen[:, None, :].expand(rows, new, self.seen.shape[1])
+        visible = torch.cat([before, among], dim=2)
+        dtype = self.model.dtype
+        # Additive and finite: a padding column that sees nothing then gets some average instead of NaN.
+        mask = torch.zeros(visible.shape, dtype=dtype, device=tokens.device)
+        mask.masked_fill_(~visible, torch.finfo(dtype).min)
+        # The inner model alone: its head would multiply every column with the whole vocabulary.
+        output = self.model.base_model(
+            input_ids=tokens,
+            attention_mask=mask[:, None],
+            position_ids=positions,
+            past_key_values=self.cache,
+            use_cache=True,
+        )
+        hidden: Tensor = output.last_hidden_state
+        return hidden
+
+    def _likelihoods(self, states: Tensor, inner: list[Ids], continuations: list[Ids]) -> Tensor:
+        """From the states of each row's last token, in column 0, and of the continuations' inner tokens behind it."""
+        # One contiguous matrix: with a slice of three dimensions torch may copy the whole vocabulary matrix first.
+        flat = states.reshape(-1, states.shape[-1]).contiguous()
+        logits = self.model.get_output_embeddings()(flat).float()
+        logs = torch.log_softmax(logits, dim=-1).view(states.shape[0], states.shape[1], -1)
+        found, at = [], 1
+        for ids, read in zip(continuations, inner, strict=True):
+            columns = [0, *range(at, at + len(read))]
+            found.append(logs[:, columns, ids].sum(1))
+            at += len(read)
+        return torch.stack(found, dim=1)
+
+
+def _among(real: Tensor, owner: Tensor, depth: Tensor) -> Tensor:
+    """Which new tokens see which: a row's own tokens those before them, a continuation's its row and itself."""
+    rows, width = real.shape
+    size = width + owner.numel()
+    among = torch.zeros((rows, size, size), dtype=torch.bool, device=real.device)
+    among[:, :width, :width] = (
+        torch.ones((width, width), dtype=torch.bool, device=real.device).tril() & real[:, None, :]
+    )
+    among[:, width:, :width] = real[:, None, :]
+    among[:, width:, width:] = (owner[:, None] == owner[None]) & (depth[None] <= depth[:, None])
+    return among
+
+
+# --------
+# An analyzer that asks a causal language model how likely each allowed label is, instead of letting it write.
+#
+# A reply of the wrong form cannot happen, the probabilities come for free, and a batch costs one pass over what
+# differs between its prompts (the instructions are read once, when the model is loaded) with the first field's labels
+# behind it, plus one short pass for each of the other two fields. Runs without Ray.
+
+REPLY_TOKENS = 96
+"""Positions kept free for the reply; ours, about three times what the longest takes in the vocabularies we saw."""
+
+
+class LabelScorer:
+    """A causal language model that scores labels. Make one with ``load``. Not safe for use by two threads at once."""
+
+    def __init__(
+        self, model: Any, tokenizer: Any, name: str, max_batch: int, temperatures: Temperatures = UNCALIBRATED
+    ) -> None:
+        self.name = name
+        self._temperatures = temperatures
+        self.max_batch = max_batch
+        self._model = model.eval().requires_grad_(False)
+        self._tokenizer = tokenizer
+        self._fields = reply_fields(tokenizer)
+        self._limit = int(model.config.max_position_embeddings) - REPLY_TOKENS
+        with torch.inference_mode():
+            self._opening = Opening.read(self._model, opening_ids(tokenizer))
+
+    @classmethod
+    def load(
+        cls,
+        model: str,
+        adapter: str | None = None,
+        max_batch: int = 16,
+        precision: str = "auto",
+        device: str = "auto",
+        label: str | None = None,
+        threads: int | None = None,
+    ) -> LabelScorer:
+        """Load ``model`` (folder or hub name) and merge the LoRA ``adapter`` into it, if one is given.
+
+        An adapter's folder may hold the temperatures that its training measured (``calibration.json``).
+        ``precision`` "auto" follows the processor; ``label`` is how the model is called in ``Analysis.analyzer``;
+        ``threads`` are torch's CPU threads for the whole process, None leaves them as they are.
+        Only safetensors are read. Raises ConfigError when model or adapter cannot be loaded.
+        """
+        target, dtype = settle(device, precision, threads)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(model)
+            # An adapter is merged in float32: in bfloat16 its small steps would be rounded away.
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                model, dtype=torch.float32 if adapter else dtype, use_safetensors=True
+            )
+            if adapter is not None:
+                from peft import PeftModel
+
+                loaded = PeftModel.from_pretrained(loaded, adapter, use_safetensors=True).merge_and_unload()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ConfigError(
+                f"The analyzer's model {model!r} with adapter {adapter!r} cannot be loaded: {error}. Give folders that "
+                "hold safetensors, or hub names that this machine can reach, or set analyzer.kind to rules."
+            ) from error
+        name = f"label-scorer:{label or Path(model).name}"
+        temperatures = UNCALIBRATED if adapter is None else read_temperatures(Path(adapter))
+        return cls(loaded.to(device=target, dtype=dtype), tokenizer, name, max_batch, temperatures)
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """One analysis for each input, in their order. Prompts of like length share a pass."""
+        prompts = [prompt_ids(self._tokenizer, asked, self._limit) for asked in batch]
+        return by_length(prompts, len, self.max_batch, self._analyze_part)
+
+    def _analyze_part(self, prompts: list[Ids]) -> list[Analysis]:
+        scored: list[list[dict[str, float]]] = [[] for _ in prompts]
+        with torch.inference_mode():
+            # A prompt that was cut to the model's window may lack its beginning.
+            opening = self._opening if self._opening.opens(prompts) else None
+            prefix = Prefix(self._model, len(prompts), opening)
+            following = [ids[len(opening.ids) :] for ids in prompts] if opening else prompts
+            for field, temperature in zip(self._fields, self._temperatures, strict=True):
+                rows = [ids + field.scaffold for ids in following]
+                following = []
+                for row, scores in zip(scored, _probabilities(prefix, rows, field, temperature), strict=True):
+                    row.append(scores)
+                    # Later fields are judged in the light of the label that was chosen here.
+                    following.append(field.labels[best(scores)])
+        return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
+
+
+def _probabilities(prefix: Prefix, rows: list[Ids], field: Field, temperature: float) -> list[dict[str, float]]:
+    likelihoods = prefix.extend(rows, list(field.labels.values()))
+    scaled = torch.softmax(likelihoods.double() / temperature, dim=1).tolist()
+    return [dict(zip(field.labels, row, strict=True)) for row in scaled]

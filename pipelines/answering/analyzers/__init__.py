@@ -1,1 +1,0 @@
-"""The analyzers: readable rules, and a causal language model that scores the allowed labels."""

@@ -1,0 +1,307 @@
+"""Context extension: a passage is widened on both sides, to where a sentence or a line begins (paper section 3.4)."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document, Hit, Message, Passage, Plan, QuestionError, TableSpan
+
+_SENTENCE = re.compile(r"\n+|(?<=[.!?])\s+")
+_WORD = re.compile(r"\s+")
+_CHARS_PER_TOKEN = 12
+"""How far one looks, in characters for each token; ours. Prose has 4 to 5, the leaders of a table up to 10."""
+
+
+def extend(passage: Passage, document: Document, tokens: int, count: Callable[[str], int]) -> Passage:
+    """``passage`` widened by up to ``tokens`` tokens (as ``count`` counts) on each side, never past the document.
+
+    Each side ends where a sentence or line ends if one fits, else between words; where not even a word fits, that
+    side stays. The passage comes back unchanged when neither side grows.
+    """
+    text = document.text
+    reach = tokens * _CHARS_PER_TOKEN
+    start = _widen_left(text, passage.start_char, max(0, passage.start_char - reach), tokens, count)
+    end = _widen_right(text, passage.end_char, min(len(text), passage.end_char + reach), tokens, count)
+    if (start, end) == (passage.start_char, passage.end_char):
+        return passage
+    wider = text[start:end]
+    return replace(passage, start_char=start, end_char=end, text=wider, n_tokens=count(wider), origin="extended")
+
+
+def _widen_left(text: str, start: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
+    for boundary in (_SENTENCE, _WORD):
+        places = [match.end() for match in boundary.finditer(text, limit, start) if match.end() < start]
+        # From the nearest to the farthest, so that the text between grows along the list.
+        places = [*reversed(places), *([0] if limit == 0 and start > 0 else [])]
+        fitting = _count_fitting(places, lambda place: count(text[place:start]) <= tokens)
+        if fitting:
+            return places[fitting - 1]
+    return start
+
+
+def _widen_right(text: str, end: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
+    for boundary in (_SENTENCE, _WORD):
+        places = [match.end() for match in boundary.finditer(text, end, limit) if match.end() < limit]
+        places = [*places, *([limit] if limit == len(text) and limit > end else [])]
+        fitting = _count_fitting(places, lambda place: count(text[end:place]) <= tokens)
+        if fitting:
+            return places[fitting - 1]
+    return end
+
+
+def _count_fitting(places: Sequence[int], fits: Callable[[int], bool]) -> int:
+    """How many of ``places`` fit, each one being wider than the one before: a binary search."""
+    low, high = 0, len(places)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(places[middle - 1]):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# --------
+# Chunks become passages: neighbours are joined, and passages stand in the order in which a person reads.
+#
+# Order of passages in a prompt: documents by their best score, since the likeliest source should come first; within a
+# document by position, since "the following table" makes sense only after the sentence that says so.
+
+_ORIGINS = ("retrieved", "merged", "extended", "table", "full")
+"""From the plainest to the most worked: a joined passage keeps the word of its most worked part."""
+
+
+def passage_of(hit: Hit) -> Passage:
+    """One chunk as a passage."""
+    chunk = hit.chunk
+    return Passage(
+        doc_id=chunk.doc_id,
+        start_char=chunk.start_char,
+        end_char=chunk.end_char,
+        text=chunk.text,
+        n_tokens=chunk.n_tokens,
+        score=hit.score,
+        chunk_ids=(chunk.chunk_id,),
+    )
+
+
+def merge(passages: Iterable[Passage]) -> list[Passage]:
+    """Join passages of a document that touch or overlap; the result is in reading order.
+
+    Each passage's text must be the document's text in its range; so is then the joined text.
+    """
+    ordered = sorted(passages, key=lambda passage: (passage.doc_id, passage.start_char, passage.end_char))
+    merged: list[Passage] = []
+    for _, of_document in groupby(ordered, key=lambda passage: passage.doc_id):
+        group: list[Passage] = []
+        end = -1
+        for passage in of_document:
+            if group and passage.start_char > end:
+                merged.append(_join(group))
+                group = []
+            group.append(passage)
+            end = max(end, passage.end_char) if len(group) > 1 else passage.end_char
+        merged.append(_join(group))
+    return reading_order(merged)
+
+
+def reading_order(passages: Sequence[Passage]) -> list[Passage]:
+    """Documents by falling best score (ties by doc_id), passages of a document by position."""
+    best: dict[str, float] = {}
+    for passage in passages:
+        best[passage.doc_id] = max(passage.score, best.get(passage.doc_id, passage.score))
+    return sorted(passages, key=lambda passage: (-best[passage.doc_id], passage.doc_id, passage.start_char))
+
+
+def _join(group: list[Passage]) -> Passage:
+    """One passage of ``group``, which is sorted by start and has no gap."""
+    if len(group) == 1:
+        return group[0]
+    text, end = group[0].text, group[0].end_char
+    for passage in group[1:]:
+        if passage.end_char > end:
+            text += passage.text[end - passage.start_char :]
+            end = passage.end_char
+    by_score = sorted(group, key=lambda passage: -passage.score)
+    return Passage(
+        doc_id=group[0].doc_id,
+        start_char=group[0].start_char,
+        end_char=end,
+        text=text,
+        n_tokens=count_tokens(text),
+        score=by_score[0].score,
+        chunk_ids=tuple(dict.fromkeys(chunk_id for passage in by_score for chunk_id in passage.chunk_ids)),
+        origin=max((*(passage.origin for passage in group), "merged"), key=_ORIGINS.index),
+    )
+
+
+# --------
+# Table recovery (appendix B.3 / C.3): widen a passage whose boundary cuts a table, so that the table is shown whole.
+#
+# A passage is one contiguous range of its document. When the whole table would break the token bound, the passage
+# first grows to the table's start, because rows without their column heads say little, and then forwards, row by row.
+
+
+def recover_tables(
+    passage: Passage, document: Document, max_tokens: int, count_tokens: Callable[[str], int]
+) -> Passage:
+    """Widen a passage over the tables that its boundaries cut; the passage itself is returned where none is cut.
+
+    ``document.tables`` must be sorted and disjoint. The result holds the passage's range, its text is
+    ``document.text[start_char:end_char]``, its origin "table", and it has at most ``max_tokens`` tokens unless the
+    passage itself has more, which is then returned as it is.
+    """
+    head = _table_over(document.tables, passage.start_char)
+    tail = _table_over(document.tables, passage.end_char)
+    start = head.start_char if head else passage.start_char
+    end = tail.end_char if tail else passage.end_char
+    if start == passage.start_char and end == passage.end_char:
+        return passage
+
+    def fits(low: int, high: int) -> bool:
+        return count_tokens(document.text[low:high]) <= max_tokens
+
+    if not fits(start, end):
+        if not fits(passage.start_char, passage.end_char):
+            return passage
+        start = _earliest_line(document.text, start, passage.start_char, lambda low: fits(low, passage.end_char))
+        end = _latest_line(document.text, passage.end_char, end, lambda high: fits(start, high))
+        if start == passage.start_char and end == passage.end_char:
+            return passage
+    text = document.text[start:end]
+    return replace(passage, start_char=start, end_char=end, text=text, n_tokens=count_tokens(text), origin="table")
+
+
+def _table_over(tables: tuple[TableSpan, ...], offset: int) -> TableSpan | None:
+    """The table that a boundary at this offset cuts, if any."""
+    place = bisect_right(tables, offset, key=lambda table: table.start_char) - 1
+    if place >= 0 and tables[place].start_char < offset < tables[place].end_char:
+        return tables[place]
+    return None
+
+
+def _earliest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """The smallest line start in [low, high] that fits, found by bisection; high where no line start does."""
+    starts = [low] + [i + 1 for i in _breaks(text, low, high)]
+    while starts:
+        middle = len(starts) // 2
+        if fits(starts[middle]):
+            high, starts = starts[middle], starts[:middle]
+        else:
+            starts = starts[middle + 1 :]
+    return high
+
+
+def _latest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """The largest line end in [low, high] that fits, found by bisection; low where no line end does."""
+    ends = [*_breaks(text, low, high), high]
+    while ends:
+        middle = len(ends) // 2
+        if fits(ends[middle]):
+            low, ends = ends[middle], ends[middle + 1 :]
+        else:
+            ends = ends[:middle]
+    return low
+
+
+def _breaks(text: str, low: int, high: int) -> list[int]:
+    """Offsets of the line breaks in [low, high)."""
+    return [i for i in range(low, high) if text[i] == "\n"]
+
+
+# --------
+# The context processor: what is retrieved becomes what is shown (paper section 3.3, appendix B.3).
+#
+# Neighbours are merged, passages are widened where the plan says so, tables that a boundary cuts are made whole, and
+# what then overlaps is merged again. A whole document is fetched only for a passage that needs it.
+
+
+async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list[Passage]:
+    """The passages that show ``hits``, documents by best score, reading order within each."""
+    cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
+    documents: dict[str, Document] = {}
+    worked: list[Passage] = []
+    for passage in merge(map(passage_of, hits)):
+        if plan.extension_tokens == 0 and cut.isdisjoint(passage.chunk_ids):
+            worked.append(passage)
+            continue
+        if passage.doc_id not in documents:
+            documents[passage.doc_id] = await tools.full_text(passage.doc_id)
+        worked.append(_work(passage, documents[passage.doc_id], plan, tools.policy.context.table_tokens))
+    return merge(worked)
+
+
+def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
+    if plan.extension_tokens:
+        passage = extend(passage, document, plan.extension_tokens, count_tokens)
+    # After the extension, because its new ends may cut a table too.
+    if plan.recover_tables:
+        passage = recover_tables(passage, document, table_tokens, count_tokens)
+    return passage
+
+
+# --------
+# Keeping a prompt inside the generator's window: the least important passages go, the last one is cut.
+#
+# The window is counted in the generator's own tokens. A prompt that is too long would be an error of the endpoint, or
+# worse, would be cut by it without a word.
+
+MESSAGE_OVERHEAD = 16
+"""Tokens that a chat template may put around a message (role markers and line ends); ours, on the safe side."""
+
+BuildPrompt = Callable[[Sequence[Passage]], list[Message]]
+
+
+def prompt_fits(messages: Sequence[Message], role: str, tools: Tools) -> bool:
+    """Whether the prompt and the longest reply of ``role`` fit the window together."""
+    prompt = sum(tools.count(message.content) + message.vector_rows + MESSAGE_OVERHEAD for message in messages)
+    return prompt + tools.completion_limit(role) <= tools.window
+
+
+def fit_passages(
+    passages: Sequence[Passage], hits: Sequence[Hit], build: BuildPrompt, role: str, tools: Tools
+) -> list[Passage]:
+    """As many of ``passages`` as fit, in their order; those go first that hold the least important of ``hits``.
+
+    ``hits`` are in the order of importance. The most important passage is cut at its end if it alone is too long.
+    Raises QuestionError when not even a word of it fits beside the question.
+    """
+    rank = {hit.chunk.chunk_id: place for place, hit in enumerate(hits)}
+
+    def place_of(passage: Passage) -> int:
+        return min((rank[chunk_id] for chunk_id in passage.chunk_ids if chunk_id in rank), default=len(rank))
+
+    kept = list(passages)
+    while len(kept) > 1 and not prompt_fits(build(kept), role, tools):
+        kept.remove(max(kept, key=place_of))
+    if not kept or prompt_fits(build(kept), role, tools):
+        return kept
+    return [_cut_to_fit(kept[0], build, role, tools)]
+
+
+def _cut_to_fit(passage: Passage, build: BuildPrompt, role: str, tools: Tools) -> Passage:
+    low, high = 0, len(passage.text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if prompt_fits(build([_head(passage, middle)]), role, tools):
+            low = middle
+        else:
+            high = middle - 1
+    if low == 0:
+        raise QuestionError(
+            f"The question leaves no room for any passage in the generator's window of {tools.window} tokens, of which "
+            f"a reply may take {tools.completion_limit(role)}. Ask a shorter question, lower the completion limit of "
+            "the config's llm section, or name a model with a larger window."
+        )
+    return _head(passage, low)
+
+
+def _head(passage: Passage, length: int) -> Passage:
+    text = passage.text[:length]
+    return replace(passage, text=text, end_char=passage.start_char + length, n_tokens=count_tokens(text))

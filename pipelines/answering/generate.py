@@ -1,0 +1,291 @@
+"""The value of an arithmetic expression: numbers, ``+ - * / **``, signs and round brackets, nothing else.
+
+Expressions are written by a generator that has read documents of anyone, so what one may cost is bounded: its length,
+its depth, its exponents and the size of each value on the way. Values are decimal, so that 2.675 is 2.675;
+numbers are read to 17 digits. The bounds
+are ours.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow, localcontext
+from functools import partial
+from typing import Final
+
+from okralong.pipelines.answering.citations import find_citations
+from okralong.pipelines.answering.context import fit_passages, merge, passage_of, prompt_fits
+from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, parse_answer
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.types import Answer, Document, Hit, Passage
+
+LONGEST: Final = 300
+"""Characters of an expression."""
+
+DEEPEST: Final = 100
+"""Operations inside each other; a sum of n numbers is n - 1 deep."""
+
+LARGEST_EXPONENT: Final = 64
+
+_CONTEXT: Final = Context(
+    prec=28, Emin=-24, Emax=24, traps=[DivisionByZero, InvalidOperation, Overflow, Underflow], clamp=0
+)
+"""Values from 1e-24 to 1e25: all of them are computed at once and can be written in digits."""
+
+_ALPHABET: Final = re.compile(r"[0-9.+\-*/() ]+")
+"""Without letters there are no names, calls, hexadecimal or imaginary numbers to think of."""
+
+_BINARY: Final[dict[type[ast.operator], Callable[[Decimal, Decimal], Decimal]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+_UNARY: Final[dict[type[ast.unaryop], Callable[[Decimal], Decimal]]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+
+
+def evaluate(expression: str) -> Decimal:
+    """The value, to 28 digits. Operators bind as in Python: ``-2 ** 2`` is -4.
+
+    Raises ValueError for what is no such expression, has no finite real value, or goes beyond the bounds.
+    """
+    if len(expression) > LONGEST or not _ALPHABET.fullmatch(expression):
+        raise ValueError(f"{expression[:80]!r} is no arithmetic expression of at most {LONGEST} characters.")
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+        with localcontext(_CONTEXT):
+            return _value(tree.body, DEEPEST)
+    except (SyntaxError, ArithmeticError, MemoryError, RecursionError) as error:
+        # Python's parser answers brackets that are too deep for it with any of the last two, or a SyntaxError.
+        raise ValueError(f"{expression!r} cannot be evaluated: {type(error).__name__}.") from error
+
+
+def _value(node: ast.expr, depth: int) -> Decimal:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return _CONTEXT.create_decimal(repr(node.value))
+    if depth and isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        return _UNARY[type(node.op)](_value(node.operand, depth - 1))
+    if depth and isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        left, right = _value(node.left, depth - 1), _value(node.right, depth - 1)
+        if isinstance(node.op, ast.Pow) and abs(right) > LARGEST_EXPONENT:
+            raise ValueError(f"The exponent {right} is beyond {LARGEST_EXPONENT}.")
+        value = _BINARY[type(node.op)](left, right)
+        if not value.is_finite():  # 0 ** -1, which Decimal lets pass
+            raise ValueError(f"The expression {left} {type(node.op).__name__} {right} is infinite.")
+        return value
+    raise ValueError(f"An expression holds only numbers and + - * / **, at most {DEEPEST} deep.")
+
+
+# --------
+# The calculator: a formula that the generator gave as its answer is worked out here, not by the model.
+#
+# The paper names code-aided generation as an extension; this is its smallest form. A formula reads as in a
+# spreadsheet: an equals sign, an expression, a unit, such as ``=(12.5 - 10) / 10 * 100 %``. How it is read is ours:
+#
+# - One currency sign in it goes before the result, unless the result is in percent or a divisor has the sign too. -
+# Numbers marked with % stand as they are where the result is in percent: where its unit says so, and in sums of
+# percentages. Elsewhere they are hundredths, so ``=5% * 1200`` is 60, and so is ``=1200 * 5%``. - A unit behind every
+# number of a sum counts once. Square brackets are round ones; "(461)" is 461. - A result that the model adds ("= 25
+# %") is dropped; its unit is taken where the formula has none and both agree.
+
+_ALIKE: Final = str.maketrans(
+    dict.fromkeys("\u00d7\u00b7", "*")
+    | dict.fromkeys("\u2013\u2212", "-")
+    | {"\u00f7": "/", "\u2248": "=", "^": "**", "[": "(", "]": ")"}
+)
+"""Signs for times, minus, divided by and about equal; "^" is a power."""
+_THOUSANDS: Final = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_TIMES: Final = re.compile(r"(?<=[\d)%])\s*[xX]\s*(?=[\d.($€£¥-])")
+
+_CURRENCY: Final = re.compile(r"[$€£¥]")
+_DIVIDED_BY_MONEY: Final = re.compile(r"/[\s(+-]*[$€£¥]")
+
+_PARTS: Final = re.compile(r"(?P<expression>.*[\d)])\s*(?P<unit>(?:%|(?=[^\W\d_]))[^\d()+*=%]*)?\.?")
+"""The expression ends at its last digit or bracket. A unit begins with "%" or a letter."""
+_PERCENTAGE: Final = re.compile(r"(\d[\d.]*)\s?%")
+_TWICE: Final = re.compile(r"%\s*(?=per\s?cent)", re.IGNORECASE)
+"""Of "4.1% percentage points", what the words say again."""
+_ENDS_IN_SHARE: Final = re.compile(
+    r"(?:/\s*[\d.]+%|\*\s*(?!100(?:\.0*)?\s?(?:%|per))[\d.]+\s?(?:%|per\s?cent))$", re.IGNORECASE
+)
+"""As in "=1200 * 5%", where the mark belongs to the number; in "* 100%" it is the unit."""
+_PER_CENT: Final = re.compile(r"per\s?cent", re.IGNORECASE)
+
+_AGREE: Final = Decimal("0.01")
+"""Share by which the model's own result may differ from ours; covers its rounding."""
+
+
+def calculate(answer: str) -> str:
+    """``answer`` with a formula worked out: "25%", "$1,234.5 million", "0.0938"; never raises.
+
+    At most 2 decimals, below 1 four significant digits. An answer that does not begin with "=" comes back as it is,
+    and a formula that cannot be worked out without its "=", for a person to look at. Only the first line is read.
+    """
+    if not answer.startswith("="):
+        return answer
+    try:
+        return _work_out(answer[1:].strip().partition("\n")[0])
+    except ValueError:
+        return answer[1:].strip() or answer
+
+
+def _work_out(formula: str) -> str:
+    if len(formula) > LONGEST:
+        raise ValueError(f"A formula has at most {LONGEST} characters.")
+    text = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), formula.translate(_ALIKE))
+    text = _TIMES.sub(" * ", text)
+    signs = set(_CURRENCY.findall(text))
+    divided = _DIVIDED_BY_MONEY.search(text) is not None
+    first, *own = _CURRENCY.sub(" ", text).split("=")
+    value, unit = _read(first)
+    if own and not unit:
+        unit = _agreed_unit(own[-1], value)
+    sign = signs.pop() if len(signs) == 1 and not divided and not _in_percent(unit) else ""
+    number = f"{'-' if value < 0 else ''}{sign}{_digits(abs(value))}"
+    return f"{number}{unit}" if unit.startswith("%") or not unit else f"{number} {unit}"
+
+
+def _read(text: str) -> tuple[Decimal, str]:
+    """The value and the unit ("" for none) of an expression in plain characters. Raises ValueError."""
+    text = text.strip()
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"{text!r} is no expression with a unit.")
+    expression, unit = parts["expression"], _TWICE.sub("", (parts["unit"] or "").strip(" ."))
+    if _ENDS_IN_SHARE.search(text):
+        expression, unit = _PER_CENT.sub("%", text), ""
+    elif not unit and "%" in expression and not re.search(r"[^-+() ]", _PERCENTAGE.sub("", expression)):
+        unit = "%"
+    if unit and not re.search(r"[*/]", expression):
+        expression = re.sub(rf"(?<!\w){re.escape(unit)}(?!\w)", " ", expression)
+    if _in_percent(unit):
+        expression = expression.replace("%", " ")
+    return evaluate(_PERCENTAGE.sub(r"(\1/100)", expression)), unit
+
+
+def _agreed_unit(text: str, value: Decimal) -> str:
+    """The unit of the result that the model worked out by itself, where it has our value."""
+    try:
+        own, unit = _read(text)
+    except ValueError:
+        return ""
+    return unit if abs(own - value) <= _AGREE * abs(value) else ""
+
+
+def _in_percent(unit: str) -> bool:
+    return unit.casefold().startswith(("%", "percent", "per cent"))
+
+
+def _digits(value: Decimal) -> str:
+    """A value from 0 on in digits, rounded half up, with separators between thousands."""
+    step = Decimal("0.01") if value >= 1 or not value else Decimal(1).scaleb(value.adjusted() - 3)
+    digits = f"{value.quantize(step, ROUND_HALF_UP):,f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+# --------
+# The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations.
+#
+# An answer that is a formula is worked out, whether or not one was asked for.
+
+
+async def generate(
+    tools: Tools,
+    step: str,
+    question: str,
+    passages: Sequence[Passage],
+    hits: Sequence[Hit] = (),
+    *,
+    role: str = "generate",
+    cite_in: Callable[[Sequence[Passage]], Sequence[Passage]] | None = None,
+) -> Answer:
+    """Answer ``question`` from ``passages``, less what the window cannot hold (the last of ``hits`` goes first).
+
+    ``cite_in`` gives for each passage that is shown the one in which its quotations stand, an empty one where none may
+    be cited; None: in the shown ones.
+
+    Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
+    the question leaves no room for a passage, and what ``Tools.complete`` raises.
+    """
+    build = partial(answer_prompt, question, calculator=tools.calculator)
+    shown = fit_passages(passages, hits, build, role, tools)
+    if not shown:
+        return Answer("unanswerable", UNANSWERABLE)
+    reply = await tools.complete(step, build(shown), role=role)
+    parsed = parse_answer(reply.text)
+    if parsed.unanswerable:
+        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
+    said = calculate(parsed.answer) if tools.calculator else parsed.answer
+    citations = find_citations(parsed.evidence, shown if cite_in is None else cite_in(shown))
+    return Answer("answered", said, tuple(each for each in citations if each.quote), context=tuple(shown))
+
+
+# --------
+# The long context: every document of the scope in full where the window holds them, else the best chunks that fit.
+#
+# Used by the strategy ``long_context`` and by precise mode. The fallback is the paper's (appendix B.2): the top chunks
+# of the dense retriever, 200 of them for a window of 128k tokens.
+
+ROLE = "full_text"
+
+_SURELY_TOO_LONG = 2
+"""A scope of more o200k tokens than this many windows is not fetched to be counted; ours. Vocabularies differ, but
+none in use needs half as many tokens as o200k."""
+
+
+async def answer_from_full_text(tools: Tools, question: str) -> Answer:
+    """Answer from the whole scope, or from as much of it as fits.
+
+    Steps: ``full_text/generate``, and ``full_text/retrieve`` when the scope does not fit. Raises QuestionError when
+    the question leaves no room in the window.
+    """
+    passages = await whole_scope(tools, question)
+    if passages is None:
+        passages = await best_chunks(tools, question)
+    return await generate(tools, "full_text/generate", question, passages, role=ROLE)
+
+
+async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
+    """All documents of the scope in order of doc_id, or None when they do not fit."""
+    sizes = await tools.documents()
+    if sum(tokens for _, tokens in sizes) > _SURELY_TOO_LONG * tools.window:
+        return None
+    passages: list[Passage] = []
+    used = 0
+    for doc_id, _ in sizes:
+        passages.append(_whole(await tools.full_text(doc_id)))
+        used += tools.count(passages[-1].text)
+        if used > tools.window:
+            return None
+    return passages if prompt_fits(answer_prompt(question, passages, tools.calculator), ROLE, tools) else None
+
+
+async def best_chunks(tools: Tools, question: str) -> list[Passage]:
+    """The longest run of top dense chunks that fits the window, neighbours merged, in reading order."""
+    policy = tools.policy.full_text
+    found = await tools.retrieve(
+        "full_text/retrieve", question, granularity=policy.fallback_granularity, k=policy.fallback_count
+    )
+    hits = list(found.semantic[: policy.fallback_count])
+    build = partial(answer_prompt, question, calculator=tools.calculator)
+    low, high = 0, len(hits)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if prompt_fits(build(_passages(hits[:middle])), ROLE, tools):
+            low = middle
+        else:
+            high = middle - 1
+    # Not even one fits: the first is handed on, and cut where it is shown.
+    return _passages(hits[: max(low, 1)])
+
+
+def _passages(hits: list[Hit]) -> list[Passage]:
+    return merge(map(passage_of, hits))
+
+
+def _whole(document: Document) -> Passage:
+    return Passage(document.doc_id, 0, len(document.text), document.text, document.n_tokens, score=1.0, origin="full")

@@ -1,0 +1,150 @@
+"""Choosing chunks one by one, each for what it adds to those chosen before (SARA algorithm 1).
+
+The loop is the same for every measure of novelty. The most relevant chunk always comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from okralong.pipelines.answering.policy import SelectionPolicy
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.types import Hit
+
+Novelty = Callable[[Sequence[Hit], Sequence[Hit]], Awaitable[Sequence[float]]]
+"""From the chunks chosen so far and those that remain: how much each of the latter adds; more is better."""
+
+
+async def choose_greedily(hits: Sequence[Hit], count: int, trade_off: float, novelty: Novelty) -> list[Hit]:
+    """At most ``count`` of ``hits`` (best first, each once) in the order of choice; scores stay as they were.
+
+    Each turn takes the chunk with the largest ``trade_off`` * relevance + (1 - ``trade_off``) * novelty, both
+    stretched to 0..1 over the chunks that remain, because log-likelihoods, distances and fused scores share no scale
+    (ours: SARA looks at novelty alone, which is ``trade_off`` 0). Ties go to the more relevant chunk.
+    """
+    chosen, rest = list(hits[:1]), list(hits[1:])
+    while rest and len(chosen) < count:
+        if trade_off == 1:
+            values = stretched([hit.score for hit in rest])
+        else:
+            relevance = stretched([hit.score for hit in rest])
+            gains = stretched(await novelty(chosen, rest))
+            values = [trade_off * one + (1 - trade_off) * other for one, other in zip(relevance, gains, strict=True)]
+        chosen.append(rest.pop(values.index(max(values))))
+    return chosen[:count]
+
+
+def stretched(values: Sequence[float]) -> list[float]:
+    """``values`` moved and scaled so that they reach from 0 to 1; all 0 where they are equal."""
+    low, high = min(values), max(values)
+    return [(value - low) / (high - low) if high > low else 0.0 for value in values]
+
+
+# --------
+# Conditional self-information: the chunk that surprises a reader of what is chosen already (SARA section 2.4).
+#
+# A small language model reads the chosen chunks; how unlikely it finds a further one, a token on average, is how much
+# that one adds. What repeats a chosen chunk is foreseen, and stays behind.
+
+Score = Callable[[str, Sequence[str]], Awaitable[list[list[float]]]]
+"""``Tools.score``: log-likelihood of each token of some texts after a prefix that they share."""
+
+SEPARATOR = "\n\n"
+"""Stands behind the question and behind each chosen chunk; ours."""
+
+
+async def choose_surprising(
+    hits: Sequence[Hit], score: Score, count: int, trade_off: float, question: str = ""
+) -> list[Hit]:
+    """At most ``count`` of ``hits`` (best first, each once), chosen by self-information (SARA equations 6 and 7).
+
+    Given the chosen chunks, and the ``question`` before them unless it is empty. ``score`` is called once for each
+    choice after the first. For ``trade_off`` see ``choose_greedily``.
+    """
+
+    async def novelty(chosen: Sequence[Hit], rest: Sequence[Hit]) -> Sequence[float]:
+        read = [question] if question else []
+        prefix = "".join(text.strip() + SEPARATOR for text in [*read, *(hit.chunk.text for hit in chosen)])
+        return [self_information(logs) for logs in await score(prefix, [hit.chunk.text.strip() for hit in rest])]
+
+    return await choose_greedily(hits, count, trade_off, novelty)
+
+
+def self_information(logs: Sequence[float]) -> float:
+    """Mean of minus ``logs``, natural log-likelihoods of a text's tokens, in nats a token; 0 for a text of none."""
+    return -sum(logs) / len(logs) if logs else 0.0
+
+
+# --------
+# Embedding novelty: the chunk that brings the mean of what is chosen closest to the question (SARA section 2.4).
+#
+# A chunk like those that are chosen moves their mean hardly at all, one that lies where the question is still far from
+# the mean moves it most. That holds from the third choice on: since the first chunk is part of the target, the second
+# choice is just the chunk that is nearest to the question. SARA measures in the space of its trained compressor; with
+# the archive's plain sentence encoder, as here, this is a variant of the paper's rule.
+
+Vectors = NDArray[np.float32]
+
+
+async def choose_novel(
+    hits: Sequence[Hit], query_vector: Vectors, vectors: Vectors, count: int, trade_off: float
+) -> list[Hit]:
+    """At most ``count`` of ``hits`` (best first, each once), chosen by embedding novelty (SARA equations 4 and 5).
+
+    ``query_vector`` has shape (dimension,), ``vectors`` (hits, dimension), both of unit vectors. For ``trade_off`` see
+    ``choose_greedily``.
+    """
+    row = {hit.chunk.chunk_id: number for number, hit in enumerate(hits)}
+
+    async def novelty(chosen: Sequence[Hit], rest: Sequence[Hit]) -> Sequence[float]:
+        before = vectors[[row[hit.chunk.chunk_id] for hit in chosen]]
+        after = vectors[[row[hit.chunk.chunk_id] for hit in rest]]
+        return closeness(target, before, after)
+
+    if not hits:
+        return []
+    # A question alone says little: the paper takes the mean of it and the most relevant chunk (algorithm 1, line 2).
+    target = (query_vector + vectors[0]) / 2
+    return await choose_greedily(hits, count, trade_off, novelty)
+
+
+def closeness(target: Vectors, chosen: Vectors, candidates: Vectors) -> list[float]:
+    """For each candidate, minus the distance of ``target`` from the mean of the chosen vectors and the candidate's.
+
+    Shapes: (dimension,), (chosen, dimension), (candidates, dimension).
+    """
+    means = (chosen.sum(axis=0) + candidates) / (len(chosen) + 1)
+    distances: list[float] = np.linalg.norm(target - means, axis=1).tolist()
+    return [-distance for distance in distances]
+
+
+# --------
+# The selection of evidence that the policy names, made durable before anything is built on it.
+
+
+async def choose(
+    tools: Tools, step: str, query: str, pool: Sequence[Hit], count: int, selection: SelectionPolicy | None = None
+) -> list[Hit]:
+    """At most ``count`` of ``pool`` (best first, each once) by ``selection``, by default the policy's; its method must
+    not be "none".
+
+    In the order of choice, the most relevant first. Raises ConfigError when the method needs a scorer or a compressor
+    and there is none; a run checks that before it begins.
+    """
+    by = selection or tools.policy.selection
+
+    async def pick() -> list[Hit]:
+        if by.method == "csi":
+            question = query if by.condition_on_question else ""
+            return await choose_surprising(pool, tools.score, count, by.trade_off, question)
+        vectors = [*await tools.embed([query]), *await tools.vectors(pool)]
+        if by.space == "compressor":
+            vectors = await tools.compress(vectors)
+        rows = np.asarray(vectors, dtype=np.float32)
+        return await choose_novel(pool, rows[0], rows[1:], count, by.trade_off)
+
+    # One candidate, or room for one: nothing to judge, and nothing to keep.
+    return await tools.record_choice(step, query, pool, pick) if min(len(pool), count) > 1 else list(pool[:count])
