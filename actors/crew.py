@@ -19,9 +19,9 @@ from okralong.actors.planner import Planner, PlannerSetup
 from okralong.actors.rate_limiter import limiter_name, start_limiter
 from okralong.actors.retrieval import REVIVED, RetrievalNames, hold, retrieval, wait_for
 from okralong.pipelines.answering.preparation import Prepared
-from okralong.pipelines.answering.strategies.plugin import settled
 from okralong.pipelines.core.types import BrokenError
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.methods.registry import settled
 from okralong.pipelines.models.weights import EMBEDDED
 
 BRANCHES_PER_QUESTION = 4

@@ -16,7 +16,7 @@ from okralong.actors.retrieval import RetrievalNames, compressor_of, embedder_of
 from okralong.actors.scorer import scorer_app
 from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.answering.preparation import Prepared
-from okralong.pipelines.answering.strategies.registry import needs_scorer, reads_vectors
+from okralong.pipelines.methods.registry import needs_scorer, reads_vectors
 
 
 class SharedModels:

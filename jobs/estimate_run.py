@@ -24,11 +24,11 @@ from okralong.pipelines.answering.estimate.pilot import draw_pilot
 from okralong.pipelines.answering.estimate.priors import Priors
 from okralong.pipelines.answering.preparation import Prepared, Scoped, prepare
 from okralong.pipelines.answering.run_config import RunConfig
-from okralong.pipelines.answering.strategies.registry import granularities_needed, unforeseen
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, ConfigError
+from okralong.pipelines.methods.registry import granularities_needed, unforeseen
 
 PRIORS = "estimate.yaml"
 

@@ -16,7 +16,6 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.rows import answer_row
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
@@ -29,6 +28,7 @@ from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.methods.registry import load_strategy
 
 IN_FLIGHT = 8
 

@@ -26,7 +26,6 @@ from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.answering.estimate.ladder import ladder
 from okralong.pipelines.answering.estimate.silent import prompt_tokens
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
@@ -43,6 +42,7 @@ from okralong.pipelines.evaluation.labels import gold_analysis
 from okralong.pipelines.evaluation.split.keys import Side
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.reader.rows import read_reading
 
 SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))

@@ -33,13 +33,13 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Message, OkraError, Plan, Reply, Usage
 from okralong.pipelines.evaluation.gold import Gold
+from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.weights import resolve_embedding_model
 
 STRATEGIES = ("std_rag", "long_context")

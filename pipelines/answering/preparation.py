@@ -9,19 +9,19 @@ from typing import Any
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.questions import BadQuestion, read_questions
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
-from okralong.pipelines.answering.strategies.registry import (
-    granularities_needed,
-    load_strategy,
-    needs_compressor,
-    needs_scorer,
-    reads_vectors,
-)
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ArchiveError, ConfigError, Question, QuestionError
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import sharing_runs
+from okralong.pipelines.methods.registry import (
+    granularities_needed,
+    load_strategy,
+    needs_compressor,
+    needs_scorer,
+    reads_vectors,
+)
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.fits import check_encoder, check_generator, check_table
 

@@ -12,11 +12,10 @@ from pydantic import Field
 from okralong.pipelines.answering.analysis import ScorerConfig
 from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.strategies.plugin import identity
-from okralong.pipelines.answering.strategies.registry import needs_compressor, needs_scorer, reads_vectors
 from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
 from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits, LlmConfig
+from okralong.pipelines.methods.registry import identity, needs_compressor, needs_scorer, reads_vectors
 from okralong.pipelines.sara.config import SaraConfig
 from okralong.pipelines.sara.served import weights_digest
 

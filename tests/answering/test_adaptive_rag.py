@@ -7,9 +7,9 @@ from itertools import count
 import pytest
 
 from okralong.pipelines.answering.policy import plan_bound
-from okralong.pipelines.answering.prompts.complexity import complexity_prompt, read_complexity
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Question, ReplyError
+from okralong.pipelines.methods.adaptive_rag import complexity_prompt, read_complexity
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, paper_policy
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.strategies.budget_rag import filled
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Passage, Question
+from okralong.pipelines.methods.budget_rag import filled
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.policy import plan_bound
-from okralong.pipelines.answering.prompts.compress import Digest, read_digest
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Question, ReplyError
+from okralong.pipelines.methods.compact import Digest, read_digest
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH, report
 from tests.fakes.tools import ScriptedTools, paper_policy
 

@@ -7,11 +7,10 @@ from itertools import count
 
 import pytest
 
-from okralong.pipelines.answering.operators.sentence import read_sentence
 from okralong.pipelines.answering.policy import plan_bound
-from okralong.pipelines.answering.prompts.sentence import conclusion, sentence_end
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Question, Reply, Usage
+from okralong.pipelines.methods.flare import conclusion, read_sentence, sentence_end
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, paper_policy
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from okralong.pipelines.answering.operators.contrast import contrasts, cut, kept_spans, most_telling, shares
-from okralong.pipelines.answering.operators.token_compression import RESTRICTION
-from okralong.pipelines.answering.strategies.registry import load_strategy, needs_scorer
 from okralong.pipelines.core.types import Answer, Question
+from okralong.pipelines.methods.longllmlingua import RESTRICTION, contrasts, cut, kept_spans, most_telling, shares
+from okralong.pipelines.methods.registry import load_strategy, needs_scorer
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy
 

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.run_config import RunConfig, fingerprint
-from okralong.pipelines.answering.strategies.plugin import called, identity, settled
-from okralong.pipelines.answering.strategies.registry import (
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import ConfigError, Question
+from okralong.pipelines.methods.registry import (
+    called,
     granularities_needed,
+    identity,
     load_strategy,
     needs_logprobs,
     needs_scorer,
+    settled,
     unforeseen,
 )
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import ConfigError, Question
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy
 

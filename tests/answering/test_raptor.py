@@ -8,12 +8,16 @@ from itertools import count
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.operators.clusters import soft_clusters
-from okralong.pipelines.answering.operators.summary_tree import bounded_clusters, summary_hits
-from okralong.pipelines.answering.prompts.summarize import read_summary, summarize_prompt
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Passage, Question, ReplyError
 from okralong.pipelines.llm.prices import bill
+from okralong.pipelines.methods.raptor import (
+    bounded_clusters,
+    read_summary,
+    soft_clusters,
+    summarize_prompt,
+    summary_hits,
+)
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, paper_policy
 

@@ -6,10 +6,10 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from okralong.pipelines.answering.strategies import registry
-from okralong.pipelines.answering.strategies import std_rag as std_rag_module
-from okralong.pipelines.answering.strategies.registry import granularities_needed, load_strategy, names
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.methods import registry
+from okralong.pipelines.methods import std_rag as std_rag_module
+from okralong.pipelines.methods.registry import granularities_needed, load_strategy, names
 from tests.fakes.tools import paper_policy
 
 
@@ -39,7 +39,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_another_package_offers_a_strategy_but_takes_no_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = "okralong.pipelines.answering.strategies.std_rag"
+    value = "okralong.pipelines.methods.std_rag"
     offer(monkeypatch, mine=value, okralong=value)
     assert names() == [*registry.BUILT_IN, "mine"]
     assert load_strategy("mine") is std_rag_module.answer

@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.answering.policy import Policy, plan_bound
-from okralong.pipelines.answering.strategies.registry import (
-    load_strategy,
-    needs_compressor,
-    needs_scorer,
-    reads_vectors,
-)
-from okralong.pipelines.answering.strategies.sara import LINE
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import VECTORS_PLACE, Answer, ConfigError, Document, Hit, Question
+from okralong.pipelines.methods.registry import load_strategy, needs_compressor, needs_scorer, reads_vectors
+from okralong.pipelines.methods.sara import LINE
 from okralong.pipelines.sara.prompts import ANSWERS, COMPRESSED
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy, token_vectors

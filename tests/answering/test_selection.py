@@ -20,8 +20,8 @@ from okralong.pipelines.answering.select_evidence import (
     self_information,
     stretched,
 )
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Chunk, Hit, Question
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 

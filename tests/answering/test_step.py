@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import Answer, Question
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
 

@@ -13,13 +13,13 @@ import yaml
 
 import okralong
 from okralong.jobs.run_folder import table
-from okralong.pipelines.answering.prompts.complexity import INSTRUCTIONS as COMPLEXITY
-from okralong.pipelines.answering.prompts.compress import INSTRUCTIONS as COMPRESS
-from okralong.pipelines.answering.prompts.sentence import INSTRUCTIONS as SENTENCE
-from okralong.pipelines.answering.prompts.summarize import INSTRUCTIONS as SUMMARIZE
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT, ConfigError
+from okralong.pipelines.methods.adaptive_rag import COMPLEXITY_INSTRUCTIONS as COMPLEXITY
+from okralong.pipelines.methods.compact import INSTRUCTIONS as COMPRESS
+from okralong.pipelines.methods.flare import INSTRUCTIONS as SENTENCE
+from okralong.pipelines.methods.raptor import INSTRUCTIONS as SUMMARIZE
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import always, call, endpoint, quoting

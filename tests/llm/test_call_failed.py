@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.retrieve import split_question
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.core.types import CallFailed, Question, QuestionType, ReplyError
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
 

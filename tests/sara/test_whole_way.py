@@ -16,7 +16,6 @@ import pytest
 from okralong.actors.sara_generator import ADDRESS, HandleTransport
 from okralong.jobs.generator import as_served
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
@@ -29,6 +28,7 @@ from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.sara.arrays import ArrayCompressor
 from okralong.pipelines.sara.generator import MixedGenerator

@@ -10,10 +10,10 @@ from openai.types.chat import ChatCompletion
 
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer, split_prompt, step_prompt
-from okralong.pipelines.answering.prompts.complexity import complexity_prompt
-from okralong.pipelines.answering.prompts.compress import NOTHING_YET, compress_prompt
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.llm.reply import read_completion
+from okralong.pipelines.methods.adaptive_rag import complexity_prompt
+from okralong.pipelines.methods.compact import NOTHING_YET, compress_prompt
 from okralong.pipelines.models.serving import EmbeddedServer
 from tests.serving.test_embedded_server import chat
 

@@ -12,9 +12,9 @@ from okralong.pipelines.answering.estimate.forecast import Forecast, Looks, Outl
 from okralong.pipelines.answering.estimate.ladder import ladder
 from okralong.pipelines.answering.estimate.silent import SilentGenerator
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.strategies.registry import load_strategy
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.core.types import Answer, Plan, Question, QuestionError, ReplyError
+from okralong.pipelines.methods.registry import load_strategy
 
 METHOD: Final = "okralong"
 PRECISE: Final = "okralong_precise"

@@ -11,7 +11,6 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval
-from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.core.types import Analysis, Candidates, Hit, Passage, Plan, RetrieverScores
 from okralong.pipelines.evaluation.datasets.pooling import Pooled, PooledQuestion
 from okralong.pipelines.evaluation.evidence.config import PlainMethod
@@ -21,6 +20,7 @@ from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.tools import Analyze, BenchTools, Likelihood, prompt_size
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, Writer
 from okralong.pipelines.evaluation.labels import gold_analysis
+from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.sara.arrays import ArrayCompressor
 
 RANK_CONSTANT = 60.0

@@ -12,7 +12,6 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.archive.search import search
@@ -24,6 +23,7 @@ from okralong.pipelines.evaluation.evidence.measure import measure
 from okralong.pipelines.evaluation.evidence.tools import BenchTools
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.evaluation.labels import gold_analysis
+from okralong.pipelines.methods.okralong import orchestrate
 from tests.fakes.tools import analysis, paper_policy
 
 SMALL = {"factoid__count": 1, "split__count": 1, "primary__granularity": 64, "context__extension_tokens": 0}

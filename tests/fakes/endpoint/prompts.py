@@ -9,12 +9,12 @@ from okralong.pipelines.answering.analysis import SYSTEM_PROMPT as ANALYZE
 from okralong.pipelines.answering.prompts import RULES
 from okralong.pipelines.answering.prompts import SPLIT_INSTRUCTIONS as SPLIT
 from okralong.pipelines.answering.prompts import STEP_INSTRUCTIONS as STEP
-from okralong.pipelines.answering.prompts.complexity import INSTRUCTIONS as CLASSIFY
-from okralong.pipelines.answering.prompts.compress import INSTRUCTIONS as COMPRESS
-from okralong.pipelines.answering.prompts.sentence import INSTRUCTIONS as SENTENCE
-from okralong.pipelines.answering.prompts.sentence import SO_FAR
-from okralong.pipelines.answering.prompts.summarize import INSTRUCTIONS as SUMMARIZE
 from okralong.pipelines.core.types import QUESTION_MARK
+from okralong.pipelines.methods.adaptive_rag import COMPLEXITY_INSTRUCTIONS as CLASSIFY
+from okralong.pipelines.methods.compact import INSTRUCTIONS as COMPRESS
+from okralong.pipelines.methods.flare import INSTRUCTIONS as SENTENCE
+from okralong.pipelines.methods.flare import SO_FAR
+from okralong.pipelines.methods.raptor import INSTRUCTIONS as SUMMARIZE
 from tests.fakes.endpoint.scenario import Role
 
 _OVER_PASSAGES: dict[Role, str] = {"step": STEP, "sentence": SENTENCE, "compress": COMPRESS}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.strategies.okralong import orchestrate
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
+from okralong.pipelines.methods.okralong import orchestrate
 
 
 def granularities(policy: Policy) -> list[int]:

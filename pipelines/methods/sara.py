@@ -28,9 +28,9 @@ from okralong.pipelines.answering.context import passage_of, prompt_fits
 from okralong.pipelines.answering.policy import Policy, SelectionPolicy
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.select_evidence import choose
-from okralong.pipelines.answering.strategies.plain import most_of, plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, TokenVectors
+from okralong.pipelines.methods.registry import most_of, plain_plan
 from okralong.pipelines.sara.pieces import Vectors, to_messages
 from okralong.pipelines.sara.prompts import answer_prompt
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from okralong.pipelines.answering.generate import answer_from_full_text
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.strategies.plain import plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
+from okralong.pipelines.methods.registry import plain_plan
 
 
 def granularities(policy: Policy) -> list[int]:

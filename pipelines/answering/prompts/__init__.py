@@ -1,1 +1,0 @@
-"""The prompts, each with its contract and the parser of its reply beside it."""

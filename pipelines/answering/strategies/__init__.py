@@ -1,1 +1,0 @@
-"""The methods: each one file with ``answer(question, tools)`` and ``granularities(policy)``."""

@@ -1,0 +1,167 @@
+"""CompAct's prompt: what a few further passages add to a summary, and whether that suffices (Yoon et al. 2024, 3.2).
+
+Contract of a reply::
+
+    Summary: what is known so far, in under 200 words
+    Evaluation: [INCOMPLETE] the year is missing
+
+The two parts, their marks and the 200 words are the paper's; the words are ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from okralong.pipelines.answering.citations import ask_and_read
+from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
+from okralong.pipelines.answering.generate import generate
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompts import cut_at_labels, framed_prompt, label_pattern, neutralise, strip_thought
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
+from okralong.pipelines.methods.registry import most_of, plain_plan
+
+INSTRUCTIONS: Final = """Do not answer the question yet: gather what another reader needs to answer it. \
+Reply in this form:
+Summary: what the passages, and the summary so far if there is one, say that helps; under 200 words, names in full, \
+no pronouns, nothing assumed
+Evaluation: [COMPLETE] if the summary alone holds all that the answer needs, else [INCOMPLETE]; then why, or what is \
+missing"""
+
+_LABEL: Final = label_pattern("summary|evaluation")
+_COMPLETE: Final = re.compile(r"(?<![A-Za-z-])COMPLETE\b", re.IGNORECASE)
+_MARKS: Final = re.compile(r"\[?(?:IN)?COMPLETE\]?[ :;,.-]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A summary, whether it suffices, and the reason that was given."""
+
+    summary: str = ""
+    complete: bool = False
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """Summary and reason, which is what the reader is shown (the authors' ``run_prompt.py``)."""
+        return f"{self.summary} {self.reason}".strip()
+
+
+NOTHING_YET: Final = Digest()
+
+
+def compress_prompt(question: str, so_far: Digest, passages: Sequence[Passage]) -> list[Message]:
+    """The messages that ask for the summary of what was known ``so_far`` and of some further ``passages``."""
+    system, asked = framed_prompt(INSTRUCTIONS, question, passages)
+    if not so_far.summary:
+        return [system, asked]
+    known = f"Summary so far: {neutralise(so_far.summary)}\nEvaluation of it: {neutralise(so_far.reason) or 'none'}"
+    return [system, Message(asked.role, f"{asked.content}\n\n{known}")]
+
+
+def read_digest(reply: str) -> Digest:
+    """Read a reply. Raises ReplyError when it holds no summary. Without an evaluation it is taken as incomplete."""
+    unlabelled, sections = cut_at_labels(_LABEL, strip_thought(reply))
+    parts: dict[str, str] = {}
+    for label, section in sections:
+        parts.setdefault(label, section)
+    summary = parts.get("summary") or unlabelled
+    if not summary:
+        raise ReplyError(
+            f"The reply holds no summary: {reply[:80]!r}. The lines Summary and Evaluation were asked for."
+        )
+    evaluation = parts.get("evaluation", "")
+    complete = _COMPLETE.search(evaluation) is not None and "incomplete" not in evaluation.casefold()
+    return Digest(" ".join(summary.split()), complete, " ".join(_MARKS.sub("", evaluation).split()))
+
+
+# --------
+# Chunks read a few at a time into one summary that grows until it suffices (CompAct, Yoon et al. 2024, section 3).
+
+ROLE = "compress"
+
+
+async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int) -> Digest:
+    """What ``hits``, most important first and ``segment`` at a time, say on the question.
+
+    Steps: ``segment/1/compress`` onward (each with ``/repair`` where its reply is of no use), until a summary is
+    complete or all are read. Raises ReplyError when a repaired reply holds no summary either.
+    """
+    so_far = NOTHING_YET
+    for number, start in enumerate(range(0, len(hits), segment), start=1):
+        part = hits[start : start + segment]
+        build = partial(compress_prompt, question, so_far)
+        shown = fit_passages([passage_of(hit) for hit in part], part, build, ROLE, tools)
+        so_far, _ = await ask_and_read(
+            partial(tools.complete, role=ROLE),
+            f"segment/{number}/compress",
+            build(shown),
+            read_digest,
+            partial(prompt_fits, role=ROLE, tools=tools),
+        )
+        if so_far.complete:
+            break
+    return so_far
+
+
+async def answer_from_text(tools: Tools, step: str, question: str, text: str) -> Answer:
+    """An answer from a text that stands in no document: it is shown as a passage, but it is no source, so the answer
+    has neither context nor citations.
+    """
+    written = Passage("summary", 0, len(text), text, count_tokens(text), 1.0)
+    found = await generate(tools, step, question, [written] if text else [])
+    return Answer(found.status, found.answer)
+
+
+# --------
+# CompAct (Yoon et al. 2024): the 30 best chunks, five at a time, are worked into one summary, which grows until the
+# generator finds it complete; the answer is read from the summary alone.
+#
+# Thirty chunks in six rounds of five, and a reader that sees summary and evaluation, are the authors' settings
+# (``run_prompt.py``, their section 4.1; OkraLong's section 4.2 takes the same thirty).
+#
+# Where this differs from the paper:
+#
+# - The prompted variant: the generator compresses. The paper distils a Mistral-7B for it, whose tokens OkraLong's
+# authors do not count; here each compression is a call like any other, and costs. - Chunks of 512 tokens by dense
+# retrieval; the paper's are passages of 100 words, so a segment here is four times as long. - A summary may have
+# ``llm.max_completion_tokens.compress`` tokens, 384 unless set; the authors allow 900. - The answer has neither
+# context nor citations, since what the reader saw stands in no document.
+
+UNFORESEEN: Final = "it stops when the generator finds a summary complete"
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.compact.granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``retrieve``, those of ``operators/digest.py``, ``generate``."""
+    plan = await tools.record_plan("plan", _plan(tools))
+    found = await tools.retrieve("retrieve", question.question, granularity=plan.granularity, k=plan.count)
+    hits = found.semantic[: plan.count]
+    gathered = await digest(tools, question.question, hits, tools.policy.compact.segment)
+    result = await answer_from_text(tools, "generate", question.question, gathered.text)
+    return replace(result, plan=plan)
+
+
+def _plan(tools: Tools) -> Plan:
+    policy = tools.policy.compact
+    rounds = -(-policy.candidates // policy.segment)
+    summary = tools.completion_limit("compress")
+    calls = [("compress", policy.granularity * policy.segment + summary)] * rounds
+    reason = f"CompAct: the {policy.candidates} best dense chunks, {policy.segment} at a time, into one summary"
+    return plain_plan(
+        policy.granularity,
+        policy.candidates,
+        reason,
+        workflow="step",
+        max_steps=rounds,
+        most=most_of(tools, [*calls, ("generate", summary)]),
+    )

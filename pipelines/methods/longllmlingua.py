@@ -1,0 +1,195 @@
+"""LongLLMLingua's arithmetic: which tokens of a text a question makes more likely, and how many of them stay.
+
+Equations are those of Jiang et al. 2024, section 4. Pure: the likelihoods come from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.generate import generate
+from okralong.pipelines.answering.policy import LongLlmLinguaPolicy, Policy
+from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Answer, Hit, Passage, Question
+from okralong.pipelines.methods.registry import most_of, plain_plan
+
+Span = tuple[int, int]
+
+
+def contrasts(conditioned: Sequence[float], plain: Sequence[float]) -> list[float]:
+    """How much more likely each token is behind the question than without it, in nats (equation 3: the perplexity
+    without, less that with). Both are log-likelihoods of the same tokens.
+    """
+    return [asked - alone for asked, alone in zip(conditioned, plain, strict=True)]
+
+
+def shares(count: int, mean: float, spread: float) -> list[float]:
+    """The share of its tokens that each of ``count`` documents keeps, the most important first: falling in a line from
+    ``mean`` + ``spread`` to ``mean`` - ``spread``, within 0 and 1 (equation 5).
+    """
+    if count == 1:
+        return [min(max(mean, 0.0), 1.0)]
+    return [min(max(mean + spread * (1 - 2 * rank / (count - 1)), 0.0), 1.0) for rank in range(count)]
+
+
+def most_telling(values: Sequence[float], share: float) -> list[int]:
+    """The places of the highest ``values``, a ``share`` of them and at least one, rising; of equals the first stay."""
+    kept = max(1, round(share * len(values))) if values else 0
+    return sorted(sorted(range(len(values)), key=lambda place: (-values[place], place))[:kept])
+
+
+def kept_spans(ends: Sequence[int], places: Sequence[int]) -> list[Span]:
+    """The stretches of a text that some of its tokens cover, neighbours joined. A token holds the blanks before it."""
+    starts = [0, *ends]
+    spans: list[Span] = []
+    for place in places:
+        start, end = starts[place], ends[place]
+        if spans and spans[-1][1] == start:
+            spans[-1] = (spans[-1][0], end)
+        elif end > start:
+            spans.append((start, end))
+    return spans
+
+
+def cut(text: str, spans: Sequence[Span]) -> str:
+    """Those stretches of ``text``, one after the other."""
+    return "".join(text[start:end] for start, end in spans)
+
+
+# --------
+# Chunks made short for a question by a small language model: LongLLMLingua's coarse and fine compression.
+#
+# The coarse part ranks chunks by how likely each makes the question, and keeps the first; the fine part keeps of each
+# the tokens that the question makes more likely (Jiang et al. 2024, sections 4.1 to 4.3).
+
+RESTRICTION: Final = "We can get the answer to this question in the given documents."
+"""Stands behind the question when a chunk is ranked by how likely it makes both (Jiang et al. 2024, 4.1)."""
+
+Kept = list[tuple[Hit, list[Span]]]
+"""Chunks in the order in which they are shown, each with the stretches of its text that stay."""
+
+
+async def compress(tools: Tools, step: str, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> Kept:
+    """The most telling of ``hits``, the best first (which is the paper's reordering), each cut to its best tokens.
+
+    What was kept is journaled under ``step``. Raises ConfigError when the run has no scorer.
+    """
+    by_id = {hit.chunk.chunk_id: hit for hit in hits}
+
+    async def make() -> Any:
+        chosen = await _coarse(tools, question, hits, policy)
+        return [[hit.chunk.chunk_id, spans] for hit, spans in await _fine(tools, question, chosen, policy)]
+
+    found = await tools.remember(step, {"question": question, "chunks": list(by_id)}, make) if hits else []
+    return [(by_id[chunk_id], [(start, end) for start, end in spans]) for chunk_id, spans in found]
+
+
+async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> list[Hit]:
+    """Chunks by the perplexity of the question behind them, as many as the coarse budget holds and one more."""
+    asked = f"{question.strip()} {RESTRICTION}"
+    doubt: dict[str, float] = {}
+    for hit in hits:
+        (logs,) = await tools.score(f"{hit.chunk.text.strip()}{SEPARATOR}", [asked])
+        doubt[hit.chunk.chunk_id] = self_information(logs)
+    budget = policy.coarse_factor * policy.target_tokens
+    kept: list[Hit] = []
+    for hit in sorted(hits, key=lambda hit: (doubt[hit.chunk.chunk_id], hit.chunk.chunk_id)):
+        kept.append(hit)
+        budget -= hit.chunk.n_tokens
+        if budget < 0:
+            break
+    return kept
+
+
+async def _fine(tools: Tools, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> Kept:
+    texts = [hit.chunk.text for hit in hits]
+    ends = await tools.token_ends(texts)
+    plain = await tools.score("", texts)
+    conditioned = await tools.score(f"{question.strip()}{SEPARATOR}", texts)
+    mean = policy.target_tokens / max(1, sum(hit.chunk.n_tokens for hit in hits))
+    kept: Kept = []
+    for number, share in enumerate(shares(len(hits), min(mean, 1.0), policy.spread if mean < 1 else 0.0)):
+        places = most_telling(contrasts(conditioned[number], plain[number]), share)
+        spans = kept_spans(ends[number], places)
+        if spans:
+            kept.append((hits[number], spans))
+    return kept
+
+
+def compressed_passages(kept: Kept) -> list[Passage]:
+    """What the generator is shown: each chunk's text without what was cut."""
+    texts = [cut(hit.chunk.text, spans) for hit, spans in kept]
+    return [
+        replace(passage_of(hit), text=text, n_tokens=count_tokens(text), origin="compressed")
+        for (hit, _), text in zip(kept, texts, strict=True)
+    ]
+
+
+def kept_passages(kept: Kept, shown: Sequence[Passage]) -> tuple[Passage, ...]:
+    """The stretches of the documents that ``shown`` holds. The tokens of a chunk are counted with its first stretch."""
+    spans_of = {hit.chunk.chunk_id: (hit, spans) for hit, spans in kept}
+    stretches: list[Passage] = []
+    for passage in shown:
+        hit, spans = spans_of[passage.chunk_ids[0]]
+        for number, (start, end) in enumerate(spans):
+            stretches.append(
+                replace(
+                    passage,
+                    start_char=hit.chunk.start_char + start,
+                    end_char=hit.chunk.start_char + end,
+                    text=hit.chunk.text[start:end],
+                    n_tokens=0 if number else passage.n_tokens,
+                )
+            )
+    return tuple(stretches)
+
+
+# --------
+# LongLLMLingua (Jiang et al. 2024): a small language model shortens the 30 best chunks for the question, and the
+# generator answers once, from what is left.
+#
+# Coarse: chunks are ranked by how likely each makes the question, the best stand first, and twice the target stays.
+# Fine: of each chunk the tokens that the question makes more likely stay, more of the better chunks', 2,000 tokens
+# together. Own code rather than the package ``llmlingua``, which fetches a vocabulary when it starts and needs the
+# cache format of older transformers.
+#
+# Where this differs from the paper:
+#
+# - The small model is the run's scorer, SmolLM2-135M unless told otherwise; the paper's is LLaMA-2-7B-Chat. - A
+# token's two likelihoods are measured within its chunk; the paper reads segments of 200 tokens behind what it has kept
+# so far. - How much the coarse part keeps is ours: twice the target. The authors' README keeps 100 tokens more than
+# the target, which suits their short passages. - Instruction and question are left whole; the paper shortens them a
+# little. - Subsequence recovery is the search for quotations: they are looked for in the whole chunks, and cited from
+# there. - The context of an answer is each stretch of a document that stayed; their tokens are counted as shown.
+
+NEEDS_SCORER: Final = True
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.longllmlingua.granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
+    policy, words = tools.policy.longllmlingua, question.question
+    reason = f"LongLLMLingua: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
+    # A small model's tokens are not o200k's; twice as many are on the safe side.
+    most = most_of(tools, [("generate", 2 * policy.target_tokens)])
+    plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
+    plan = await tools.record_plan("plan", plan)
+    found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=plan.count)
+    kept = await compress(tools, "compress", words, found.semantic[: plan.count], policy)
+    whole = {hit.chunk.chunk_id: passage_of(hit) for hit, _ in kept}
+
+    def sources(shown: Sequence[Passage]) -> list[Passage]:
+        return [whole[passage.chunk_ids[0]] for passage in shown]
+
+    order = [hit for hit, _ in kept]
+    result = await generate(tools, "generate", words, compressed_passages(kept), order, cite_in=sources)
+    return replace(result, plan=plan, context=kept_passages(kept, result.context))
