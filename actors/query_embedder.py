@@ -20,7 +20,7 @@ from okralong.actors.serving import GOODBYE_S, OVERLAP
 from okralong.pipelines.core.config import ANYWHERE, Place
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.sara.arrays import ArrayCompressor
+from okralong.pipelines.sara.artifact import ArrayCompressor
 
 Vector = npt.NDArray[np.float32]
 

@@ -19,8 +19,8 @@ from ray import serve
 from okralong.actors.patience import asked_again
 from okralong.actors.serving import GOODBYE_S, OVERLAP
 from okralong.pipelines.core.config import ANYWHERE, Place
-from okralong.pipelines.sara.config import SaraConfig
-from okralong.pipelines.sara.protocol import Asked, RefusedError, Written, completion, read_request, refusal
+from okralong.pipelines.sara.artifact import SaraConfig
+from okralong.pipelines.sara.prompts import Asked, RefusedError, Written, completion, read_request, refusal
 
 ADDRESS: Final = "http://sara.invalid/v1"
 """What the client takes for the server's address: a name that leads nowhere, should anybody dial it."""
@@ -34,8 +34,8 @@ class GeneratorReplica:
     def __init__(self, config: SaraConfig, model: str, window: int) -> None:
         # Imported here: torch and transformers take seconds, and the driver needs neither.
         from okralong.pipelines.models.weights import available_cores
+        from okralong.pipelines.sara.artifact import served_generator
         from okralong.pipelines.sara.generator import MixedGenerator
-        from okralong.pipelines.sara.served import served_generator
 
         folder: Path = config.folder()
         self._name = served_generator(folder, model).name

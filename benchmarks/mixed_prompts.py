@@ -27,13 +27,9 @@ from transformers import AutoConfig
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.models.weights import EMBEDDED, available_cores
 from okralong.pipelines.samples.sample import generate
-from okralong.pipelines.sara.arrays import ArrayCompressor
-from okralong.pipelines.sara.config import SaraConfig
+from okralong.pipelines.sara.artifact import ArrayCompressor, SaraConfig, generator_folder
 from okralong.pipelines.sara.generator import MixedGenerator
-from okralong.pipelines.sara.pieces import Vectors
-from okralong.pipelines.sara.prompts import answer_prompt
-from okralong.pipelines.sara.protocol import Asked
-from okralong.pipelines.sara.served import generator_folder
+from okralong.pipelines.sara.prompts import Asked, Vectors, answer_prompt
 from okralong.pipelines.sara.training.data import chunk_texts
 
 CHUNKS: Final = 10

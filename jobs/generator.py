@@ -16,9 +16,7 @@ from okralong.pipelines.llm.routing import check_endpoint
 from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
 from okralong.pipelines.models.serving import Engine, choose
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.sara.description import read_shape
-from okralong.pipelines.sara.found import SARA
-from okralong.pipelines.sara.served import served_generator
+from okralong.pipelines.sara.artifact import SARA, read_shape, served_generator
 
 
 @dataclass(frozen=True)

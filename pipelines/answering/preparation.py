@@ -23,7 +23,7 @@ from okralong.pipelines.methods.registry import (
     reads_vectors,
 )
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.sara.fits import check_encoder, check_generator, check_table
+from okralong.pipelines.sara.artifact import check_encoder, check_generator, check_table
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
 from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits, LlmConfig
 from okralong.pipelines.methods.registry import identity, needs_compressor, needs_scorer, reads_vectors
-from okralong.pipelines.sara.config import SaraConfig
-from okralong.pipelines.sara.served import weights_digest
+from okralong.pipelines.sara.artifact import SaraConfig, weights_digest
 
 
 class QueryEmbedderConfig(Settings):

@@ -22,8 +22,7 @@ from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.sara.arrays import ArrayCompressor
-from okralong.pipelines.sara.found import compressor_to_index
+from okralong.pipelines.sara.artifact import ArrayCompressor, compressor_to_index
 
 Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""

@@ -11,7 +11,7 @@ from okralong.pipelines.core.config import IndexPlacement, Settings
 from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
 from okralong.pipelines.indexing.limits import Limits
 from okralong.pipelines.indexing.units import Boundaries
-from okralong.pipelines.sara.found import AUTO
+from okralong.pipelines.sara.artifact import AUTO
 
 
 class EmbeddingConfig(Settings):

@@ -36,7 +36,7 @@ from okralong.pipelines.indexing.readers.raw import Source
 from okralong.pipelines.indexing.reading.reader import held_reader
 from okralong.pipelines.indexing.shares import Share, share_texts
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.sara.arrays import ArrayCompressor
+from okralong.pipelines.sara.artifact import ArrayCompressor
 
 _MOST_BLOCKS: Final = 2000
 """Ours: each block is a Ray task; beyond this several parts share one."""

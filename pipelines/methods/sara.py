@@ -31,8 +31,7 @@ from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, TokenVectors
 from okralong.pipelines.methods.registry import most_of, plain_plan
-from okralong.pipelines.sara.pieces import Vectors, to_messages
-from okralong.pipelines.sara.prompts import answer_prompt
+from okralong.pipelines.sara.prompts import Vectors, answer_prompt, to_messages
 
 READS_VECTORS: Final = True
 

@@ -22,7 +22,7 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.reader.collect import Collector
 from okralong.pipelines.reader.config import ReadingConfig
 from okralong.pipelines.reader.rows import ReadingRow
-from okralong.pipelines.sara.found import NONE
+from okralong.pipelines.sara.artifact import NONE
 from okralong.pipelines.training.build import LEARNED
 from okralong.pipelines.training.sample_set import sample_set
 

@@ -16,7 +16,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from okralong.pipelines.sara.description import (
+from okralong.pipelines.sara.artifact import (
     DESCRIPTION,
     FORMAT,
     WEIGHTS,

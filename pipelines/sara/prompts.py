@@ -1,17 +1,73 @@
-"""The prompts of SARA: of its two stages of compression learning, and of answering (SARA table 7, in words of ours).
-
-All are chat messages, so that a served generator can be asked the same that it was trained on. Documents stand in
-frames that they cannot close, as in every prompt here; vectors stand in numbered lines after them.
-"""
+"""What a prompt of SARA is made of, without torch: texts, vectors that stand where tokens would, messages of both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import base64
+import binascii
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from okralong.pipelines.answering.prompts import neutralise, render_passages
-from okralong.pipelines.core.types import QUESTION_MARK, Passage
-from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors
+from okralong.pipelines.core.types import QUESTION_MARK, VECTORS_PLACE, Message, Passage
+from okralong.pipelines.llm.request import TEXT, VECTORS
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """Vectors of a generator's token-embedding space: a tensor of shape (rows, hidden); on the way to a server, which
+    alone has that generator, ``TokenVectors``.
+    """
+
+    rows: Any
+
+
+Piece = Text | Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class MixedMessage:
+    """A chat message whose content is pieces. ``role`` is "system", "user" or "assistant"."""
+
+    role: str
+    content: tuple[Piece, ...]
+
+
+def to_messages(mixed: Sequence[MixedMessage]) -> list[Message]:
+    """The same as messages to be sent; the vectors in them are ``TokenVectors``."""
+    return [
+        Message(
+            each.role,
+            "".join(VECTORS_PLACE if isinstance(p, Vectors) else plain(p.text) for p in each.content),
+            tuple(p.rows for p in each.content if isinstance(p, Vectors)),
+        )
+        for each in mixed
+    ]
+
+
+def plain(text: str) -> str:
+    """``text`` without the sign that holds a vector's place."""
+    return text.replace(VECTORS_PLACE, " ")
+
+
+# --------
+# The prompts of SARA: of its two stages of compression learning, and of answering (SARA table 7, in words of ours).
+#
+# All are chat messages, so that a served generator can be asked the same that it was trained on. Documents stand in
+# frames that they cannot close, as in every prompt here; vectors stand in numbered lines after them.
 
 READS: Final = "Compressed text stands for plain text."
 """The system message of both stages of compression learning; short, since it stands before every chunk."""
@@ -54,3 +110,155 @@ def answer_prompt(question: str, passages: Sequence[Passage], compressed: Sequen
 
 def _read(*content: Text | Vectors) -> list[MixedMessage]:
     return [MixedMessage("system", (Text(READS),)), MixedMessage("user", content)]
+
+
+# --------
+# OpenAI's chat completions with vectors in the messages: a request read and checked, a reply or a refusal written.
+#
+# What cannot be kept to (a grammar, log-probabilities, a stream) is refused and not ignored. Without torch and HTTP.
+
+ROLES: Final = ("system", "user", "assistant")
+DEFAULT_MAX_TOKENS: Final = 256
+"""Of a request that names none; ours."""
+
+_NOT_HERE: Final = frozenset(
+    {
+        *("logprobs", "top_logprobs", "logit_bias", "grammar", "response_format"),
+        *("tools", "functions", "stream"),
+    }
+)
+"""Fields that would change a reply, and that this server does not keep to; refused unless they ask for nothing."""
+_BYTES: Final = 4
+"""Of a float32."""
+
+
+class RefusedError(Exception):
+    """A request that gets no reply: an HTTP status and why, for whoever sent it."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.message, self.status = message, status
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as the generator takes it; ``Vectors.rows`` are arrays of shape (rows, hidden), float32."""
+
+    messages: tuple[MixedMessage, ...]
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A reply. A vector counts as one of ``prompt_tokens``; ``finish_reason`` is "stop" or "length"."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reason: str
+
+
+def read_request(body: bytes, model: str, hidden: int) -> Asked:
+    """The request in a body for ``model``, whose token embeddings have ``hidden`` numbers. Raises RefusedError."""
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"The body is no JSON: {error}.") from None
+    if not isinstance(said, dict):
+        raise RefusedError("The body is no JSON object.")
+    if said.get("model") != model:
+        raise RefusedError(f"There is no model {said.get('model')!r} here; it is {model!r}.", 404)
+    refused = sorted(name for name in _NOT_HERE if said.get(name))
+    if refused or said.get("n", 1) != 1:
+        raise RefusedError(f"{', '.join(refused) or 'n'} cannot be kept to here. Leave it out.")
+    messages = said.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise RefusedError("messages must be a list of at least one message.")
+    limit = said.get("max_completion_tokens", said.get("max_tokens", DEFAULT_MAX_TOKENS))
+    stop = said.get("stop") or []
+    return Asked(
+        messages=tuple(_message(number, each, hidden) for number, each in enumerate(messages)),
+        max_tokens=int(_number("max_tokens", limit, 1, 1_000_000)),
+        temperature=_number("temperature", said.get("temperature") or 0.0, 0, 2),
+        top_p=_number("top_p", 1.0 if said.get("top_p") is None else said["top_p"], 0, 1),
+        seed=int(_number("seed", said.get("seed") or 0, -(2**63), 2**63 - 1)),
+        stop=tuple(_strings("stop", [stop] if isinstance(stop, str) else stop)),
+    )
+
+
+def completion(model: str, written: Written) -> dict[str, Any]:
+    """The body of a reply."""
+    usage = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.completion_tokens}
+    message = {"role": "assistant", "content": written.text}
+    return {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": written.finish_reason}],
+        "usage": usage | {"total_tokens": sum(usage.values())},
+    }
+
+
+def refusal(error: RefusedError) -> dict[str, Any]:
+    """The body of a refusal."""
+    return {"error": {"message": error.message, "type": "invalid_request_error", "code": None, "param": None}}
+
+
+def _message(number: int, said: object, hidden: int) -> MixedMessage:
+    where = f"messages[{number}]"
+    if not isinstance(said, dict) or said.get("role") not in ROLES:
+        raise RefusedError(f"{where} needs a role, one of {', '.join(ROLES)}.")
+    content = said.get("content")
+    if isinstance(content, str):
+        return MixedMessage(said["role"], (Text(content),))
+    if not isinstance(content, list):
+        raise RefusedError(f"{where}.content must be a text or a list of parts.")
+    parts = [_part(f"{where}.content[{place}]", part, hidden) for place, part in enumerate(content)]
+    return MixedMessage(said["role"], tuple(parts))
+
+
+def _part(where: str, said: object, hidden: int) -> Piece:
+    kind = said.get("type") if isinstance(said, dict) else None
+    if not isinstance(said, dict) or kind not in (TEXT, VECTORS):
+        raise RefusedError(f"{where} must be a part of type {TEXT} or {VECTORS}, not {kind!r}.")
+    if kind == VECTORS:
+        return Vectors(_rows(where, said, hidden))
+    if not isinstance(said.get("text"), str):
+        raise RefusedError(f"{where} is of type {TEXT} and has no text.")
+    return Text(said["text"])
+
+
+def _rows(where: str, said: Mapping[str, Any], hidden: int) -> NDArray[np.float32]:
+    rows, data = said.get("rows"), said.get("data")
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1 or not isinstance(data, str):
+        raise RefusedError(f"{where} needs rows, a count, and data, base64 of as many rows of float32.")
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise RefusedError(f"{where}.data is not base64.") from None
+    if len(raw) != rows * hidden * _BYTES:
+        raise RefusedError(
+            f"{where}.data holds {len(raw)} bytes; {rows} rows of {hidden} float32 numbers, which is what this "
+            f"generator's token embeddings have, are {rows * hidden * _BYTES}."
+        )
+    found = np.frombuffer(raw, dtype="<f4").reshape(rows, hidden).astype(np.float32)
+    if not np.isfinite(found).all():
+        raise RefusedError(f"{where}.data holds numbers that are not finite.")
+    return found
+
+
+def _number(name: str, value: object, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise RefusedError(f"{name} must be a number from {least:g} to {most:g}, not {value!r}.")
+    return float(value) if isinstance(value, float) else value
+
+
+def _strings(name: str, values: object) -> Sequence[str]:
+    if not isinstance(values, list) or not all(isinstance(each, str) and each for each in values):
+        raise RefusedError(f"{name} must be a text or a list of texts.")
+    return values

@@ -22,7 +22,7 @@ from okralong.pipelines.evaluation.split.build import build_split
 from okralong.pipelines.evaluation.split.keys import SIDES, Side, question_hash
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.sara.found import NONE
+from okralong.pipelines.sara.artifact import NONE
 from okralong.pipelines.training.balance import balanced
 from okralong.pipelines.training.collect import questions_only, rows_of
 from okralong.pipelines.training.rows import TrainingRow

@@ -15,8 +15,7 @@ from okralong.actors.sara_generator import ADDRESS, HandleTransport, sara_genera
 from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.routing import open_client
-from okralong.pipelines.sara.config import SaraConfig
-from okralong.pipelines.sara.served import served_generator
+from okralong.pipelines.sara.artifact import SaraConfig, served_generator
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.sara.compressors import random_compressor
 

@@ -15,7 +15,7 @@ from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
-from okralong.pipelines.sara.served import served_generator
+from okralong.pipelines.sara.artifact import served_generator
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call
 from tests.sara.compressors import random_compressor

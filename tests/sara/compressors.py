@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from okralong.pipelines.models.weights import MINILM_SHA256
+from okralong.pipelines.sara.artifact import Shape
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.description import Shape
 
 
 def random_compressor(folder: Path, seed: int = 3, scale: float = 0.1, **shape: Any) -> Path:

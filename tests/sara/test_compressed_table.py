@@ -20,9 +20,8 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.local import Encoder, index_here
 from okralong.pipelines.indexing.readers.raw import RawDocument
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.sara.arrays import ArrayCompressor, gelu
+from okralong.pipelines.sara.artifact import ArrayCompressor, check_encoder, check_table, gelu
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.fits import check_encoder, check_table
 from tests.fakes.reports import ALDER, BIRCH
 from tests.sara.compressors import random_compressor
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.sara.artifact import DESCRIPTION, WEIGHTS, Shape, read_shape
 from okralong.pipelines.sara.compressor import Compressor, token_scale
-from okralong.pipelines.sara.description import DESCRIPTION, WEIGHTS, Shape, read_shape
 
 SHAPE = Shape(inputs=6, width=16, hidden=8)
 

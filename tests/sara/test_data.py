@@ -11,8 +11,8 @@ import torch
 
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.sara.artifact import Shape
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.description import Shape
 from okralong.pipelines.sara.training.conditions import under
 from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
 from okralong.pipelines.sara.training.data import (

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.sara.artifact import adapter_of, served_generator
 from okralong.pipelines.sara.generator import MixedGenerator
-from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors
-from okralong.pipelines.sara.protocol import Asked, RefusedError, Written
-from okralong.pipelines.sara.served import adapter_of, served_generator
+from okralong.pipelines.sara.prompts import Asked, MixedMessage, RefusedError, Text, Vectors, Written
 from tests.fakes.random_reader import write_random_reader
 from tests.sara.compressors import random_compressor
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.sara.artifact import shipped_folder
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.found import shipped_folder
 from okralong.pipelines.sara.training.config import SaraConfig
 from okralong.pipelines.sara.training.examples import MixedExample
 from okralong.pipelines.sara.training.learner import SaraLearner

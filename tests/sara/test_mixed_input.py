@@ -10,9 +10,16 @@ from torch import Tensor
 
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.models.weights import chat_ids, text_ids
-from okralong.pipelines.sara.mixed_input import IGNORED, Row, chat_pieces, padded, row_of
-from okralong.pipelines.sara.pieces import MixedMessage, Piece, Text, Vectors
-from okralong.pipelines.sara.prompts import alignment_prompt, answer_prompt, reconstruction_prompt
+from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
+from okralong.pipelines.sara.prompts import (
+    MixedMessage,
+    Piece,
+    Text,
+    Vectors,
+    alignment_prompt,
+    answer_prompt,
+    reconstruction_prompt,
+)
 
 HIDDEN = 32
 

@@ -11,8 +11,17 @@ import pytest
 
 from okralong.pipelines.core.types import VECTORS_PLACE, TokenVectors
 from okralong.pipelines.llm.request import LlmRequest
-from okralong.pipelines.sara.pieces import MixedMessage, Text, Vectors, to_messages
-from okralong.pipelines.sara.protocol import RefusedError, Written, completion, read_request, refusal
+from okralong.pipelines.sara.prompts import (
+    MixedMessage,
+    RefusedError,
+    Text,
+    Vectors,
+    Written,
+    completion,
+    read_request,
+    refusal,
+    to_messages,
+)
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 SENT = TokenVectors(ROWS.tobytes(), 3)

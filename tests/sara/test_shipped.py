@@ -10,10 +10,8 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
+from okralong.pipelines.sara.artifact import adapter_of, misfit, read_shape, shipped_folder
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.description import read_shape
-from okralong.pipelines.sara.found import misfit, shipped_folder
-from okralong.pipelines.sara.served import adapter_of
 from okralong.pipelines.sara.training.config import SaraConfig
 from okralong.pipelines.sara.training.data import Material, alignment_examples
 from okralong.pipelines.sara.training.learner import SaraLearner

@@ -16,10 +16,9 @@ from safetensors.torch import load_file
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import module_command, module_environment
+from okralong.pipelines.sara.artifact import LORA, WEIGHTS, Shape, read_shape
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.description import WEIGHTS, Shape, read_shape
-from okralong.pipelines.sara.pieces import Text
-from okralong.pipelines.sara.served import LORA
+from okralong.pipelines.sara.prompts import Text
 from okralong.pipelines.sara.training.config import SaraConfig
 from okralong.pipelines.sara.training.examples import MixedExample, prompt_of
 from okralong.pipelines.sara.training.learner import SaraLearner

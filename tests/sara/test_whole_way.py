@@ -30,9 +30,9 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.sara.arrays import ArrayCompressor
+from okralong.pipelines.sara.artifact import ArrayCompressor
 from okralong.pipelines.sara.generator import MixedGenerator
-from okralong.pipelines.sara.protocol import RefusedError, completion, read_request, refusal
+from okralong.pipelines.sara.prompts import RefusedError, completion, read_request, refusal
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import paper_policy
 from tests.llm.tools import rows

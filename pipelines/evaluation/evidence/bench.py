@@ -21,7 +21,7 @@ from okralong.pipelines.evaluation.evidence.tools import Analyze, BenchTools, Li
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, Writer
 from okralong.pipelines.evaluation.labels import gold_analysis
 from okralong.pipelines.methods.okralong import orchestrate
-from okralong.pipelines.sara.arrays import ArrayCompressor
+from okralong.pipelines.sara.artifact import ArrayCompressor
 
 RANK_CONSTANT = 60.0
 """Of the plain hybrid: Cormack et al. 2009, section 2."""

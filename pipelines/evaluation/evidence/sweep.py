@@ -24,8 +24,7 @@ from okralong.pipelines.evaluation.evidence.writers import GoldWriter, ModelWrit
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.units import Boundaries
-from okralong.pipelines.sara.arrays import ArrayCompressor
-from okralong.pipelines.sara.found import NONE, compressor_folder
+from okralong.pipelines.sara.artifact import NONE, ArrayCompressor, compressor_folder
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
 """The parts of a policy whose counts and token budgets a scale multiplies."""

@@ -32,7 +32,7 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.writers import WRITTEN, Writer
-from okralong.pipelines.sara.arrays import ArrayCompressor
+from okralong.pipelines.sara.artifact import ArrayCompressor
 
 COMPLETION_LIMIT = 512
 """Tokens kept free for a reply; ours."""

@@ -14,7 +14,7 @@ from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.sweeps.config import CellName, Sweep, SweepSet, Variant
 from okralong.pipelines.methods.registry import granularities_needed, load_strategy, needs_scorer, reads_vectors
-from okralong.pipelines.sara.found import NONE
+from okralong.pipelines.sara.artifact import NONE
 
 BETWEEN = "__"
 """Stands between the parts of a cell's name; no part holds it."""

@@ -27,7 +27,7 @@ from okralong.pipelines.evaluation.sweeps.config import Sweep, SweepSet
 from okralong.pipelines.evaluation.sweeps.expand import CellPlan, SweepFolder
 from okralong.pipelines.evaluation.sweeps.gold_questions import write_gold_questions
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-from okralong.pipelines.sara.found import NONE
+from okralong.pipelines.sara.artifact import NONE
 
 CELL_FILE = "cell.json"
 """In a cell's folder: what it is called, and where its questions lie from there."""

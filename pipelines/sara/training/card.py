@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.sara.description import read_shape
+from okralong.pipelines.sara.artifact import read_shape
 from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
 from okralong.pipelines.sara.training.stages import COUNTS
 from okralong.pipelines.training.curves import draw_curves

@@ -11,8 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.sara.pieces import MixedMessage, Vectors
-from okralong.pipelines.sara.prompts import alignment_prompt, answer_prompt, reconstruction_prompt
+from okralong.pipelines.sara.prompts import (
+    MixedMessage,
+    Vectors,
+    alignment_prompt,
+    answer_prompt,
+    reconstruction_prompt,
+)
 from okralong.pipelines.sara.training.stage_names import Stage
 
 Embeddings = NDArray[np.float32]

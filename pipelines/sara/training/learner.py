@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from okralong.pipelines.answering.analyzer_label_scorer import Opening
 from okralong.pipelines.models.weights import text_ids
+from okralong.pipelines.sara.artifact import LORA
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.mixed_input import IGNORED, Row, chat_pieces, padded, row_of
-from okralong.pipelines.sara.served import LORA
+from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
 from okralong.pipelines.sara.training.examples import MixedExample, prompt_of
 from okralong.pipelines.training.adapter import save_adapter
 from okralong.pipelines.training.learner import Learner

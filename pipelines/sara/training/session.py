@@ -6,8 +6,8 @@ from pathlib import Path
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
+from okralong.pipelines.sara.artifact import LORA
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.served import LORA
 from okralong.pipelines.sara.training.card import write_card
 from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
 from okralong.pipelines.sara.training.data import (

@@ -15,9 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.models.loading import settle
 from okralong.pipelines.models.weights import EMBEDDED, available_cores, causal_model, resolve_embedding_model
+from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, Shape
 from okralong.pipelines.sara.compressor import Compressor, token_scale
-from okralong.pipelines.sara.description import DESCRIPTION, WEIGHTS, Shape
-from okralong.pipelines.sara.served import LORA
 from okralong.pipelines.sara.training.config import InstructionConfig, ReconstructionConfig, SaraConfig, StageConfig
 from okralong.pipelines.sara.training.curriculum import from_plain_to_rich
 from okralong.pipelines.sara.training.data import Encode, Material, alignment_examples, reconstruction_examples

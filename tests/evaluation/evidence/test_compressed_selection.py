@@ -18,7 +18,7 @@ from okralong.pipelines.evaluation.evidence.config import Sweep
 from okralong.pipelines.evaluation.evidence.sweep import _compressor, scaled_policies
 from okralong.pipelines.evaluation.evidence.tools import BenchTools
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter
-from okralong.pipelines.sara.arrays import ArrayCompressor
+from okralong.pipelines.sara.artifact import ArrayCompressor
 from tests.fakes.tools import paper_policy
 from tests.sara.compressors import random_compressor
 

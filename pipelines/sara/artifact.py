@@ -1,0 +1,379 @@
+"""What a compressor says of itself, without its weights and without torch: ``compressor.json``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from okralong.pipelines.core.config import Settings, parse_config
+from okralong.pipelines.core.types import ArchiveError, ConfigError
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.models.merged_model import DIGITS, FILES, NO_READER, merged_model
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED, adapter_digest, causal_model
+
+WEIGHTS: Final = "compressor.safetensors"
+DESCRIPTION: Final = "compressor.json"
+
+DIGEST_DIGITS: Final = 12
+"""Hex digits of a compressor's fingerprint; as of a reader's."""
+
+FORMAT: Final = 1
+"""Grows when the same weights would give other vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a compressor is made for.
+
+    ``inputs`` and ``hidden`` are the lengths of the encoder's vectors and of the generator's token embeddings,
+    ``width`` that of the layer between (ours; the paper gives none). Each chunk becomes ``vectors_per_chunk`` vectors
+    (SARA section 2.3: one). ``encoder`` and ``generator`` are names, as configs say them; ``encoder_sha256`` is that of
+    the encoder's weights, None where unknown. ``chunk_tokens`` is the granularity of the chunks that it learned from
+    (SARA section 3.1: 256).
+    """
+
+    inputs: int
+    width: int
+    hidden: int
+    vectors_per_chunk: int = 1
+    encoder: str = "embedded"
+    encoder_sha256: str | None = None
+    generator: str = "embedded"
+    chunk_tokens: int = 256
+
+
+_Count = Annotated[int, Field(ge=1)]
+
+
+class Description(Settings):
+    """The content of ``compressor.json``: see ``Shape``."""
+
+    format: Literal[1]
+    fingerprint: str = Field(pattern=r"^[0-9a-f]{12}$")
+    inputs: _Count
+    width: _Count
+    hidden: _Count
+    vectors_per_chunk: _Count
+    encoder: str
+    encoder_sha256: str | None
+    generator: str
+    chunk_tokens: _Count
+
+    def shape(self) -> Shape:
+        """The same without what the file adds."""
+        return Shape(**self.model_dump(exclude={"format", "fingerprint"}))
+
+
+def read_description(folder: Path) -> Description:
+    """The description in ``folder``. Raises ConfigError where it is missing or unusable."""
+    file = folder / DESCRIPTION
+    if not file.is_file():
+        raise unusable(folder, f"holds no {DESCRIPTION}")
+    return parse_config(Description, file.read_text(encoding="utf-8", errors="replace"), str(file))
+
+
+def read_shape(folder: Path) -> tuple[Shape, str]:
+    """What the compressor in ``folder`` is made for, and its fingerprint, without its weights. Raises ConfigError."""
+    described = read_description(folder)
+    return described.shape(), described.fingerprint
+
+
+def fingerprint_of(said: dict[str, object], content: bytes) -> str:
+    """The fingerprint of a compressor described by ``said`` with the weights ``content``."""
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    digest.update(content)
+    return digest.hexdigest()[:DIGEST_DIGITS]
+
+
+def unusable(folder: Path, why: str) -> ConfigError:
+    """What is raised for a compressor that is not whole."""
+    return ConfigError(
+        f"The compressor {folder} {why}. Copy the folder again whole, or train one with `okralong train-sara`."
+    )
+
+
+# --------
+# The compressor on plain arrays: what ``Compressor`` computes, for processes that need not load torch for it.
+#
+# Two small layers over vectors that exist already: an index job would wait longer for torch than for the numbers.
+
+Array = NDArray[np.float32]
+
+_EPSILON: Final = 1e-5
+"""PyTorch's default for a LayerNorm."""
+_BLOCK: Final = 4096
+"""Chunks at a time, so that what lies between the layers takes some megabytes; ours."""
+
+
+@dataclass(frozen=True)
+class ArrayCompressor:
+    """A compressor's weights in float32, by PyTorch's names for them; ``fingerprint`` is that of its files."""
+
+    shape: Shape
+    fingerprint: str
+    weights: dict[str, Array]
+
+    @classmethod
+    def load(cls, folder: Path) -> ArrayCompressor:
+        """What ``Compressor.save`` wrote. Raises ConfigError where it is missing, damaged or altered."""
+        described = read_description(folder)
+        shape = described.shape()
+        try:
+            content = (folder / WEIGHTS).read_bytes()
+            found: dict[str, Any] = load(content)
+        except (OSError, SafetensorError) as error:
+            raise unusable(folder, f"cannot be read: {error}") from error
+        said = {"format": FORMAT, **described.model_dump(exclude={"format", "fingerprint"})}
+        if fingerprint_of(said, content) != described.fingerprint:
+            raise unusable(folder, f"does not have the fingerprint that its {DESCRIPTION} says")
+        if {name: value.shape for name, value in found.items()} != _shapes(shape):
+            raise unusable(folder, f"has weights of other shapes than its {DESCRIPTION} says")
+        return cls(shape, described.fingerprint, {name: value.astype(np.float32) for name, value in found.items()})
+
+    def __call__(self, embeddings: Array) -> Array:
+        """The encoder's unit vectors, shape (n, inputs), as vectors of shape (n, vectors_per_chunk, hidden)."""
+        if not len(embeddings):
+            return np.zeros((0, self.shape.vectors_per_chunk, self.shape.hidden), dtype=np.float32)
+        starts = range(0, len(embeddings), _BLOCK)
+        return np.concatenate([self._block(embeddings[start : start + _BLOCK]) for start in starts])
+
+    def pooled(self, embeddings: Array) -> Array:
+        """One unit vector for each, the mean of its own: shape (n, inputs) becomes (n, hidden). For selection."""
+        means = self(embeddings).mean(axis=1)
+        unit: Array = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        return unit
+
+    def _block(self, embeddings: Array) -> Array:
+        w = self.weights
+        between = gelu(embeddings.astype(np.float32) @ w["inner.weight"].T + w["inner.bias"])
+        found = between @ w["outer.weight"].T + w["outer.bias"]
+        found = found.reshape(len(found), self.shape.vectors_per_chunk, self.shape.hidden)
+        found = found - found.mean(axis=2, keepdims=True)
+        found = found / np.sqrt((found * found).mean(axis=2, keepdims=True) + _EPSILON)
+        normed: Array = (found * w["norm.weight"] + w["norm.bias"]).astype(np.float32)
+        return normed
+
+
+def gelu(values: Array) -> Array:
+    """The Gaussian error linear unit. The error function is Abramowitz and Stegun's 7.1.26, true to 1.5e-7."""
+    x = np.abs(values) / np.sqrt(np.float32(2))
+    t = 1 / (1 + np.float32(0.3275911) * x)
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    erf = np.sign(values) * (1 - series * np.exp(-x * x))
+    done: Array = (0.5 * values * (1 + erf)).astype(np.float32)
+    return done
+
+
+def _shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    out = shape.hidden * shape.vectors_per_chunk
+    return {
+        "inner.weight": (shape.width, shape.inputs),
+        "inner.bias": (shape.width,),
+        "outer.weight": (out, shape.width),
+        "outer.bias": (out,),
+        "norm.weight": (shape.hidden,),
+        "norm.bias": (shape.hidden,),
+    }
+
+
+# --------
+# Which compressor a config means, and whether it fits an archive.
+
+SARA: Final = "sara"
+"""The folder of the shipped compressor below ``configs/adapters``, and the section of an answer config."""
+
+AUTO: Final = "auto"
+NONE: Final = "none"
+"""What an index config may say beside a place: the shipped one where it fits, and none."""
+
+
+def shipped_folder() -> Path | None:
+    """Where the shipped compressor is; None where this installation comes without one."""
+    folder = Path(str(resources.files("okralong.configs"))) / "adapters" / SARA
+    return folder if (folder / DESCRIPTION).is_file() else None
+
+
+def compressor_folder(said: str) -> Path:
+    """The folder of the compressor that a config means by "shipped" or a path. Raises ConfigError for none."""
+    folder = shipped_folder() if said == SHIPPED else Path(said).expanduser().resolve()
+    if folder is None:
+        raise ConfigError(
+            "This okralong comes without a trained compressor, which SARA needs. Train one with `okralong train-sara "
+            "training/sara.yaml`, and name its folder: under compressor in the index config, and under sara.compressor "
+            "in the answer config."
+        )
+    if not (folder / DESCRIPTION).is_file():
+        raise ConfigError(
+            f"{folder} holds no compressor (it has no {DESCRIPTION}). Give the folder that `okralong train-sara` "
+            "wrote, or shipped for the one that comes with okralong."
+        )
+    return folder
+
+
+def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection[int]) -> Path | None:
+    """The compressor whose table an archive gets; None for none. ``said`` is auto, none, shipped or a folder.
+
+    ``encoder`` has the ``sha256`` and the ``model`` of the archive's encoder, ``sizes`` are its granularities. Auto is
+    the shipped one where it fits, else none; one that is named must fit: raises ConfigError.
+    """
+    if said == NONE:
+        return None
+    if said == AUTO:
+        shipped = shipped_folder()
+        return shipped if shipped is not None and misfit(read_shape(shipped)[0], encoder, sizes) is None else None
+    folder = compressor_folder(said)
+    if (why := misfit(read_shape(folder)[0], encoder, sizes)) is not None:
+        raise ConfigError(
+            f"The compressor {folder} cannot be used for this archive: {why}. Set compressor to auto or none in the "
+            "index config, or train one for this encoder and chunk size with `okralong train-sara`. Nothing was done."
+        )
+    return folder
+
+
+def misfit(shape: Shape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
+    """Why the compressor does not fit, None where it does."""
+    unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
+    if shape.encoder_sha256 != encoder["sha256"] or unknown:
+        return f"it was trained on the vectors of {shape.encoder}, and the archive's are of {encoder['model']}"
+    if shape.inputs != encoder.get("dimension", shape.inputs):
+        return f"it reads vectors of {shape.inputs} numbers, and the archive's have {encoder['dimension']}"
+    if shape.chunk_tokens not in sizes:
+        said = ", ".join(map(str, sizes))
+        return f"it was trained on chunks of {shape.chunk_tokens} tokens, and granularities are {said}"
+    return None
+
+
+# --------
+# The ``sara`` part of an answer config: which compressor, and how the generator that reads its vectors is served.
+
+
+class SaraConfig(Settings):
+    """SARA's models in a run.
+
+    ``compressor`` is "shipped" or a folder that ``okralong train-sara`` wrote, with the generator's adapter in it where
+    it was tuned. The generator runs in ``precision`` in each of ``replicas``, which takes ``gpus_per_replica`` GPUs;
+    ``max_batch`` prompts are answered in one go, and a batch waits ``batch_wait_s`` seconds to fill.
+    """
+
+    compressor: Annotated[str, Field(min_length=1)] = SHIPPED
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_batch: Annotated[int, Field(ge=1, le=256)] = 8
+    batch_wait_s: Annotated[float, Field(ge=0, le=10)] = 0.05
+    replicas: Annotated[int, Field(ge=1, le=256)] = 1
+    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
+
+    def folder(self) -> Path:
+        """The compressor's folder. Raises ConfigError when there is none."""
+        return compressor_folder(self.compressor)
+
+
+# --------
+# What is checked before a run spends anything on SARA: the archive, its table, and the generator.
+
+
+def check_generator(folder: Path, llm: LlmConfig) -> None:
+    """Raise ConfigError unless the generator that the config names is the one that the compressor was trained for."""
+    shape, _ = read_shape(folder)
+    if llm.base_url != EMBEDDED:
+        raise ConfigError(
+            f"The strategy sends vectors in the place of tokens, and llm.base_url is {llm.base_url}: an endpoint, paid "
+            "or not, takes texts alone. Set llm.base_url: embedded, with which okralong serves the generator itself, "
+            "or choose another strategy. Nothing was spent."
+        )
+    if Path(llm.model).name != Path(shape.generator).name:  # a description has a folder's name and not its path
+        raise ConfigError(
+            f"The compressor {folder} was trained for the generator {shape.generator!r}, and llm.model is "
+            f"{llm.model!r}, which would read its vectors as noise. Set llm.model: {shape.generator}, or train a "
+            "compressor for the other one with `okralong train-sara`. Nothing was spent."
+        )
+    if llm.reader not in (SHIPPED, NO_READER):
+        raise ConfigError(
+            f"llm.reader is the folder {llm.reader}, and the strategy's generator has an adapter of its own, which "
+            "lies beside the compressor. Leave llm.reader out. Nothing was spent."
+        )
+
+
+def check_encoder(folder: Path, manifest: Mapping[str, Any], archive: str) -> None:
+    """Raise ConfigError unless the compressor reads the vectors of the archive's encoder."""
+    shape, _ = read_shape(folder)
+    if (why := misfit(shape, manifest["embedding"], [shape.chunk_tokens])) is not None:
+        raise ConfigError(
+            f"The compressor {folder} cannot be used with {archive}: {why}. Name another under sara.compressor, or "
+            "train one for that encoder with `okralong train-sara`. Nothing was spent."
+        )
+
+
+def check_table(folder: Path, manifest: Mapping[str, Any], archive: str, granularity: int) -> None:
+    """Raise ArchiveError unless the archive has this compressor's table, at that granularity."""
+    _, fingerprint = read_shape(folder)
+    held = manifest.get("compressor")
+    again = f"Set compressor: {SHIPPED if folder == shipped_folder() else folder} in the index config and run okralong "
+    again += "index on it again, which embeds nothing anew. Nothing was spent."
+    if held is None:
+        raise ArchiveError(f"{archive} holds no compressed chunks, which the strategy sara shows. {again}")
+    if held["fingerprint"] != fingerprint:
+        raise ArchiveError(
+            f"{archive} holds chunks compressed by {held['fingerprint']}, and the compressor {folder} is "
+            f"{fingerprint}: the generator could not read them. {again}"
+        )
+    if held["granularity"] != granularity:
+        raise ArchiveError(
+            f"{archive} holds compressed chunks of {held['granularity']} tokens, and the policy's sara.granularity is "
+            f"{granularity}. Set sara.granularity to {held['granularity']}, which the compressor was trained with. "
+            "Nothing was spent."
+        )
+
+
+# --------
+# The generator of a compressor as a run names it: where its weights are, and what stands for them in a ledger.
+
+LORA: Final = "lora"
+"""The folder of the adapter beside a compressor's files."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedGenerator:
+    """``name`` is what requests give as model; ``tokenizer`` a folder with a ``tokenizer.json``."""
+
+    name: str
+    tokenizer: str
+
+
+def served_generator(compressor: Path, model: str) -> ServedGenerator:
+    """The generator ``model`` of the compressor in a folder. Raises ConfigError when either cannot be used.
+
+    The first time the adapter is merged, which takes half a minute.
+    """
+    base = "SmolLM2-135M-Instruct" if model == EMBEDDED else Path(model).name
+    return ServedGenerator(f"{base}-sara-{weights_digest(compressor)}", generator_folder(compressor, model))
+
+
+def weights_digest(compressor: Path) -> str:
+    """Stands for a compressor and the adapter beside it: 12 hex digits of a hash over both."""
+    _, fingerprint = read_shape(compressor)
+    adapter = adapter_of(compressor)
+    said = f"{fingerprint}:{adapter_digest(adapter) if adapter else ''}"
+    return hashlib.sha256(said.encode()).hexdigest()[:DIGITS]
+
+
+def generator_folder(compressor: Path, model: str) -> str:
+    """Where the generator ``model`` is loaded from, the compressor's adapter merged in where it has one."""
+    adapter = adapter_of(compressor)
+    return causal_model(model) if adapter is None else str(merged_model(adapter, model))
+
+
+def adapter_of(compressor: Path) -> Path | None:
+    """The LoRA adapter that was trained with a compressor; None where the generator was left as it is."""
+    folder = compressor / LORA
+    return folder if all((folder / file).is_file() for file in FILES) else None
