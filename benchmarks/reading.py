@@ -23,11 +23,10 @@ import docx
 
 from okralong.pipelines.core.types import Document
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.make_document import make_document
-from okralong.pipelines.indexing.readers.listing import list_sources
-from okralong.pipelines.indexing.readers.raw import RawDocument, Source
-from okralong.pipelines.indexing.readers.registry import read_source
-from okralong.pipelines.indexing.reading.reader import Found, Reader
+from okralong.pipelines.indexing.documents import RawDocument, Source, make_document
+from okralong.pipelines.indexing.listing import list_sources
+from okralong.pipelines.indexing.readers import read_source
+from okralong.pipelines.indexing.sandbox import Found, Reader
 from okralong.pipelines.samples.files import write_sample
 from okralong.pipelines.samples.sample import generate
 from tests.indexing.tiny_pdf import tiny_pdf

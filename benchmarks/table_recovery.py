@@ -27,7 +27,7 @@ from pathlib import Path
 from okralong.pipelines.answering.context import recover_tables
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Passage
-from okralong.pipelines.indexing.tables_in_text import find_tables
+from okralong.pipelines.indexing.tables import find_tables
 
 MARKS = Path(__file__).parent / "marks" / "cut_tables.jsonl"
 PASSAGE_TOKENS = 150  # the finest granularity of the method (paper section 3.3)

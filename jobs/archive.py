@@ -74,8 +74,8 @@ def vacuum(
 ) -> None:
     """Take away old versions, what only they held, and what killed index jobs left behind."""
     from okralong.pipelines.archive.versions import before_versions, version_numbers
-    from okralong.pipelines.archives import vacuum as work
     from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.indexing import maintenance as work
 
     folder = Folder.of(archive)
     if not version_numbers(folder) and before_versions(folder) is None:
@@ -96,9 +96,9 @@ def purge(
     """Take a document out for good: out of the archive, with all earlier versions, and out of the runs named."""
     from okralong.pipelines.answering.purge_run import BEGUN, purge_run
     from okralong.pipelines.archive.versions import version_numbers
-    from okralong.pipelines.archives import purge as work
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import InputError
+    from okralong.pipelines.indexing import maintenance as work
 
     folder = Folder.of(archive)
     if not version_numbers(folder):

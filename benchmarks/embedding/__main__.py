@@ -33,7 +33,7 @@ from benchmarks.embedding.bare import Bare
 from benchmarks.embedding.peers import Peer
 from okralong.actors.embedder import Embedder
 from okralong.pipelines.archive.vectors import key_bytes, text_keys
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.models.weights import available_cores, has_amx, resolve_embedding_model
 from okralong.pipelines.samples.sample import generate

@@ -37,7 +37,7 @@ from okralong.pipelines.evaluation.evidence.sets import Shelf
 from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
 from okralong.pipelines.evaluation.split.split import Split
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.weights import EMBEDDED, INT8, ResolvedModel, available_cores, resolve_embedding_model

@@ -43,8 +43,8 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.evaluation.evidence.encoder import cached_encoder, index_encoder
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.local import Encoder, index_here
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.samples.sample import generate

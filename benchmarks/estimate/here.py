@@ -21,7 +21,7 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Answer, CallFailed, QuestionError, ReplyError
-from okralong.pipelines.indexing.local import Encode
+from okralong.pipelines.indexing.job import Encode
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.journal import JournalRow

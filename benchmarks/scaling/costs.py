@@ -45,7 +45,7 @@ from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.samples.files import write_sample
 from okralong.pipelines.samples.sample import generate

@@ -29,7 +29,7 @@ from benchmarks.search.corpus import DIMENSION, GRANULARITY, TOPICS, Vectors, cl
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.dense import ApproximateIndex, build_approximate, products
 from okralong.pipelines.archive.files import TRAINED_ON, DenseConfig
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.samples.sample import generate
 

@@ -8,9 +8,8 @@ from pydantic import Field, field_validator, model_validator
 
 from okralong.pipelines.archive.files import DenseConfig
 from okralong.pipelines.core.config import IndexPlacement, Settings
-from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
-from okralong.pipelines.indexing.limits import Limits
-from okralong.pipelines.indexing.units import Boundaries
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries
+from okralong.pipelines.indexing.documents import Limits
 from okralong.pipelines.sara.artifact import AUTO
 
 

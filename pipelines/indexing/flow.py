@@ -27,14 +27,11 @@ from okralong.actors.embedder import Embedder
 from okralong.actors.metrics import index_metrics
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import GO_ON, BrokenError, OkraError
-from okralong.pipelines.indexing.chunk_tables import chunk_part
-from okralong.pipelines.indexing.compress import compress_shard
+from okralong.pipelines.indexing.build import Share, compress_shard, share_texts
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-from okralong.pipelines.indexing.ingest import ingest_part
-from okralong.pipelines.indexing.outcomes import write_outcomes
-from okralong.pipelines.indexing.readers.raw import Source
-from okralong.pipelines.indexing.reading.reader import held_reader
-from okralong.pipelines.indexing.shares import Share, share_texts
+from okralong.pipelines.indexing.documents import Source
+from okralong.pipelines.indexing.ingest import chunk_part, ingest_part, write_outcomes
+from okralong.pipelines.indexing.sandbox import held_reader
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import ArrayCompressor
 

@@ -19,7 +19,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, framed_prompt, neutralise, says_unanswerable
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, Reply
-from okralong.pipelines.indexing.sentences import boundaries
+from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.methods.registry import most_of, plain_plan
 
 INSTRUCTIONS: Final = """Reason step by step, one sentence at a time. Write the next sentence of the reasoning only: \

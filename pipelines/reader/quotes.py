@@ -9,7 +9,7 @@ from typing import Final
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.evaluation.datasets.pooling import Span
 from okralong.pipelines.evaluation.recall import words
-from okralong.pipelines.indexing.sentences import boundaries
+from okralong.pipelines.indexing.chunking import boundaries
 
 Quote = tuple[int, str]
 """The number of a passage, from 1, and words of it."""

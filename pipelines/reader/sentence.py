@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from okralong.pipelines.core.types import Citation, Passage
-from okralong.pipelines.indexing.sentences import boundaries
+from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.reader.marks import Marks, mark_text
 from okralong.pipelines.reader.rows import ReadingRow
 

@@ -11,7 +11,7 @@ from okralong.pipelines.answering.context import fit_passages, passage_of, proce
 from okralong.pipelines.answering.policy import organize
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.types import Document, Hit, QuestionError, TableSpan
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunking import chunk_document
 from tests.fakes.reports import ALDER
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 

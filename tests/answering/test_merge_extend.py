@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from okralong.pipelines.answering.context import extend, merge, passage_of
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Hit, Passage
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunking import chunk_document
 
 TEXT = st.text(alphabet="ab.? \n\t|9Zé漢", min_size=1, max_size=300)
 SPANS = st.lists(st.tuples(st.integers(0, 299), st.integers(1, 80), st.floats(0, 5)), min_size=1, max_size=12)

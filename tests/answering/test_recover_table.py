@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from okralong.pipelines.answering.context import recover_tables
 from okralong.pipelines.core.types import Document, Passage, TableSpan
-from okralong.pipelines.indexing.tables_in_text import find_tables
+from okralong.pipelines.indexing.tables import find_tables
 from tests.indexing.table_samples import CELL_PER_LINE, TABLES, embedded
 
 

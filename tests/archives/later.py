@@ -18,16 +18,17 @@ from okralong.pipelines.archive.versions import (
     winners,
 )
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.indexing.chunk_tables import chunk_part
+from okralong.pipelines.indexing.build import (
+    VersionBuild,
+    embedding_facts,
+    fingerprint_of,
+    share_texts,
+    version_manifest,
+)
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.failures import failures_of
-from okralong.pipelines.indexing.ingest import documents_table, part_file
-from okralong.pipelines.indexing.local import _embed
-from okralong.pipelines.indexing.make_document import make_document
-from okralong.pipelines.indexing.manifest import embedding_facts, fingerprint_of, version_manifest
-from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.indexing.shares import share_texts
-from okralong.pipelines.indexing.version_build import VersionBuild
+from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.indexing.ingest import chunk_part, documents_table, failures_of, part_file
+from okralong.pipelines.indexing.job import _embed
 from tests.archives.nights import CONFIG, MODEL, encoder
 
 

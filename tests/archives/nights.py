@@ -15,8 +15,8 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.build import BaseShard
 from okralong.pipelines.archive.files import granularity_folder
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.local import Encoder, index_here
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.models.weights import ResolvedModel
 
 CONFIG = IndexConfig(granularities=[16, 32], shards=3)

@@ -8,10 +8,10 @@ import numpy as np
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.vectors import TextIndex, VectorStore, text_keys
-from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing.build import take_over_vectors
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-from okralong.pipelines.indexing.migration import take_over_vectors
+from okralong.pipelines.indexing.maintenance import vacuum
 from okralong.pipelines.models.weights import ResolvedModel
 from tests.archives.nights import made_up, night
 from tests.search.small_archive import GRANULARITY, MODEL, random_corpus, write_archive

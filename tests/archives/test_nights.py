@@ -10,10 +10,9 @@ import pytest
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import diff_versions, read_version
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.make_document import make_document
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument, make_document
 from tests.archives.nights import CONFIG, contents, made_up, night
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import publish, version_numbers
-from okralong.pipelines.archives.purge import purge
-from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import LockedError
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.maintenance import purge, vacuum
 from tests.archives.nights import contents, made_up, night
 from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 

@@ -8,9 +8,8 @@ import pytest
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.vectors import VectorStore, key_bytes, text_keys
-from okralong.pipelines.archives.purge import purge
-from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing.maintenance import purge, vacuum
 from tests.archives.later import later
 from tests.archives.nights import chunk_texts, contents, made_up, night, words_in
 

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from okralong.pipelines.archive.versions import Claim, KnownSource, settle, winners
-from okralong.pipelines.indexing.changes import carried, source_changes
-from okralong.pipelines.indexing.failures import failures_of
-from okralong.pipelines.indexing.readers.raw import Source
+from okralong.pipelines.indexing.documents import Source
+from okralong.pipelines.indexing.ingest import carried, failures_of, source_changes
 
 _NIGHT = st.dictionaries(
     st.sampled_from(["a.txt", "b.txt", "m.jsonl", "z.jsonl"]),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from okralong.pipelines.archive.vectors import VectorStore
-from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing.maintenance import vacuum
 from tests.archives.nights import made_up, night
 
 

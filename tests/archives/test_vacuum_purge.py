@@ -11,10 +11,9 @@ from okralong.jobs.cli import app
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.vectors import VectorStore, key_bytes, text_keys
 from okralong.pipelines.archive.versions import version_numbers
-from okralong.pipelines.archives.purge import purge
-from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
+from okralong.pipelines.indexing.maintenance import purge, vacuum
 from tests.archives.nights import chunk_texts, contents, made_up, night, words_in
 
 SECRET = "The zebrafish of Quillon weighs 31 stone."

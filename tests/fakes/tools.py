@@ -36,7 +36,7 @@ from okralong.pipelines.core.types import (
     TokenVectors,
     Usage,
 )
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunking import chunk_document
 
 Scripted = str | Exception | Callable[[Sequence[Message]], str]
 """A reply, an error to raise, or what makes a reply of the messages."""

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, TableSpan
-from okralong.pipelines.indexing import chunker, units
-from okralong.pipelines.indexing.chunker import MIN_GRANULARITY, chunk_document
-from okralong.pipelines.indexing.units import Boundaries
+from okralong.pipelines.indexing import chunking as chunker
+from okralong.pipelines.indexing import chunking as units
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries, chunk_document
 from tests.indexing.growth import LINEAR, growth
 
 PIECES = st.one_of(

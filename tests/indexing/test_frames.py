@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.indexing.make_document import make_document
-from okralong.pipelines.indexing.readers.raw import RawDocument
-from okralong.pipelines.indexing.reading.frames import BrokenFrame, FrameReader, write_frame
-from okralong.pipelines.indexing.reading.parsed import parsed
-from okralong.pipelines.indexing.reading.taken_in import document_of_frame
+from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.indexing.sandbox import BrokenFrame, FrameReader, document_of_frame, parsed, write_frame
 
 Pipe = tuple[int, int]
 

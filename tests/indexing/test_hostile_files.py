@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Limits, Source
 from okralong.pipelines.indexing.ingest import ingest_part, read_documents
-from okralong.pipelines.indexing.limits import MOST_BAD_ROWS, Limits
-from okralong.pipelines.indexing.readers.listing import list_sources
-from okralong.pipelines.indexing.readers.raw import BadRow, Source
-from okralong.pipelines.indexing.reading.reader import Found, Reader
+from okralong.pipelines.indexing.listing import list_sources
+from okralong.pipelines.indexing.sandbox import Found, Reader
 from tests.conftest import ORCHARD
 from tests.indexing import hostile
 from tests.processes import alive

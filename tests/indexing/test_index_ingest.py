@@ -14,11 +14,19 @@ from okralong.pipelines.archive.versions import KnownSource, settle
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing import ingest
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.ingest import ingest_part, plan_parts, read_documents
-from okralong.pipelines.indexing.outcomes import claims_of, finished_parts, found_of, known_of, write_outcomes
-from okralong.pipelines.indexing.readers.listing import list_sources, with_hashes
-from okralong.pipelines.indexing.readers.raw import Source
-from okralong.pipelines.indexing.reading.reader import Reader
+from okralong.pipelines.indexing.documents import Source
+from okralong.pipelines.indexing.ingest import (
+    claims_of,
+    finished_parts,
+    found_of,
+    ingest_part,
+    known_of,
+    plan_parts,
+    read_documents,
+    write_outcomes,
+)
+from okralong.pipelines.indexing.listing import list_sources, with_hashes
+from okralong.pipelines.indexing.sandbox import Reader
 
 
 def test_parts_keep_the_order_and_close_when_full() -> None:

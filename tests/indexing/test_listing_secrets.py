@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.indexing.readers.listing import list_sources
+from okralong.pipelines.indexing.listing import list_sources
 
 
 @pytest.mark.parametrize(

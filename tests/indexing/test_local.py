@@ -15,11 +15,10 @@ from okralong.pipelines.archive.files import shard_of
 from okralong.pipelines.archive.search import search, stored_vectors
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Chunk
-from okralong.pipelines.indexing.chunker import chunk_document
+from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.local import Encoder, index_here
-from okralong.pipelines.indexing.make_document import make_document
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.conftest import LANTERN, ORCHARD
 

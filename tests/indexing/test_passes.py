@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.indexing import passes as module
-from okralong.pipelines.indexing.passes import Cut, deal, passes
+from okralong.pipelines.indexing import embedding as module
+from okralong.pipelines.indexing.embedding import Cut, deal, passes
 
 
 @given(st.lists(st.integers(1, 600)), st.integers(1, 40), st.integers(1, 4000))

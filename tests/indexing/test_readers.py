@@ -9,8 +9,8 @@ import docx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Reading, Source
-from okralong.pipelines.indexing.readers.registry import read_source
+from okralong.pipelines.indexing.documents import BadRow, RawDocument, Reading, Source
+from okralong.pipelines.indexing.readers import read_source
 from tests.indexing.tiny_pdf import tiny_pdf
 
 MAX_BYTES = 10**7

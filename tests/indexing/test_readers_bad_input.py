@@ -12,9 +12,9 @@ import pypdf
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.indexing.readers.listing import list_sources, with_hashes
-from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source
-from okralong.pipelines.indexing.readers.registry import read_source
+from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source
+from okralong.pipelines.indexing.listing import list_sources, with_hashes
+from okralong.pipelines.indexing.readers import read_source
 from tests.indexing import hostile
 from tests.indexing.tiny_pdf import tiny_pdf
 

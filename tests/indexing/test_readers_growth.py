@@ -9,11 +9,11 @@ import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from okralong.pipelines.indexing.readers import docx as docx_reader
-from okralong.pipelines.indexing.readers import html, markdown
-from okralong.pipelines.indexing.readers.pdf import tidy
-from okralong.pipelines.indexing.readers.pipes import pipe_table
-from okralong.pipelines.indexing.readers.raw import RawDocument, Read, Source
+from okralong.pipelines.indexing import readers as docx_reader
+from okralong.pipelines.indexing import readers as html
+from okralong.pipelines.indexing import readers as markdown
+from okralong.pipelines.indexing.documents import RawDocument, Read, Source
+from okralong.pipelines.indexing.readers import pipe_table, tidy
 from tests.indexing.growth import LINEAR, growth
 
 
@@ -29,7 +29,7 @@ def test_a_heading_of_blanks_and_marks(tmp_path: Path, filling: str) -> None:
 
     def work(size: int) -> None:
         file.write_text(f"# a{filling * size}b\n", encoding="utf-8")
-        assert read_with(markdown.read, file).title.endswith("b")
+        assert read_with(markdown.read_markdown, file).title.endswith("b")
 
     assert growth(work, 20_000) < LINEAR
 
@@ -47,7 +47,7 @@ def test_html_of_one_thing_many_times(tmp_path: Path, head: str, unit: str, tail
 
     def work(size: int) -> None:
         file.write_text(head + unit * size + tail, encoding="utf-8")
-        read_with(html.read, file)
+        read_with(html.read_html, file)
 
     assert growth(work, 1_000) < LINEAR
 
@@ -72,7 +72,7 @@ def word_table(rows: str, file: Path) -> RawDocument:
     document = docx.Document()
     document.element.body.insert(0, parse_xml(f"<w:tbl {nsdecls('w')}>{rows}</w:tbl>"))
     document.save(str(file))
-    return read_with(docx_reader.read, file)
+    return read_with(docx_reader.read_docx, file)
 
 
 def test_a_cell_that_claims_a_billion_columns(tmp_path: Path) -> None:

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.types import BrokenError
+from okralong.pipelines.indexing import sandbox as reader_module
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.make_document import make_document
-from okralong.pipelines.indexing.readers.raw import BadRow, RawDocument, Source
-from okralong.pipelines.indexing.readers.registry import read_source
-from okralong.pipelines.indexing.reading import reader as reader_module
-from okralong.pipelines.indexing.reading.reader import Found, Reader
+from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source, make_document
+from okralong.pipelines.indexing.readers import read_source
+from okralong.pipelines.indexing.sandbox import Found, Reader
 from okralong.pipelines.models.weights import module_environment
 from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import deep_html
@@ -149,7 +148,7 @@ def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_start_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("okralong.pipelines.indexing.reading.process._CHILD", "okralong.no_such_module")
+    monkeypatch.setattr("okralong.pipelines.indexing.sandbox._CHILD", "okralong.no_such_module")
     with Reader(LIMITS) as reader, pytest.raises(BrokenError, match="No module named"):
         list(reader.read(source(rows_file(tmp_path, "text"))))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.indexing.tables_in_text import find_tables
+from okralong.pipelines.indexing.tables import find_tables
 from tests.indexing.table_samples import AFTER, BEFORE, CELL_PER_LINE, MARKDOWN, TABLES, embedded
 
 MARKS = Path(__file__).parents[2] / "benchmarks" / "marks" / "cut_tables.jsonl"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.indexing.readers.listing import Listing, list_sources, with_hashes
+from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
 
 
 @pytest.fixture

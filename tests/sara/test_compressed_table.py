@@ -12,13 +12,12 @@ import torch
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import stored_compressed, stored_vectors
-from okralong.pipelines.archives.purge import purge
-from okralong.pipelines.archives.vacuum import vacuum
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.local import Encoder, index_here
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import Encoder, index_here
+from okralong.pipelines.indexing.maintenance import purge, vacuum
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.sara.artifact import ArrayCompressor, check_encoder, check_table, gelu
 from okralong.pipelines.sara.compressor import Compressor

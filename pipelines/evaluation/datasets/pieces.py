@@ -8,7 +8,7 @@ from typing import Final
 
 from okralong.pipelines.evaluation.datasets.values import Text, make_text, text_id
 from okralong.pipelines.evaluation.words import plain_words
-from okralong.pipelines.indexing.sentences import boundaries
+from okralong.pipelines.indexing.chunking import boundaries
 
 Range = tuple[int, int]
 """``[start, end)`` in characters of a text."""

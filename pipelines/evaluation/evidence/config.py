@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
-from okralong.pipelines.indexing.units import Boundaries
+from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
 Count = Annotated[int, Field(ge=1, le=200)]

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder, Vectors
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.indexing.local import Encoder
+from okralong.pipelines.indexing.job import Encoder
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 
 LIMIT: Final = EmbeddingConfig().max_seq_length

@@ -22,8 +22,8 @@ from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
 from okralong.pipelines.evaluation.split.keys import Side
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.local import index_here
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import index_here
 from okralong.pipelines.models.weights import EMBEDDED
 
 Say = Callable[[str], None]

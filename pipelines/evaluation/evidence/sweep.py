@@ -22,8 +22,8 @@ from okralong.pipelines.evaluation.evidence.sets import Say, Shelf, check_types
 from okralong.pipelines.evaluation.evidence.tools import Likelihood
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
 from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.units import Boundaries
 from okralong.pipelines.sara.artifact import NONE, ArrayCompressor, compressor_folder
 
 SCALED: Final = ("contextual", "factoid", "split", "step")

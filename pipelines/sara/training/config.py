@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.evaluation.split.manifest import MANIFEST
-from okralong.pipelines.indexing.chunker import MIN_GRANULARITY
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.training.stage_names import Stage
 from okralong.pipelines.training.config import Count, LoraConfig, Rate, Share

@@ -24,9 +24,8 @@ from okralong.pipelines.evaluation.evidence.sets import drawn
 from okralong.pipelines.evaluation.intervals import joined_by_documents
 from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.evaluation.words import plain_words
-from okralong.pipelines.indexing.chunker import chunk_document
-from okralong.pipelines.indexing.make_document import make_document
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.chunking import chunk_document
+from okralong.pipelines.indexing.documents import RawDocument, make_document
 from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
 from okralong.pipelines.sara.training.examples import Embeddings, MixedExample
 from okralong.pipelines.training.sample_set import sample_set

@@ -15,8 +15,8 @@ from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.local import Encoder, index_here
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.models.weights import ResolvedModel

@@ -10,7 +10,7 @@ import pytest
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.pipe_table import count_heads, is_figure
 from okralong.pipelines.evaluation.datasets.tatqa import read
-from okralong.pipelines.indexing.tables_in_text import find_tables
+from okralong.pipelines.indexing.tables import find_tables
 from tests.evaluation.datasets.filings import cells_of, evidence_of, tat_file, tat_question
 
 HEADER = "|  | Years ended June 30, |  |\n|  | 2019 | 2018 |"

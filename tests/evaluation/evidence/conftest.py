@@ -16,8 +16,8 @@ from okralong.pipelines.evaluation.evidence.bench import Bench
 from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
 from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.local import Encoder, index_here
-from okralong.pipelines.indexing.readers.raw import RawDocument
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.evaluation.evidence.town import rows
 

@@ -6,14 +6,17 @@ is of no use, and yields a BadRow where only one row of it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyarrow import fs
 
 from okralong.pipelines.core.storage import located
-from okralong.pipelines.core.types import DocumentError
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document, DocumentError, TableSpan
+from okralong.pipelines.indexing.tables import find_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +110,54 @@ def decode(data: bytes, uri: str) -> str:
 def newlines(text: str) -> str:
     """``text`` with every line end written as ``\\n``."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+# --------
+# A raw document made ready for the ``documents`` table.
+
+
+def make_document(raw: RawDocument) -> Document:
+    """``raw`` with its tables found and its tokens counted."""
+    return document_with_tables(raw, ((table.start_char, table.end_char) for table in find_tables(raw.text, "")))
+
+
+def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) -> Document:
+    """``raw`` with its tokens counted; ``tables`` are the ranges ``[start_char, end_char)`` of its tables, in order.
+
+    ``sha256`` covers the id and the text, so that two copies of one text still have chunks of different ids.
+    """
+    digest = hashlib.sha256(f"{raw.doc_id}\0{raw.text}".encode()).hexdigest()
+    return Document(
+        doc_id=raw.doc_id,
+        text=raw.text,
+        title=raw.title,
+        source_uri=raw.source_uri,
+        sha256=digest,
+        n_tokens=count_tokens(raw.text),
+        tables=tuple(TableSpan(f"{digest[:16]}:t{number}", start, end) for number, (start, end) in enumerate(tables)),
+        metadata=raw.metadata,
+    )
+
+
+# --------
+# What reading one document may cost before it counts as a failure.
+
+MOST_BAD_ROWS: Final = 1000
+"""Rows of one file that are reported one by one. Ours: a file may hold a hundred million lines that are no documents,
+and each report takes more memory than its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one document or file. The index config says their defaults and why; see ``LimitsConfig``.
+
+    ``seconds`` is processor time for one document; ``memory_bytes`` what reading it may add to the address space of its
+    process; ``document_bytes`` its text, title and metadata in UTF-8; ``text_bytes`` the same of all documents of one
+    file; ``file_bytes`` the file as it is stored.
+    """
+
+    seconds: float
+    memory_bytes: int
+    document_bytes: int
+    text_bytes: int
+    file_bytes: int

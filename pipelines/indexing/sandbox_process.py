@@ -16,11 +16,18 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from okralong.pipelines.indexing.limits import Limits
-from okralong.pipelines.indexing.readers.raw import BadRow, Source
-from okralong.pipelines.indexing.reading.confinement import OUT_OF_MEMORY, allow_seconds, confine, end_with
-from okralong.pipelines.indexing.reading.documents import Begun, Step, steps
-from okralong.pipelines.indexing.reading.frames import Head, write_frame
+from okralong.pipelines.indexing.documents import BadRow, Limits, Source
+from okralong.pipelines.indexing.sandbox import (
+    OUT_OF_MEMORY,
+    Begun,
+    Head,
+    Step,
+    allow_seconds,
+    confine,
+    end_with,
+    steps,
+    write_frame,
+)
 
 IDLE_S: Final = 30.0
 """Ours: longer than the pause between two parts; a fresh process takes one to two seconds."""

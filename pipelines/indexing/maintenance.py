@@ -1,0 +1,320 @@
+"""Taking away what no version needs: old versions, what they alone held, and what killed jobs left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from okralong.pipelines.archive.files import COMPRESSED, granularity_folder, table_folders
+from okralong.pipelines.archive.vectors import VECTORS, Keys, TextIndex, VectorStore, drop_dead_vectors
+from okralong.pipelines.archive.versions import (
+    CATALOGUES,
+    KNOWN_SOURCES,
+    VERSIONS,
+    Claim,
+    digest,
+    latest_version,
+    publish,
+    read_catalogue,
+    read_sources,
+    read_version,
+    settle,
+    version_numbers,
+    winners,
+)
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.types import ArchiveError, InputError
+from okralong.pipelines.indexing.build import WORK, VersionBuild, carry_without, fingerprint_of, version_manifest
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.ingest import (
+    CHUNKS_FOLDER,
+    OUTCOMES_FOLDER,
+    chunks_folder,
+    failures_of,
+    keys_file,
+    part_file,
+    purged_message,
+    read_keys,
+    write_keys,
+)
+from okralong.pipelines.models.weights import ResolvedModel
+
+_ROOMS: Final = (
+    OUTCOMES_FOLDER,
+    CATALOGUES,
+    KNOWN_SOURCES,
+    "failures",
+    "index",
+    COMPRESSED,
+    CHUNKS_FOLDER,
+    "documents",
+    WORK,
+)
+"""The folders of an archive in which a file goes that no kept version names. A part's word that it is complete always
+goes, and goes first: a version needs it not, and the part may lose a piece."""
+_BEFORE_VERSIONS: Final = "embeddings"
+_CLASSIC_SHARD: Final = re.compile(r"/shard-\d{5}/")
+_OURS: Final = re.compile(
+    r"(.*/)?([0-9a-f]{16}(-\d{2,})?(\.keys\.npy|\.parquet)?|part-[^/]*|shard-\d{5}[^/]*/[^/]*|\.[^/]*\.partial)"
+)
+"""The forms of the names that okralong gives; a file of another stands in one of these folders by chance, and stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What was, or with a dry run would be, taken away: versions, files, and their bytes."""
+
+    kept: tuple[int, ...]
+    versions: tuple[int, ...]
+    files: int
+    bytes: int
+
+
+def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool = False) -> Vacuumed:
+    """Keep the newest ``keep`` versions and what they need. The caller holds the archive's lock.
+
+    ``every_row``: vectors of texts that are in no kept version go as well where their file has others. Where no version
+    was published nothing is done. A run that reads a version that goes will find it gone.
+    """
+    numbers = version_numbers(archive)
+    kept, old = numbers[-keep:], numbers[:-keep]
+    if not kept:
+        return Vacuumed((), (), 0, 0)
+    manifests = [read_version(archive, number) for number in kept]
+    doomed = _Doomed(archive, dry_run)
+    # First the manifests, so that nobody begins to read what is on its way out.
+    doomed.take(archive.at(VERSIONS, f"{number:06d}.json").path for number in old)
+    needed = {path for manifest in manifests for path in _named(archive, manifest)}
+    parts = {part for manifest in manifests for part in manifest["files"]["parts"]}
+    classic = len(numbers) < keep
+    for room in _ROOMS:
+        for path in _files(archive.at(room)):
+            name = path.rsplit("/", 1)[1]
+            is_classic = name.startswith("part-") or bool(_CLASSIC_SHARD.search(path))
+            by_part = room in (CHUNKS_FOLDER, "documents") and name.split(".")[0] in parts
+            if _OURS.fullmatch(path) and not (by_part or _within(path, needed) or (classic and is_classic)):
+                doomed.take([path])
+    if not classic:
+        doomed.take(path for path in _files(archive.at(_BEFORE_VERSIONS)) if _OURS.fullmatch(path))
+        doomed.take([archive.at(MANIFEST).path] if archive.exists(MANIFEST) else [])
+    _vacuum_vectors(archive, manifests, doomed, every_row)
+    if archive.is_local and not dry_run:
+        _remove_empty_folders(archive)
+    return Vacuumed(tuple(kept), tuple(old), doomed.files, doomed.bytes)
+
+
+class _Doomed:
+    def __init__(self, archive: Folder, dry_run: bool) -> None:
+        self._filesystem, self.dry_run = archive.filesystem, dry_run
+        self.files = self.bytes = 0
+
+    def take(self, paths: Iterable[str]) -> None:
+        for path in list(paths):
+            self.count(path)
+            if not self.dry_run:
+                self._filesystem.delete_file(path)
+
+    def count(self, path: str) -> None:
+        self.files += 1
+        self.bytes += self._filesystem.get_file_info(path).size or 0
+
+
+def _named(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """The files and folders that a version names, but for those of its parts and vectors."""
+    files = manifest["files"]
+    for name in files["catalogue"]:
+        yield archive.at(CATALOGUES, name).path
+    yield archive.at(KNOWN_SOURCES, files["sources"]).path
+    yield archive.at("failures", files["failures"]).path
+    for size, names in files["index"].items():
+        for name in names:
+            yield granularity_folder(archive, int(size)).at(name).path
+    for folder in table_folders(archive, manifest):
+        yield folder.path
+
+
+def _within(path: str, needed: set[str]) -> bool:
+    return path in needed or path.rsplit("/", 1)[0] in needed
+
+
+def _files(folder: Folder) -> list[str]:
+    selector = fs.FileSelector(folder.path, recursive=True, allow_not_found=True)
+    return sorted(info.path for info in folder.filesystem.get_file_info(selector) if info.type == fs.FileType.File)
+
+
+def _remove_empty_folders(archive: Folder) -> None:
+    for room in (*_ROOMS, VECTORS, _BEFORE_VERSIONS):
+        for path, _, _ in os.walk(archive.at(room).path, topdown=False):
+            if not os.listdir(path):
+                os.rmdir(path)
+
+
+def _vacuum_vectors(archive: Folder, manifests: Sequence[Mapping[str, Any]], doomed: _Doomed, every_row: bool) -> None:
+    used = {manifest["files"]["encoder"]: manifest["config"]["embedding"]["dtype"] for manifest in manifests}
+    for name in archive.at(VECTORS).names():
+        encoder = name.removeprefix("encoder=")
+        store = VectorStore.of(archive, encoder, used.get(encoder, "float32"))
+        if encoder not in used:
+            doomed.take(_files(store.folder))
+            continue
+        mine = [manifest for manifest in manifests if manifest["files"]["encoder"] == encoder]
+        sizes = {path: store.folder.filesystem.get_file_info(path).size for path in _files(store.folder)}
+        doomed.take(path for path in sizes if path.endswith(".partial"))
+        for gone in drop_dead_vectors(store, _live(archive, mine), every_row=every_row, dry_run=doomed.dry_run):
+            doomed.files += 1
+            doomed.bytes += sizes.get(store.folder.at(gone).path, 0)
+
+
+def _live(archive: Folder, manifests: Sequence[Mapping[str, Any]]) -> Iterator[Keys]:
+    for manifest in manifests:
+        for size in manifest["granularities"]:
+            folder = chunks_folder(archive, size, manifest["config"]["boundaries"])
+            there = set(folder.names(".npy"))
+            for part in manifest["files"]["parts"]:
+                if keys_file(part) in there:
+                    yield read_keys(folder, part)
+
+
+# --------
+# Taking a document out of an archive for good: no file that stays holds its text, chunks, or vectors of its own.
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """``version`` is the new one, which alone is left."""
+
+    version: int
+    vacuumed: Vacuumed
+
+
+def purge(archive: Folder, doc_id: str) -> Purged:
+    """Publish a version without the document, and take every earlier version and what only they held away.
+
+    The document stays out, whatever later jobs find. The caller holds the archive's lock. A purge that was killed is
+    finished by the same call. Raises ArchiveError where no version was published, InputError when no version has the
+    document.
+    """
+    parent = latest_version(archive)
+    if parent is None:
+        raise ArchiveError(
+            f"{archive.path} has no versions yet, so nothing can be purged from it. Run okralong index on it once."
+        )
+    before = list(read_catalogue(archive, parent["files"]["catalogue"]))
+    mine = [claim for claim in before if claim.doc_id == doc_id]
+    held = _holding(archive, parent["files"]["parts"], doc_id)
+    if not mine and not held and doc_id not in parent["purged"]:
+        _known_somewhere(archive, doc_id)
+    if mine or held or doc_id not in parent["purged"]:
+        claims = _without(archive, parent, before, doc_id, held)
+        _publish(archive, parent, before, claims, doc_id, mine)
+    latest = version_numbers(archive)[-1]
+    return Purged(latest, vacuum(archive, 1, every_row=True))
+
+
+def _known_somewhere(archive: Folder, doc_id: str) -> None:
+    for number in reversed(version_numbers(archive)):
+        held = read_catalogue(archive, read_version(archive, number)["files"]["catalogue"])
+        if any(claim.doc_id == doc_id for claim in held):
+            return
+    raise InputError(
+        f"No version of {archive.path} has a document {doc_id!r}. okralong archive purge takes a doc_id as it stands "
+        "in citations and in okralong archive diff; nothing was purged."
+    )
+
+
+def _holding(archive: Folder, parts: Iterable[str], doc_id: str) -> list[str]:
+    """The parts with a row of the document, also one that no version shows any more: what it was before it changed."""
+    folder, found = archive.at("documents"), []
+    for part in parts:
+        with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
+            if pc.index(pq.ParquetFile(file).read(["doc_id"])["doc_id"], doc_id).as_py() >= 0:
+                found.append(part)
+    return found
+
+
+def _without(
+    archive: Folder, parent: Mapping[str, Any], before: Sequence[Claim], doc_id: str, held: Iterable[str]
+) -> list[Claim]:
+    """The other documents; of the parts that hold the purged one, those that they need are written anew without it."""
+    kept = [claim for claim in before if claim.doc_id != doc_id]
+    needed = {claim.part for claim in kept}
+    renamed = {part: f"{digest((part, doc_id))}-00" for part in held}
+    for part, target in renamed.items():
+        if part not in needed:
+            continue
+        _filter(archive.at("documents"), part, target, doc_id)
+        for size in parent["granularities"]:
+            folder = chunks_folder(archive, size, parent["config"]["boundaries"])
+            if folder.exists(keys_file(part)):  # a part of shadowed documents alone may lack a size that came later
+                texts = _filter(folder, part, target, doc_id)["text"]
+                write_keys(folder, target, texts.to_pylist())
+    return settle(replace(claim, part=renamed.get(claim.part, claim.part)) for claim in kept)
+
+
+def _filter(folder: Folder, part: str, target: str, doc_id: str) -> pa.Table:
+    with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
+        table = pq.ParquetFile(file).read()
+    table = table.filter(pc.not_equal(table["doc_id"], doc_id))
+    folder.write_table(part_file(target), table)
+    return table
+
+
+def _publish(
+    archive: Folder,
+    parent: Mapping[str, Any],
+    before: Iterable[Claim],
+    claims: list[Claim],
+    doc_id: str,
+    mine: Iterable[Claim],
+) -> None:
+    live = winners(claims)
+    if not live:
+        raise InputError(
+            f"{doc_id!r} is the only document of {archive.path}. To be rid of it, delete the folder of the archive."
+        )
+    config = IndexConfig.model_validate(parent["config"])
+    config = config.model_copy(update={"shards": int(parent["shards"])})
+    model = ResolvedModel("", parent["embedding"]["name"], parent["embedding"]["sha256"])
+    build = VersionBuild(archive, config, model, live, parent, winners(before))
+    shards = build.build_shards(TextIndex.open(build.store))
+    origins = {claim.source_uri: claim.origin for claim in mine}
+    sources = [
+        replace(source, failed=(*source.failed, (doc_id, purged_message(doc_id, origins[source.uri]))))
+        if source.uri in origins
+        else source
+        for source in read_sources(archive, parent["files"]["sources"]).values()
+    ]
+    failures = failures_of(claims, sources, [(row[0], row[1]) for row in parent["refused"]])
+    files = build.write_files(claims, sources, failures, shards)
+    compressor = carry_without(archive, parent, shards, doc_id)
+    mark = compressor["compressor"]["fingerprint"] if compressor else None
+    about = {key: parent[key] for key in ("embedding", "limits", "listed_at_ns", "refused", "config")}
+    about |= compressor | {
+        "parent": parent["version"],
+        "fingerprint": fingerprint_of(IndexConfig.model_validate(parent["config"]), model, files, mark),
+        "files": files,
+        "changes": {
+            "added": 0,
+            "changed": 0,
+            "removed": int(any(not claim.shadowed for claim in mine)),
+            "unchanged": len(live),
+        },
+        "documents": len(live),
+        "document_tokens": sum(claim.n_tokens for claim in live.values()),
+        "failures": len(failures),
+        "purged": sorted({*parent["purged"], doc_id}),
+        "purged_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": {},
+        "work": {"shards_written": sum(shard.built for built in shards.values() for shard in built)},
+        "work_seconds": {},
+    }
+    publish(archive, version_manifest(parent["version"] + 1, config, shards, about))

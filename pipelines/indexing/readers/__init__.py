@@ -1,1 +1,0 @@
-"""Readers, one file a format: source files in, raw documents out."""
