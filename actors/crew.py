@@ -18,11 +18,11 @@ from okralong.actors.ledger import RayLedger, start_ledger
 from okralong.actors.planner import Planner, PlannerSetup
 from okralong.actors.rate_limiter import limiter_name, start_limiter
 from okralong.actors.retrieval import REVIVED, RetrievalNames, hold, retrieval, wait_for
-from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.core.types import BrokenError
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.methods.registry import settled
 from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.run.prepare import Prepared
 
 BRANCHES_PER_QUESTION = 4
 """Places for branches in a planner, for each question that it carries (a split has at most four sub-questions)."""

@@ -12,15 +12,13 @@ import ray
 
 from okralong.actors.cluster import NAMESPACE
 from okralong.actors.retrieval import REVIVED, Retrieval, RetrievalNames, hold, retrieval, wait_for
-from okralong.pipelines.answering.estimate.forecast import Outlook
-from okralong.pipelines.answering.estimate.foresee import foresee
-from okralong.pipelines.answering.estimate.silent import SilentGenerator
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.answering.question_tools import Ports
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.run.dry_run import Outlook, SilentGenerator, foresee
+from okralong.pipelines.run.prepare import Prepared
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from okralong.actors.retrieval import Retrieval, RetrievalNames
 from okralong.actors.sara_generator import ADDRESS
 from okralong.pipelines.answering.policy import Policy, plan_reserve
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.rows import answer_row
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.core import log as logs
 from okralong.pipelines.core.tokens import token_counter
@@ -54,6 +53,7 @@ from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
 from okralong.pipelines.llm.records import LedgerClient
 from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import called, load_strategy
+from okralong.pipelines.run.rows import answer_row
 
 logger = logging.getLogger(__name__)
 

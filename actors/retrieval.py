@@ -29,11 +29,11 @@ from okralong.actors.sara_generator import HandleTransport, sara_generator_app
 from okralong.actors.scorer import scorer_app
 from okralong.actors.serving import remove_apps, run_apps
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
 from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError
 from okralong.pipelines.methods.registry import needs_compressor, needs_scorer, reads_vectors
+from okralong.pipelines.run.prepare import Prepared
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 

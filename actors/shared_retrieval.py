@@ -15,8 +15,8 @@ from okralong.actors.analyzer import analyzer_app
 from okralong.actors.retrieval import RetrievalNames, compressor_of, embedder_of, generator_of, start_shards, wait_for
 from okralong.actors.scorer import scorer_app
 from okralong.actors.serving import remove_apps, run_apps
-from okralong.pipelines.answering.preparation import Prepared
 from okralong.pipelines.methods.registry import needs_scorer, reads_vectors
+from okralong.pipelines.run.prepare import Prepared
 
 
 class SharedModels:

@@ -47,10 +47,10 @@ def command(
     from okralong.jobs.tags import read_tags
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzer import analyzer_keys
-    from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import ConfigError
+    from okralong.pipelines.run.config import RunConfig
 
     given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
     given |= analyzer_keys(analyzer) if analyzer else {}

@@ -21,13 +21,12 @@ from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.run_batches import desk_plan
 from okralong.jobs.run_folder import archive_of_run, begin, manifest, statuses, table
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.changed import since_version
-from okralong.pipelines.answering.preparation import Prepared, prepare
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, ConfigError
 from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.methods.registry import needs_logprobs, reads_vectors
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.prepare import Prepared, prepare, since_version
 
 RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
 """Ends of a question with which ``retry`` may ask again."""

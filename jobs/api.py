@@ -61,7 +61,7 @@ def estimate(
     Raises OkraError before anything is spent when archive, config or questions cannot be used.
     """
     from okralong.jobs.estimate_run import Asking, estimate_questions
-    from okralong.pipelines.answering.run_config import RunConfig
+    from okralong.pipelines.run.config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)
     asking = Asking(pilot, None if run is None else str(run), seed)
@@ -87,7 +87,7 @@ def answer(
     Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.
     """
     from okralong.jobs.answer_run import answer_questions
-    from okralong.pipelines.answering.run_config import RunConfig
+    from okralong.pipelines.run.config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)
     return answer_questions(

@@ -94,11 +94,11 @@ def purge(
     ] = None,
 ) -> None:
     """Take a document out for good: out of the archive, with all earlier versions, and out of the runs named."""
-    from okralong.pipelines.answering.purge_run import BEGUN, purge_run
     from okralong.pipelines.archive.versions import version_numbers
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import InputError
     from okralong.pipelines.indexing import maintenance as work
+    from okralong.pipelines.run.rows import BEGUN, purge_run
 
     folder = Folder.of(archive)
     if not version_numbers(folder):

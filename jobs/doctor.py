@@ -132,10 +132,10 @@ def _disk() -> Finding:
 
 
 def _endpoint(config: str) -> Iterator[Finding]:
-    from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.llm.routing import check_endpoint
     from okralong.pipelines.models.weights import EMBEDDED
+    from okralong.pipelines.run.config import RunConfig
 
     try:
         settings = load_config(RunConfig, config)

@@ -15,11 +15,11 @@ from okralong.actors.planner import Stop
 from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.progress import AnswerBar
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.preparation import Prepared, Scoped
-from okralong.pipelines.answering.rows import answer_row
 from okralong.pipelines.core.types import EXIT_BROKEN, GO_ON, Answer, OkraError, Question
 from okralong.pipelines.llm.ledger import drift, snapshot_rows
 from okralong.pipelines.llm.records import LedgerClient, Totals
+from okralong.pipelines.run.prepare import Prepared, Scoped
+from okralong.pipelines.run.rows import answer_row
 
 POLL_S = 0.5
 

@@ -16,19 +16,15 @@ from okralong.jobs.answer_run import RunResult, answer_prepared, reading_vectors
 from okralong.jobs.generator import as_served
 from okralong.jobs.progress import EstimateBar
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, statuses
-from okralong.pipelines.answering.estimate.estimate import Setting, StrategyEstimate, estimate
-from okralong.pipelines.answering.estimate.forecast import Outlook
-from okralong.pipelines.answering.estimate.foresee import side_by_side
-from okralong.pipelines.answering.estimate.observed import Asked, asked_in
-from okralong.pipelines.answering.estimate.pilot import draw_pilot
-from okralong.pipelines.answering.estimate.priors import Priors
-from okralong.pipelines.answering.preparation import Prepared, Scoped, prepare
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, ConfigError
 from okralong.pipelines.methods.registry import granularities_needed, unforeseen
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.dry_run import Asked, Outlook, asked_in, side_by_side
+from okralong.pipelines.run.estimate import Priors, Setting, StrategyEstimate, draw_pilot, estimate
+from okralong.pipelines.run.prepare import Prepared, Scoped, prepare
 
 PRIORS = "estimate.yaml"
 

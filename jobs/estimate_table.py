@@ -9,8 +9,7 @@ from rich.table import Table
 
 from okralong.jobs.estimate_run import EstimateResult
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.estimate.estimate import StrategyEstimate
-from okralong.pipelines.answering.estimate.figures import SHARE, Figures, Range
+from okralong.pipelines.run.estimate import SHARE, Figures, Range, StrategyEstimate
 
 PROBLEMS_SHOWN = 5
 PLAIN_WIDTH = 200

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.client import LlmClient
@@ -18,6 +17,7 @@ from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.training.model_labels import Labelled, is_unlabelled, label_rows
 from okralong.pipelines.training.rows import TrainingRow
 

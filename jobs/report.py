@@ -77,7 +77,7 @@ def _report(location: str, folder: Folder, questions: str | None, details: int) 
 
 
 def _golds(questions: str | None) -> dict[str, Question]:
-    from okralong.pipelines.answering.questions import read_questions
+    from okralong.pipelines.run.prepare import read_questions
 
     if questions is None:
         return {}

@@ -15,7 +15,7 @@ from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.llm.journal import read_run_table
 
 if TYPE_CHECKING:
-    from okralong.pipelines.answering.preparation import Prepared
+    from okralong.pipelines.run.prepare import Prepared
 
 BEGUN = "run.json"
 """Written first: with what the run was begun, so that a rerun under another config is refused, not mixed in."""

@@ -20,13 +20,13 @@ from okralong.jobs.generator import Generator, generator
 from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.run_folder import begun_alike, statuses
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.preparation import Prepared
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
 from okralong.pipelines.evaluation.sweeps.config import Sweep
 from okralong.pipelines.evaluation.sweeps.expand import CellPlan
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_usd
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.prepare import Prepared
 
 OPEN = "over_budget"
 """The status of a question that is no end: a higher cap goes on with it."""

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import table
-from okralong.pipelines.answering.purge_run import JUDGE
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
@@ -24,6 +22,8 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.rows import JUDGE
 
 
 def judge_config(said: JudgeConfig) -> RunConfig:

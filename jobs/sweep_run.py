@@ -21,8 +21,6 @@ from okralong.jobs.sweep_cells import CellEnd, Hands, PreparedCell, run_set
 from okralong.jobs.sweep_judge import judge_cells, judge_config
 from okralong.jobs.sweep_table import print_outline
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.answering.preparation import prepare
-from okralong.pipelines.answering.purge_run import JUDGE
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, OverBudget
 from okralong.pipelines.evaluation.evidence.bench import Bench
@@ -40,6 +38,8 @@ from okralong.pipelines.evaluation.sweeps.outline import Outlay, Outline
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_before
 from okralong.pipelines.evaluation.sweeps.result_tables import write_results
 from okralong.pipelines.evaluation.sweeps.score_rows import score_rows
+from okralong.pipelines.run.prepare import prepare
+from okralong.pipelines.run.rows import JUDGE
 
 LOCK = "okralong evaluate"
 

@@ -48,10 +48,10 @@ def command(
         return
     from okralong.jobs.label import Labeller
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import EXIT_OVER_BUDGET
+    from okralong.pipelines.run.config import RunConfig
     from okralong.pipelines.training.build import build_rows
     from okralong.pipelines.training.rows import write_rows
     from okralong.pipelines.training.rows_card import rows_card

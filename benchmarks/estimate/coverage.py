@@ -29,14 +29,7 @@ from benchmarks.estimate.here import Desk
 from benchmarks.estimate.manner import Manner
 from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
-from okralong.pipelines.answering.estimate.estimate import Setting, StrategyEstimate, estimate
-from okralong.pipelines.answering.estimate.figures import Figures, Range
-from okralong.pipelines.answering.estimate.foresee import METHOD, PRECISE, side_by_side
-from okralong.pipelines.answering.estimate.observed import Asked, asked_in
-from okralong.pipelines.answering.estimate.pilot import draw_pilot
-from okralong.pipelines.answering.estimate.priors import Priors
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
@@ -47,6 +40,9 @@ from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.run.dry_run import METHOD, PRECISE, Asked, asked_in, side_by_side
+from okralong.pipelines.run.estimate import Figures, Priors, Range, Setting, StrategyEstimate, draw_pilot, estimate
+from okralong.pipelines.run.prepare import Scoped
 from okralong.pipelines.samples.sample import generate
 from tests.fakes.openai_server import FakeOpenAI
 

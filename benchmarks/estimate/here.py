@@ -9,13 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
-from okralong.pipelines.answering.estimate.forecast import Outlook
-from okralong.pipelines.answering.estimate.foresee import foresee
-from okralong.pipelines.answering.estimate.silent import SilentGenerator
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.rows import answer_row
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
@@ -29,6 +24,9 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.methods.registry import load_strategy
+from okralong.pipelines.run.dry_run import Outlook, SilentGenerator, foresee
+from okralong.pipelines.run.prepare import Scoped
+from okralong.pipelines.run.rows import answer_row
 
 IN_FLIGHT = 8
 

@@ -23,8 +23,6 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.reports.tables import markdown_table
-from okralong.pipelines.answering.estimate.ladder import ladder
-from okralong.pipelines.answering.estimate.silent import prompt_tokens
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
@@ -44,6 +42,7 @@ from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.reader.rows import read_reading
+from okralong.pipelines.run.dry_run import ladder, prompt_tokens
 
 SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))
 POOL_TOKENS = 20_000

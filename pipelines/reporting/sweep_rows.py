@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.rows import ACCURACY, COST, OPEN, STAGES, Row
 from okralong.pipelines.reporting.run_report import BEGUN, run_details
 from okralong.pipelines.reporting.texts import archive_texts
+from okralong.pipelines.run.prepare import read_questions
 
 RUNS: Final = ("cells", "runs")
 """Below a sweep, one or the other: the run folders of its cells, by the cell's name."""

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.config import load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.submission.config import IndexJob, Submission
 from okralong.pipelines.submission.secrets import refuse_secrets
 

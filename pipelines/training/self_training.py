@@ -12,10 +12,10 @@ from pydantic import Field
 
 from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.analyzer import AnalyzerConfig
-from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.evaluation.split.keys import question_hash
+from okralong.pipelines.run.prepare import read_questions
 from okralong.pipelines.training.balance import balanced
 from okralong.pipelines.training.rows import TrainingRow
 

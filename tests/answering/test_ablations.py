@@ -20,8 +20,8 @@ from okralong.pipelines.answering.analyzer import (
 )
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import fusion_weights, organize
-from okralong.pipelines.answering.run_config import fingerprint
 from okralong.pipelines.core.types import Analysis, ConfigError, Pattern
+from okralong.pipelines.run.config import fingerprint
 from tests.fakes.tools import analysis, paper_policy
 
 ASKED = [AnalysisInput(f"What was the revenue in {1900 + n}?", (), query_id=f"q{n}") for n in range(600)]
@@ -115,8 +115,8 @@ def test_one_retriever_alone() -> None:
 
 def test_runs_from_before_go_on() -> None:
     """A policy that does not say ``only`` has the fingerprint that it had when nobody could."""
-    from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.run.config import RunConfig
 
     config = load_config(RunConfig, "answer.yaml", {"analyzer.kind": "rules"})
     plain, dense = paper_policy(), paper_policy(fusion__only="semantic")

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.changed import rests_on_change, since_version
-from okralong.pipelines.answering.preparation import prepare
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.archive.versions import VersionDiff
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.prepare import prepare, rests_on_change, since_version
 from tests.archives.nights import made_up, night
 
 DIFF = VersionDiff(added=("2024_AAPL",), changed=("notes",), removed=("2023_old",))

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import yaml
 
-from okralong.pipelines.answering.preparation import prepare
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, Hit, Plan, Question
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.prepare import prepare
 from tests.fakes.tools import paper_policy
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.run_config import RunConfig, fingerprint
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError, Question
 from okralong.pipelines.methods.registry import (
@@ -21,6 +20,7 @@ from okralong.pipelines.methods.registry import (
     settled,
     unforeseen,
 )
+from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy
 

@@ -14,9 +14,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.config import homeless, load_config
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.submission.secrets import refuse_secrets
 from tests.conftest import CHECKOUT
 

@@ -12,10 +12,10 @@ from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.run_config import RunConfig, fingerprint
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EndpointError
+from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
 from tests.llm.tools import config_for, further

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from okralong.jobs.estimate_run import EstimateResult
 from okralong.jobs.estimate_table import print_estimate
-from okralong.pipelines.answering.estimate.estimate import StrategyEstimate
-from okralong.pipelines.answering.estimate.figures import Figures, Range
+from okralong.pipelines.run.estimate import Figures, Range, StrategyEstimate
 from tests.jobs.conftest import call
 
 

@@ -14,7 +14,6 @@ from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import answer_prompt
-from okralong.pipelines.answering.run_config import RunConfig, fingerprint
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Passage
@@ -24,6 +23,7 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 

@@ -193,8 +193,8 @@ def test_compact_reads_segments_until_the_summary_is_complete(
 @pytest.mark.parametrize("strategy", ["adaptive_rag", "flare", "compact", "raptor"])
 def test_an_estimate_says_what_cannot_be_foreseen(strategy: str, tmp_path: Path) -> None:
     from okralong.jobs.estimate_run import Asking, estimate_questions
-    from okralong.pipelines.answering.run_config import RunConfig
     from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.run.config import RunConfig
 
     config = load_config(RunConfig, "answer.yaml", {"strategy": strategy})
     with pytest.raises(ConfigError, match=rf"No estimate.*'{strategy}'.*Nothing was spent"):

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.types import InputError
+from okralong.pipelines.run.prepare import read_questions
 
 
 def test_the_three_formats_read_alike(tmp_path: Path) -> None:

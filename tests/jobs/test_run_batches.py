@@ -12,11 +12,11 @@ import pytest
 from okralong.jobs.run_batches import desk_plan
 from okralong.jobs.run_folder import BEGUN
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.run_config import RunConfig, fingerprint
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.run.config import RunConfig, fingerprint
 
 NOW = datetime(2026, 11, 22, 21, 0, tzinfo=UTC)
 

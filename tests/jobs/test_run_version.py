@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from okralong.jobs.run_folder import BEGUN, archive_of_run, table
-from okralong.pipelines.answering.purge_run import purge_run
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
 from okralong.pipelines.indexing.maintenance import vacuum
+from okralong.pipelines.run.rows import purge_run
 from tests.archives.nights import made_up, night
 from tests.search.small_archive import random_corpus, write_archive
 

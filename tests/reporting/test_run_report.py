@@ -13,8 +13,6 @@ from typer.testing import CliRunner
 
 from okralong.jobs import report
 from okralong.jobs.cli import app
-from okralong.pipelines.answering.purge_run import purge_run
-from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Question
@@ -23,6 +21,8 @@ from okralong.pipelines.reporting.estimates import figures
 from okralong.pipelines.reporting.page import SCRIPTS, page_script, render
 from okralong.pipelines.reporting.report import Report
 from okralong.pipelines.reporting.run_report import ALL, run_report, run_rows
+from okralong.pipelines.run.prepare import read_questions
+from okralong.pipelines.run.rows import purge_run
 from tests.reporting.conftest import QUESTIONS
 
 

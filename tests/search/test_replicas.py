@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.archive.files import shard_of
 from okralong.pipelines.archive.search import Spread, calls_by_shard, replicas_by_shard
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.run.config import RunConfig
 
 
 def test_a_question_asks_the_shards_of_its_documents() -> None:

@@ -15,13 +15,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, get_args
 
-from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.types import InputError, Question, QuestionType
 from okralong.pipelines.evaluation.datasets.answer_parts import grounded, one_part
 from okralong.pipelines.evaluation.datasets.fields import Row
 from okralong.pipelines.evaluation.datasets.pieces import keep_text
 from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, Text
 from okralong.pipelines.evaluation.gold import Gold
+from okralong.pipelines.run.prepare import read_questions
 
 NAME: Final = "own"
 FOLDER: Final = "documents"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.run_config import RunConfig
 from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.evaluation.sweeps.config import CellName, Sweep, SweepSet, Variant
 from okralong.pipelines.methods.registry import granularities_needed, load_strategy, needs_scorer, reads_vectors
+from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.sara.artifact import NONE
 
 BETWEEN = "__"

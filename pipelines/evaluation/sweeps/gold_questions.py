@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.answer_parts import one_part
@@ -23,6 +22,7 @@ from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
 from okralong.pipelines.evaluation.gold import Gold
 from okralong.pipelines.evaluation.intervals import joined_by_documents
 from okralong.pipelines.evaluation.recall import Parts
+from okralong.pipelines.run.prepare import read_questions
 
 _RANGE: Final = re.compile(r"(.+):(\d+):(\d+)", re.DOTALL)
 

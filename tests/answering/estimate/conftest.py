@@ -11,7 +11,6 @@ import pytest
 from benchmarks.estimate.here import Desk
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.preparation import Scoped
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
@@ -20,6 +19,7 @@ from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.models.weights import ResolvedModel
+from okralong.pipelines.run.prepare import Scoped
 from okralong.pipelines.samples.sample import generate
 from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.tools import letter_vector

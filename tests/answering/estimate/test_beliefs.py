@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.estimate.beliefs import Beliefs
-from okralong.pipelines.answering.estimate.observed import Asked, Heard
-from okralong.pipelines.answering.estimate.priors import Priors
 from okralong.pipelines.core.config import load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError, Usage
+from okralong.pipelines.run.dry_run import Asked, Heard
+from okralong.pipelines.run.estimate import Beliefs, Priors
 
 PRIORS = load_config(Priors, "estimate.yaml")
 BEFORE = Beliefs.before(PRIORS)

@@ -8,14 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from okralong.pipelines.answering.estimate.estimate import Setting, StrategyEstimate, estimate
-from okralong.pipelines.answering.estimate.forecast import Forecast, Outlook, Prompt
-from okralong.pipelines.answering.estimate.observed import Asked, Heard
-from okralong.pipelines.answering.estimate.priors import Priors
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.run.dry_run import Asked, Forecast, Heard, Outlook, Prompt
+from okralong.pipelines.run.estimate import Priors, Setting, StrategyEstimate, estimate
 
 PRICE = Price(input=2.5, cached_input=1.25, output=10.0, batch_discount=0.5)
 SETTING = Setting(load_config(Priors, "estimate.yaml"), lambda role: 256, PRICE, draws=300)

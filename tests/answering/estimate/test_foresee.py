@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.estimate.manner import Manner
-from okralong.pipelines.answering.estimate.forecast import Outlook
-from okralong.pipelines.answering.estimate.foresee import PRECISE, foresee, side_by_side
-from okralong.pipelines.answering.estimate.observed import asked_in
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Question
+from okralong.pipelines.run.dry_run import PRECISE, Outlook, asked_in, foresee, side_by_side
 from tests.answering.estimate.conftest import Made
 from tests.fakes.openai_server import FakeOpenAI
 

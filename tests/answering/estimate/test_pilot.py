@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from okralong.pipelines.answering.estimate.forecast import Outlook
-from okralong.pipelines.answering.estimate.pilot import draw_pilot
+from okralong.pipelines.run.dry_run import Outlook
+from okralong.pipelines.run.estimate import draw_pilot
 
 WORKFLOWS = {**{f"q{n:03d}": "linear" for n in range(160)}, **{f"s{n:02d}": "split" for n in range(38)}, "t": "step"}
 OUTLOOKS = [Outlook(query_id, "extractive", workflow, {}, {}) for query_id, workflow in WORKFLOWS.items()]

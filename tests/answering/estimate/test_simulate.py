@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.estimate.beliefs import Ways
-from okralong.pipelines.answering.estimate.forecast import Forecast, Prompt
-from okralong.pipelines.answering.estimate.priors import Priors
-from okralong.pipelines.answering.estimate.simulate import Simulation, Used
 from okralong.pipelines.core.config import load_config
+from okralong.pipelines.run.dry_run import Forecast, Prompt
+from okralong.pipelines.run.estimate import Priors, Simulation, Used, Ways
 
 PRIORS = load_config(Priors, "estimate.yaml")
 MANY = 4_000

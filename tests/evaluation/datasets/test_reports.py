@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.questions import read_questions
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.reports import read, read_reports
 from okralong.pipelines.evaluation.gold import read_gold, write_gold, write_questions
 from okralong.pipelines.evaluation.operands import derivation_operands, program_operands, read_operands
+from okralong.pipelines.run.prepare import read_questions
 from tests.evaluation.data import FINQA, ROWS, write_data
 
 

@@ -1,10 +1,10 @@
-"""Taking what a run holds of a document out of its tables: prompts and replies quote documents word for word."""
+"""From an answer to the one row that a question has in the ``answers`` table."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,10 +12,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.types import Answer, InputError, Question
 from okralong.pipelines.llm.journal import read_run_table
+
+
+def answer_row(
+    question: Question, doc_ids: tuple[str, ...], answer: Answer, strategy: str, seconds: Mapping[str, float]
+) -> dict[str, Any]:
+    """The row without calls, tokens and cost, which the ledger fills in from what it has written."""
+    return {
+        "query_id": question.query_id,
+        "question": question.question,
+        "doc_ids": list(doc_ids),
+        "status": answer.status,
+        "answer": answer.answer,
+        "cited": bool(answer.citations),
+        "citations": [_span(each) for each in answer.citations],
+        "analysis": encode(answer.analysis) if answer.analysis else None,
+        "plan": encode(answer.plan) if answer.plan else None,
+        "context": [_span(each) for each in answer.context],
+        "context_tokens": sum(passage.n_tokens for passage in answer.context),
+        "strategy": strategy,
+        "seconds": sorted(seconds.items()),
+        "error": answer.error,
+    }
+
+
+def _span(each: Any) -> dict[str, Any]:
+    return {"doc_id": each.doc_id, "start_char": each.start_char, "end_char": each.end_char}
+
+
+# --------
+# Taking what a run holds of a document out of its tables: prompts and replies quote documents word for word.
 
 BEGUN: Final = "run.json"
 JUDGE: Final = "judge"
