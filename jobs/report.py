@@ -13,7 +13,7 @@ from okralong.pipelines.core.types import InputError
 if TYPE_CHECKING:
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import Question
-    from okralong.pipelines.reporting.report import Report
+    from okralong.pipelines.reporting.page import Report
 
 PAGE = "report.html"
 
@@ -43,7 +43,7 @@ def write(location: str, *, out: str | None = None, questions: str | None = None
     Raises InputError for a folder that is neither, or a name that is no page's, before anything is read.
     """
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.reporting.write import write_report
+    from okralong.pipelines.reporting.page import write_report
 
     folder = Folder.of(location)
     place, name = (folder, PAGE) if out is None else _place(out)
@@ -60,7 +60,7 @@ def _place(out: str) -> tuple[Folder, str]:
 
 
 def _report(location: str, folder: Folder, questions: str | None, details: int) -> Report:
-    from okralong.pipelines.reporting.run_report import BEGUN, run_report
+    from okralong.pipelines.reporting.run import BEGUN, run_report
     from okralong.pipelines.reporting.sweep_report import sweep_report
     from okralong.pipelines.reporting.sweep_tables import is_sweep
 

@@ -15,8 +15,8 @@ from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import printable, say_line
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Usage
-from okralong.pipelines.evaluation.answer_marks import answer_marks
 from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
+from okralong.pipelines.reporting.metrics import answer_marks
 
 ROWS_SHOWN = 40
 ANSWER_CHARS = 160

@@ -11,9 +11,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.evaluation.answer_marks import UNANSWERABLE
 from okralong.pipelines.evaluation.judge import ToJudge, judge
-from okralong.pipelines.evaluation.metrics import best, exact_match
 from okralong.pipelines.evaluation.sweeps.config import JudgeConfig
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
 from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_usd
@@ -22,6 +20,7 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.reporting.metrics import UNANSWERABLE, best, exact_match
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.rows import JUDGE
 

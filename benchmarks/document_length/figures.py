@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from okralong.pipelines.evaluation.evidence.bench import Row
-from okralong.pipelines.evaluation.intervals import Estimate, Floats, estimate, joined_by_documents, resample
+from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.document_length.figures import Shown, together, typical
 from benchmarks.document_length.sets import SEED
 from benchmarks.document_length.stages import REPEATS, STAGES
-from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reporting.statistics import Estimate
 
 COMMAND = "python -m benchmarks.document_length --data DATA --sets {} --out benchmarks/results/document_length.md"
 

@@ -17,7 +17,7 @@ from okralong.pipelines.evaluation.evidence.measure import Shown
 from okralong.pipelines.evaluation.evidence.summary import over_sets, set_figures
 from okralong.pipelines.evaluation.evidence.sweep import scaled_policies
 from okralong.pipelines.evaluation.evidence.writers import GoldWriter, as_question
-from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reporting.statistics import Estimate
 
 PLAIN: Final = "float32"
 """The way that ships; the others are compared with it."""

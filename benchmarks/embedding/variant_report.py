@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.embedding.variant_recall import PLAIN, SEED, Recall
 from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reporting.statistics import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from typing import Any
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.evaluation.metrics import best, exact_match, token_f1
-from okralong.pipelines.evaluation.numeric import numeric_match
 from okralong.pipelines.evaluation.recall import answer_recall
 from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.reporting.metrics import best, exact_match, numeric_match, token_f1
 
 Text = Callable[[str], str]
 """The text of a document of the archive by its doc_id."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.reports.scoring import Sheet
-from okralong.pipelines.evaluation.intervals import clustered_interval
+from okralong.pipelines.reporting.statistics import clustered_interval
 
 Summary = dict[str, Any]
 

@@ -17,9 +17,9 @@ from typing import Final
 from okralong.pipelines.answering.citations import Ask, ask_and_read
 from okralong.pipelines.answering.prompts import neutralise
 from okralong.pipelines.core.types import CallFailed, Message, MetricError, QuestionError, Reply, ReplyError
-from okralong.pipelines.evaluation.metrics import best, exact_match
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import ANALYZE
+from okralong.pipelines.reporting.metrics import best, exact_match
 
 STEP: Final = "judge"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from okralong.pipelines.evaluation.metrics import best, exact_match, token_f1
-from okralong.pipelines.evaluation.numeric import gold_quantity, numeric_match
+from okralong.pipelines.reporting.metrics import best, exact_match, gold_quantity, numeric_match, token_f1
 
 
 def scores(answer: str, golds: Sequence[str]) -> tuple[float, float, bool | None]:

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from okralong.pipelines.evaluation.intervals import Estimate, Floats, estimate, joined_by_documents, resample
 from okralong.pipelines.reader.marks import Marks
 from okralong.pipelines.reader.rows import ReadingRow
+from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
 
 Ratio = Callable[[ReadingRow, Marks], tuple[float, float]]
 """What a row adds to a figure's numerator and denominator; (0, 0): the figure does not look at it."""

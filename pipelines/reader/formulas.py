@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.evaluation.numeric import numeric_match
+from okralong.pipelines.reporting.metrics import numeric_match
 
 _SCALE: Final = re.compile(r"\b(thousand|million|billion)\b")
 _UNIT: Final = re.compile(r"[%a-z]\s*$")

@@ -10,7 +10,6 @@ from functools import partial
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.types import InputError, Message
 from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
-from okralong.pipelines.evaluation.intervals import Estimate
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.reader.asking import Asker, Speed, speed_of
 from okralong.pipelines.reader.figures import FIGURES, difference, figure
@@ -18,6 +17,7 @@ from okralong.pipelines.reader.marks import Marks, mark, well_formed
 from okralong.pipelines.reader.report_config import TRIVIAL, ReaderReportConfig
 from okralong.pipelines.reader.rows import ReadingRow
 from okralong.pipelines.reader.sentence import Embed, best_sentence
+from okralong.pipelines.reporting.statistics import Estimate
 
 Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
 Say = Callable[[str], None]

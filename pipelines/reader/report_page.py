@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from okralong.pipelines.evaluation.intervals import Estimate
 from okralong.pipelines.reader.figures import FIGURES
 from okralong.pipelines.reader.report import ReaderReport
 from okralong.pipelines.reader.report_config import TRIVIAL
+from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.training.model_card import NONE
 
 

@@ -10,9 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from okralong.pipelines.answering.analysis import TYPES
-from okralong.pipelines.reporting.estimates import Figure
-from okralong.pipelines.reporting.frontier import pareto_frontier
-from okralong.pipelines.reporting.rows import ACCURACY, COST, Row
+from okralong.pipelines.reporting.rows import ACCURACY, COST, Figure, Row, pareto_frontier
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b")
 """Okabe and Ito's palette for readers who do not see all colours, black and yellow softened; markers tell as well."""

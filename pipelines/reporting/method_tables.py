@@ -7,11 +7,9 @@ from typing import Any
 
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.reporting.charts import Panel
-from okralong.pipelines.reporting.estimates import figures
-from okralong.pipelines.reporting.question_table import kind_of
-from okralong.pipelines.reporting.rows import ACCURACY, COST, Row
+from okralong.pipelines.reporting.rows import ACCURACY, COST, Row, figures
 from okralong.pipelines.reporting.sweep_tables import Summary
-from okralong.pipelines.reporting.table import Better, Cell, Column, Table
+from okralong.pipelines.reporting.tables import Better, Cell, Column, Table, kind_of
 
 INTERVALS = "Means over questions with 95 % intervals, documents drawn; over sets every set weighs alike."
 

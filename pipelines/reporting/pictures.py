@@ -15,9 +15,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from okralong.pipelines.reporting.charts import COLOURS, FAINT, INK, MARKERS, Panel
-from okralong.pipelines.reporting.inert import plain
-from okralong.pipelines.reporting.report import Report
-from okralong.pipelines.reporting.rows import ACCURACY, COST
+from okralong.pipelines.reporting.page import Report
+from okralong.pipelines.reporting.rows import ACCURACY, COST, plain
 
 WIDTH: Final = 7.0
 """Inches: two columns of a paper."""

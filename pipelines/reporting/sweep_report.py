@@ -10,16 +10,13 @@ from typing import Any, Final
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.reporting.charts import Panel, confusion, latency, workflow_mix
-from okralong.pipelines.reporting.estimates import Figure, figures, mean_over
 from okralong.pipelines.reporting.method_tables import measure_tables, paired_table, paper_table, type_table
-from okralong.pipelines.reporting.question_table import question_table
-from okralong.pipelines.reporting.report import Report, Tile
-from okralong.pipelines.reporting.rows import ACCURACY, COST, Row
-from okralong.pipelines.reporting.run_report import BEGUN, facts
-from okralong.pipelines.reporting.standard_tables import confusion_table, latency_table
+from okralong.pipelines.reporting.page import Report, Tile
+from okralong.pipelines.reporting.rows import ACCURACY, COST, Figure, Row, figures, mean_over
+from okralong.pipelines.reporting.run import BEGUN, facts
 from okralong.pipelines.reporting.sweep_rows import cell_folders, set_golds, sweep_details, sweep_rows
 from okralong.pipelines.reporting.sweep_tables import Summary, labels_of, read_records, read_scores
-from okralong.pipelines.reporting.table import number
+from okralong.pipelines.reporting.tables import confusion_table, latency_table, number, question_table
 
 MEASURES: Final = (*ACCURACY, *COST)
 

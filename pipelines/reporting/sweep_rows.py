@@ -11,8 +11,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.rows import ACCURACY, COST, OPEN, STAGES, Row
-from okralong.pipelines.reporting.run_report import BEGUN, run_details
-from okralong.pipelines.reporting.texts import archive_texts
+from okralong.pipelines.reporting.run import BEGUN, archive_texts, run_details
 from okralong.pipelines.run.prepare import read_questions
 
 RUNS: Final = ("cells", "runs")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.reporting.estimates import Figure
+from okralong.pipelines.reporting.rows import Figure
 
 SCORES: Final = "scores"
 NEEDED: Final = ("cell", "method", "set", "query_id")

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from okralong.pipelines.evaluation.intervals import Floats
+from okralong.pipelines.reporting.statistics import Floats
 
 _GRID: Final = np.geomspace(0.25, 8.0, 161)
 """Temperatures tried; steps of 2 %. Ours."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from okralong.pipelines.answering.analysis import FIELDS
 from okralong.pipelines.core.types import Analysis
-from okralong.pipelines.evaluation.intervals import Estimate, Floats, estimate, joined_by_documents, resample
+from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
 from okralong.pipelines.training.calibrate import calibration_error
 from okralong.pipelines.training.examples import UNKNOWN, Example
 

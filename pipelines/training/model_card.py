@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from okralong.pipelines.answering.analysis import FIELDS, Temperatures
-from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.training.figures import FieldFigures
 from okralong.pipelines.training.recipe import Recipe
 

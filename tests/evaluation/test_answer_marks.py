@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.evaluation.answer_marks import Marks, answer_marks
+from okralong.pipelines.reporting.metrics import Marks, answer_marks
 
 
 def marks(dataset: str, answer: str, *golds: str, status: str = "answered") -> Marks:

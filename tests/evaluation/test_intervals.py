@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.evaluation.intervals import clustered_interval
+from okralong.pipelines.reporting.statistics import clustered_interval
 
 
 def test_documents_are_drawn_and_not_questions() -> None:

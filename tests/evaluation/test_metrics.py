@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.evaluation.metrics import best, exact_match, normalise, token_f1
+from okralong.pipelines.reporting.metrics import best, exact_match, normalise, token_f1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.evaluation.numeric import committed_quantity, numeric_match, quantities
+from okralong.pipelines.reporting.metrics import committed_quantity, numeric_match, quantities
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.evaluation.rouge import common_subsequence, rouge_l
+from okralong.pipelines.reporting.metrics import common_subsequence, rouge_l
 
 
 @pytest.mark.parametrize(

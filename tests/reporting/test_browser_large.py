@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from okralong.pipelines.reporting.page import render
-from okralong.pipelines.reporting.report import Report
+from okralong.pipelines.reporting.page import Report, render
 from okralong.pipelines.reporting.rows import Row
 
 if TYPE_CHECKING:

@@ -8,12 +8,9 @@ import io
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.evaluation.intervals import clustered_interval
-from okralong.pipelines.reporting.estimates import Figure, figures, mean_over
-from okralong.pipelines.reporting.frontier import pareto_frontier
-from okralong.pipelines.reporting.rows import Row
-from okralong.pipelines.reporting.table import Column, Kind, Table, best_rows, for_page, number
-from okralong.pipelines.reporting.table_files import markdown, table_files
+from okralong.pipelines.reporting.rows import Figure, Row, figures, mean_over, pareto_frontier
+from okralong.pipelines.reporting.statistics import clustered_interval
+from okralong.pipelines.reporting.tables import Column, Kind, Table, best_rows, for_page, markdown, number, table_files
 
 
 def test_the_frontier_is_what_nothing_beats_in_both() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from okralong.pipelines.reporting.inert import bounded, plain
-from okralong.pipelines.reporting.pack import BLOCK, blocks, compact, embedded_json, packed, unpacked
+from okralong.pipelines.reporting.page import BLOCK, blocks, compact, embedded_json, packed, unpacked
+from okralong.pipelines.reporting.rows import bounded, plain
 from tests.reporting.made_run import HOSTILE
 
 

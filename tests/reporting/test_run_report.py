@@ -17,10 +17,9 @@ from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.reporting.charts import latency
-from okralong.pipelines.reporting.estimates import figures
-from okralong.pipelines.reporting.page import SCRIPTS, page_script, render
-from okralong.pipelines.reporting.report import Report
-from okralong.pipelines.reporting.run_report import ALL, run_report, run_rows
+from okralong.pipelines.reporting.page import SCRIPTS, Report, page_script, render
+from okralong.pipelines.reporting.rows import figures
+from okralong.pipelines.reporting.run import ALL, run_report, run_rows
 from okralong.pipelines.run.prepare import read_questions
 from okralong.pipelines.run.rows import purge_run
 from tests.reporting.conftest import QUESTIONS

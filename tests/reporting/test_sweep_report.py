@@ -11,8 +11,8 @@ import pytest
 from okralong.jobs import report
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.reporting.estimates import Figure
-from okralong.pipelines.reporting.report import Report
+from okralong.pipelines.reporting.page import Report
+from okralong.pipelines.reporting.rows import Figure
 from okralong.pipelines.reporting.sweep_report import sweep_report
 from tests.reporting.made_sweep import write_sweep
 

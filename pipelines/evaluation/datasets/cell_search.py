@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from okralong.pipelines.evaluation.datasets.pipe_table import PipeTable, is_figure
 from okralong.pipelines.evaluation.recall import words
-from okralong.pipelines.evaluation.words import plain_words
+from okralong.pipelines.reporting.metrics import plain_words
 
 Place = tuple[int, int]
 """Row and column of a cell, from 0."""

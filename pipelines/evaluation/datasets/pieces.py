@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from okralong.pipelines.evaluation.datasets.values import Text, make_text, text_id
-from okralong.pipelines.evaluation.words import plain_words
 from okralong.pipelines.indexing.chunking import boundaries
+from okralong.pipelines.reporting.metrics import plain_words
 
 Range = tuple[int, int]
 """``[start, end)`` in characters of a text."""

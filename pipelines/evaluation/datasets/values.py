@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.evaluation.words import plain_words
+from okralong.pipelines.reporting.metrics import plain_words
 
 
 @dataclass(frozen=True, slots=True)

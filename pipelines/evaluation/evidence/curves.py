@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from okralong.pipelines.evaluation.intervals import DRAWS, Estimate, Floats, Resample, estimate, resample
+from okralong.pipelines.reporting.statistics import DRAWS, Estimate, Floats, Resample, estimate, resample
 
 _Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
 _Found: TypeAlias = tuple[Floats, Floats | None]

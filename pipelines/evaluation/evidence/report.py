@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from okralong.pipelines.evaluation.evidence.config import PlainMethod, PolicyMethod, Sweep
 from okralong.pipelines.evaluation.evidence.summary import Comparison, MethodFigures, SetFigures
-from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reporting.statistics import Estimate
 
 NONE: Final = "-"
 """Stands where a figure is not defined, or an end of an interval cannot be told."""

@@ -18,7 +18,7 @@ from okralong.pipelines.evaluation.evidence.curves import (
     recall_difference,
     token_ratio,
 )
-from okralong.pipelines.evaluation.intervals import Estimate, Floats, clustered_interval, joined_by_documents
+from okralong.pipelines.reporting.statistics import Estimate, Floats, clustered_interval, joined_by_documents
 
 HALF = 0.5
 """The share of the baseline's tokens at which all-evidence rates are compared."""

@@ -13,7 +13,7 @@ from typing import Final
 from okralong.pipelines.evaluation.datasets.values import DataSet
 from okralong.pipelines.evaluation.split.keys import question_hash
 from okralong.pipelines.evaluation.split.rules import SplitRules
-from okralong.pipelines.evaluation.words import plain_words
+from okralong.pipelines.reporting.metrics import plain_words
 
 BLOCK_WORDS: Final = 12
 """Words of a block that is looked for as a whole. Ours: long enough not to be a turn of phrase."""

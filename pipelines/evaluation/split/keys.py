@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from okralong.pipelines.evaluation.datasets.values import Item, text_id
-from okralong.pipelines.evaluation.words import plain_words
+from okralong.pipelines.reporting.metrics import plain_words
 
 Side: TypeAlias = Literal["train", "validation", "tune", "test"]
 

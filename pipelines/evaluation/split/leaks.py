@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from okralong.pipelines.evaluation.datasets.values import DataSet
 from okralong.pipelines.evaluation.split.keys import SIDES, Side, gold_texts, question_hash
 from okralong.pipelines.evaluation.split.split import Split
-from okralong.pipelines.evaluation.words import plain_words
+from okralong.pipelines.reporting.metrics import plain_words
 
 
 def leaks(datasets: Iterable[DataSet], split: Split) -> list[str]:

@@ -20,8 +20,8 @@ from okralong.pipelines.core.types import InputError
 from okralong.pipelines.evaluation.datasets.answer_parts import one_part
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.evaluation.intervals import joined_by_documents
 from okralong.pipelines.evaluation.recall import Parts
+from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.run.prepare import read_questions
 
 _RANGE: Final = re.compile(r"(.+):(\d+):(\d+)", re.DOTALL)

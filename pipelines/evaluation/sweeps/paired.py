@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from okralong.pipelines.evaluation.intervals import Floats, estimate, resample
-from okralong.pipelines.evaluation.significance import holm, sign_flip_p
 from okralong.pipelines.evaluation.sweeps.summary import over_sets
 from okralong.pipelines.evaluation.sweeps.systems import (
     NAMES,
@@ -21,6 +19,7 @@ from okralong.pipelines.evaluation.sweeps.systems import (
     over_seeds,
     shared,
 )
+from okralong.pipelines.reporting.statistics import Floats, estimate, holm, resample, sign_flip_p
 
 
 def paired_rows(cells: Sequence[Cell], against: Sequence[System], seed: int = 7) -> list[dict[str, Any]]:

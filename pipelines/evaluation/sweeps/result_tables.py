@@ -15,7 +15,7 @@ from okralong.pipelines.evaluation.sweeps.pages import paired_page, summary_page
 from okralong.pipelines.evaluation.sweeps.paired import paired_rows
 from okralong.pipelines.evaluation.sweeps.summary import summary_rows
 from okralong.pipelines.evaluation.sweeps.systems import System, cells_of
-from okralong.pipelines.reporting.table_files import safe_cell
+from okralong.pipelines.reporting.tables import safe_cell
 
 SCORES_FOLDER: Final = "scores"
 PART: Final = "part-000000001.parquet"

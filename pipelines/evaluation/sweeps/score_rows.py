@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, MetricError, Passage
-from okralong.pipelines.evaluation.answer_marks import answer_marks
 from okralong.pipelines.evaluation.citation_precision import citation_precision
 from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
 from okralong.pipelines.evaluation.datasets.values import Item
@@ -19,6 +18,7 @@ from okralong.pipelines.evaluation.sweeps.config import CellName
 from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.prices import COLUMNS, bill
+from okralong.pipelines.reporting.metrics import answer_marks
 
 Text = Callable[[str], str]
 """The text of a document of the archive by its doc_id."""

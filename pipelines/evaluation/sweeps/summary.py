@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from okralong.pipelines.evaluation.intervals import Floats, estimate
 from okralong.pipelines.evaluation.sweeps.systems import NAMES, Cell, Questions, drawn_for, means, over_seeds
+from okralong.pipelines.reporting.statistics import Floats, estimate
 
 
 def summary_rows(cells: Sequence[Cell], seed: int = 7) -> list[dict[str, Any]]:

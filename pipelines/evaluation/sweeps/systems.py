@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from okralong.pipelines.evaluation.intervals import Floats, Resample, resample
 from okralong.pipelines.evaluation.measured_by import METRICS
+from okralong.pipelines.reporting.statistics import Floats, Resample, resample
 
 NAMES: Final = tuple(METRICS)
 """The order of the metrics in arrays."""

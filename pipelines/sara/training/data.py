@@ -21,11 +21,11 @@ from okralong.pipelines.evaluation.datasets.pooling import pool
 from okralong.pipelines.evaluation.datasets.registry import read_dataset
 from okralong.pipelines.evaluation.datasets.values import DataSet
 from okralong.pipelines.evaluation.evidence.sets import drawn
-from okralong.pipelines.evaluation.intervals import joined_by_documents
 from okralong.pipelines.evaluation.split.split import Split
-from okralong.pipelines.evaluation.words import plain_words
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.reporting.metrics import plain_words
+from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
 from okralong.pipelines.sara.training.examples import Embeddings, MixedExample
 from okralong.pipelines.training.sample_set import sample_set

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.training.config import SaraConfig
 from okralong.pipelines.sara.training.data import Asked, Encode

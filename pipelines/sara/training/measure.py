@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from okralong.pipelines.evaluation.intervals import Estimate, estimate, resample
-from okralong.pipelines.evaluation.metrics import best, token_f1
+from okralong.pipelines.reporting.metrics import best, token_f1
+from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
 from okralong.pipelines.sara.training.conditions import CONDITIONS, Condition, under
 from okralong.pipelines.sara.training.examples import MixedExample
 from okralong.pipelines.sara.training.learner import SaraLearner

@@ -16,7 +16,7 @@ from okralong.pipelines.evaluation.evidence.curves import (
     token_ratio,
     tokens_at_recall,
 )
-from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reporting.statistics import Estimate
 
 BENT = Curve((800.0, 100.0, 400.0, 200.0), (0.8, 0.4, 0.3, 0.6))
 """In order: (100, 0.4), (200, 0.6), then a point that shows less for more (400), then (800, 0.8)."""

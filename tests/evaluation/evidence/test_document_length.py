@@ -20,7 +20,7 @@ from okralong.pipelines.evaluation.datasets.values import Item
 from okralong.pipelines.evaluation.evidence.bench import Bench, Row
 from okralong.pipelines.evaluation.evidence.measure import Shown as Evidence
 from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.evaluation.intervals import Estimate
+from okralong.pipelines.reporting.statistics import Estimate
 from tests.fakes.tools import paper_policy
 
 SHORT, LONG = 10_000, 50_000

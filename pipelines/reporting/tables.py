@@ -1,0 +1,287 @@
+"""A table of a report: typed columns, cells with intervals, and how each kind of figure is written."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from okralong.pipelines.reporting.charts import Groups, stages_of
+from okralong.pipelines.reporting.rows import ACCURACY, COST, Figure, Row, plain
+
+Kind = Literal["text", "count", "share", "tokens", "usd", "seconds", "number"]
+Better = Literal["", "more", "less"]
+Cell = str | int | float | Figure | None
+NONE: Final = "-"
+"""Stands where a figure is not known or not defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``key`` names it in files. ``better`` is "more" or "less" where the best cell is to be marked, else ""."""
+
+    key: str
+    label: str
+    kind: Kind = "text"
+    better: Better = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``rows`` have a cell for each column; ``note`` says what the figures are."""
+
+    name: str
+    title: str
+    note: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+
+
+def number(kind: Kind, value: float | None) -> str:
+    """A figure as a reader wants it."""
+    if value is None:
+        return NONE
+    if kind == "share":
+        return f"{value:.3f}"
+    if kind == "number":
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if kind == "usd":
+        return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
+    if kind == "seconds":
+        return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+    return f"{value:,.0f}"
+
+
+def written(column: Column, cell: Cell) -> tuple[str, str]:
+    """A cell in words: the figure, and its interval or ""."""
+    if isinstance(cell, str):
+        return cell, ""
+    if not isinstance(cell, Figure):
+        return number(column.kind, cell), ""
+    if cell.low is None and cell.high is None:
+        return number(column.kind, cell.value), ""
+    return number(column.kind, cell.value), f"{number(column.kind, cell.low)} to {number(column.kind, cell.high)}"
+
+
+def best_rows(table: Table, at: int) -> set[int]:
+    """The rows whose figure in column ``at`` is the best; none for a column without better, or of one row."""
+    better = table.columns[at].better
+    values = {n: _value(row[at]) for n, row in enumerate(table.rows)}
+    known = {n: value for n, value in values.items() if value is not None}
+    if not better or len(known) < 2:
+        return set()
+    best = max(known.values()) if better == "more" else min(known.values())
+    return {n for n, value in known.items() if value == best}
+
+
+def for_page(table: Table) -> dict[str, Any]:
+    """The table as the page shows it: cells as ``[words, interval, 1 if best]``."""
+    best = [best_rows(table, at) for at in range(len(table.columns))]
+    rows = [
+        [[*written(column, row[at]), int(n in best[at])] for at, column in enumerate(table.columns)]
+        for n, row in enumerate(table.rows)
+    ]
+    columns = [[column.label, "text" if column.kind == "text" else "number"] for column in table.columns]
+    return {
+        "name": table.name,
+        "title": table.title,
+        "note": table.note,
+        "columns": columns,
+        "rows": rows,
+    }
+
+
+def _value(cell: Cell) -> float | None:
+    if isinstance(cell, Figure):
+        return cell.value
+    return cell if isinstance(cell, (int, float)) else None
+
+
+# --------
+# All questions as one table, for whoever wants to count by other tools.
+
+
+def question_table(rows: Sequence[Row]) -> Table:
+    """A line for each row, with the measures that any of them has."""
+    accuracy = [name for name in ACCURACY if any(name in row.measures for row in rows)]
+    cost = [name for name in COST if any(name in row.measures for row in rows)]
+    named = [name for name in ("method", "dataset", "cell") if any(getattr(row, name) for row in rows)]
+    columns = [
+        *(Column(name, name.capitalize()) for name in (*named, "query_id", "question", "type", "analysed", "workflow")),
+        *(Column(name, name.capitalize()) for name in ("status", "answer")),
+        *(Column(name, ACCURACY[name], "share") for name in accuracy),
+        *(Column(name, COST[name], kind_of(name)) for name in cost),
+    ]
+    texts = (*named, "query_id", "question", "type", "analysed", "workflow", "status", "answer")
+    lines: list[list[Cell]] = [
+        [*(getattr(row, name) for name in texts), *(row.measures.get(name) for name in (*accuracy, *cost))]
+        for row in rows
+    ]
+    return Table("questions", "Questions", "", columns, lines)
+
+
+def kind_of(measure: str) -> Kind:
+    """How a measure of ``ACCURACY`` or ``COST`` is written."""
+    if measure in ACCURACY:
+        return "share"
+    if measure.endswith("_usd"):
+        return "usd"
+    return "seconds" if measure.startswith("seconds") else "tokens"
+
+
+# --------
+# Tables that runs and sweeps have alike: latency by stage, calls by role, the analyzer's confusion.
+
+
+def latency_table(groups: Groups, of: str) -> Table:
+    """Quantiles of the seconds of each stage, over the questions that have it. ``of`` names the groups."""
+    rows: list[list[Cell]] = []
+    for name, held in groups.items():
+        spent = {stage: [row.stages[stage] for row in held if stage in row.stages] for stage in stages_of(held)}
+        spent["total"] = [row.measures["seconds_total"] for row in held if "seconds_total" in row.measures]
+        for stage, values in spent.items():
+            if values:
+                quantiles = [float(each) for each in np.quantile(values, [0.5, 0.9, 0.99])]
+                rows.append([name, stage, len(values), float(np.mean(values)), *quantiles])
+    columns = [
+        Column("group", of),
+        Column("stage", "Stage"),
+        Column("questions", "Questions", "count"),
+        Column("mean_s", "Mean", "seconds"),
+        Column("p50_s", "Median", "seconds"),
+        Column("p90_s", "90 %", "seconds"),
+        Column("p99_s", "99 %", "seconds"),
+    ]
+    note = "Seconds by the clock. Branches run side by side, so a question's stages may add up to more than its total."
+    return Table("latency", "Latency by stage", note, columns, rows)
+
+
+def calls_table(ledger: Iterable[Mapping[str, Any]]) -> Table:
+    """What the ledger says of each role's attempts."""
+    by_role: dict[str, list[Mapping[str, Any]]] = {}
+    for row in ledger:
+        by_role.setdefault(row["role"] or "", []).append(row)
+    rows: list[Sequence[Cell]] = []
+    for role, held in sorted(by_role.items()):
+        ended = [row["status"] for row in held]
+        good = [row for row in held if row["status"] == "ok"]
+        rows.append(
+            [
+                role,
+                len(held),
+                *(ended.count(status) for status in ("ok", "cached", "failed", "unknown")),
+                sum(row["prompt_tokens"] or 0 for row in good),
+                sum(row["completion_tokens"] or 0 for row in good),
+                float(sum(row["cost_usd"] or 0.0 for row in held)),
+                float(np.mean([row["queue_s"] or 0.0 for row in good])) if good else None,
+                float(np.mean([row["latency_s"] or 0.0 for row in good])) if good else None,
+            ]
+        )
+    columns = [
+        Column("role", "Role"),
+        Column("attempts", "Attempts", "count"),
+        *(Column(status, status, "count") for status in ("ok", "cached", "failed", "unknown")),
+        Column("prompt_tokens", "Input tokens", "tokens"),
+        Column("completion_tokens", "Output tokens", "tokens"),
+        Column("cost_usd", "Cost", "usd"),
+        Column("queue_s", "Mean queue, s", "seconds"),
+        Column("latency_s", "Mean latency, s", "seconds"),
+    ]
+    return Table("calls", "Calls by role", "Attempts in the ledger; tokens of those that were answered.", columns, rows)
+
+
+def confusion_table(matrices: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Counts of gold type and analyzed type, a row for each pair that occurs."""
+    rows: list[Sequence[Cell]] = [
+        [matrix["name"], gold, said, matrix["counts"][g][s]]
+        for matrix in matrices
+        for g, gold in enumerate(matrix["labels"])
+        for s, said in enumerate(matrix["labels"])
+        if matrix["counts"][g][s]
+    ]
+    columns = [
+        Column("of", "Of"),
+        Column("gold", "Gold type"),
+        Column("analysed", "Analyzer's"),
+        Column("questions", "Questions", "count"),
+    ]
+    return Table("confusion", "What the analyzer took for what", "", columns, rows) if rows else None
+
+
+# --------
+# A table as Parquet, CSV and Markdown. Figures with intervals become three columns, but for Markdown.
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters by which a spreadsheet takes a text for a formula (OWASP, CSV injection)."""
+
+
+def table_files(table: Table) -> Mapping[str, bytes]:
+    """The files of a table by name."""
+    return {
+        f"{table.name}.parquet": _parquet(table),
+        f"{table.name}.csv": _csv(table),
+        f"{table.name}.md": markdown(table).encode(),
+    }
+
+
+def columns_of(table: Table) -> dict[str, list[Cell]]:
+    """The table by column, figures as ``key``, ``key_low`` and ``key_high``."""
+    columns: dict[str, list[Cell]] = {}
+    for at, column in enumerate(table.columns):
+        cells = [row[at] for row in table.rows]
+        columns[column.key] = [cell.value if isinstance(cell, Figure) else cell for cell in cells]
+        if any(isinstance(cell, Figure) for cell in cells):
+            columns[f"{column.key}_low"] = [cell.low if isinstance(cell, Figure) else None for cell in cells]
+            columns[f"{column.key}_high"] = [cell.high if isinstance(cell, Figure) else None for cell in cells]
+    return columns
+
+
+def markdown(table: Table) -> str:
+    """Title, note and table."""
+    lines = [[column.label for column in table.columns], ["---" if c.kind == "text" else "---:" for c in table.columns]]
+    lines += [[_words(c, cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
+    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n\n".join(part for part in (f"## {table.title}", table.note, body) if part) + "\n"
+
+
+def _words(column: Column, cell: Cell) -> str:
+    main, interval = written(column, cell)
+    text = f"{main} [{interval}]" if interval else main
+    # Markdown takes HTML as it is, and a bar ends a cell.
+    return plain(text).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("\n", " ")
+
+
+def _csv(table: Table) -> bytes:
+    columns = columns_of(table)
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([safe_cell(cell) for cell in row])
+    return out.getvalue().encode()
+
+
+def safe_cell(cell: Cell) -> Cell:
+    """A cell as it may stand in a CSV file: no text in it is a formula to a spreadsheet."""
+    if not isinstance(cell, str):
+        return cell
+    text = plain(cell)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _parquet(table: Table) -> bytes:
+    columns = {}
+    for key, cells in columns_of(table).items():
+        texts = any(isinstance(cell, str) for cell in cells)
+        whole = all(isinstance(cell, int) for cell in cells if cell is not None)
+        kind = pa.string() if texts else pa.int64() if whole else pa.float64()
+        columns[key] = pa.array(cells, kind)
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out, compression="zstd")
+    return out.getvalue()
