@@ -11,7 +11,7 @@ from rich.table import Table
 from okralong.pipelines.core.types import EXIT_FAILURES
 
 if TYPE_CHECKING:
-    from okralong.pipelines.evaluation.sweeps.compare import Compared
+    from okralong.pipelines.lab.sweeps.results import Compared
 
 PLAIN_WIDTH = 120
 """Columns of the table where the output is no terminal."""
@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Compare two runs question by question, with intervals and p-values; usable in a nightly check."""
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.evaluation.sweeps.compare import compare_runs, regression
+    from okralong.pipelines.lab.sweeps.results import compare_runs, regression
 
     console = Console()
     found = compare_runs(run_a, run_b, questions)
@@ -46,7 +46,7 @@ def command(
 
 
 def _print(console: Console, found: list[Compared]) -> None:
-    from okralong.pipelines.evaluation.sweeps.pages import number
+    from okralong.pipelines.lab.sweeps.pages import shown_number
 
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
@@ -54,7 +54,13 @@ def _print(console: Console, found: list[Compared]) -> None:
     for title in ("metric", "A", "B", "difference", "95 % interval", "p", "questions"):
         grid.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
     for each in found:
-        interval = f"[{number(each.low)}, {number(each.high)}]"
-        figures = (number(each.first), number(each.second), number(each.difference), interval, number(each.p))
+        interval = f"[{shown_number(each.low)}, {shown_number(each.high)}]"
+        figures = (
+            shown_number(each.first),
+            shown_number(each.second),
+            shown_number(each.difference),
+            interval,
+            shown_number(each.p),
+        )
         grid.add_row(each.metric, *figures, f"{each.n:,}")
     console.print(grid)

@@ -30,7 +30,7 @@ def command(
     from okralong.jobs.sweep_run import expand_sweep, run_sweep, show
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.evaluation.sweeps.config import Sweep
+    from okralong.pipelines.lab.sweeps.config import Sweep
 
     console = Console()
     given = {} if budget_usd is None else {"budget_usd": budget_usd}

@@ -23,11 +23,10 @@ def command(
     """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.evaluation.evidence.config import Sweep
-    from okralong.pipelines.evaluation.evidence.model_writer import model_writers
-    from okralong.pipelines.evaluation.evidence.report import write_report
-    from okralong.pipelines.evaluation.evidence.summary import over_sets, set_figures
-    from okralong.pipelines.evaluation.evidence.sweep import run_sweep
+    from okralong.pipelines.lab.evidence.config import Sweep
+    from okralong.pipelines.lab.evidence.report import over_sets, set_figures, write_report
+    from okralong.pipelines.lab.evidence.sweep import run_sweep
+    from okralong.pipelines.lab.evidence.writers import model_writers
 
     console = Console()
     chosen = load_config(Sweep, sweep, {} if side is None else {"side": side})

@@ -11,6 +11,7 @@ from okralong.jobs.generator import Generator, generator
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.lab.training.analyzer_data import Labelled, TrainingRow, is_unlabelled, label_rows
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.ledger import RunLedger, drift
 from okralong.pipelines.llm.prices import PriceTable
@@ -18,8 +19,6 @@ from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig
-from okralong.pipelines.training.model_labels import Labelled, is_unlabelled, label_rows
-from okralong.pipelines.training.rows import TrainingRow
 
 LABELS = "labels"
 """The folder beside the rows with the labels' journal and ledger: what was paid for is not asked again."""

@@ -60,9 +60,8 @@ def _place(out: str) -> tuple[Folder, str]:
 
 
 def _report(location: str, folder: Folder, questions: str | None, details: int) -> Report:
+    from okralong.pipelines.lab.sweeps.pages import is_sweep, sweep_report
     from okralong.pipelines.reporting.run import BEGUN, run_report
-    from okralong.pipelines.reporting.sweep_report import sweep_report
-    from okralong.pipelines.reporting.sweep_tables import is_sweep
 
     if folder.exists(BEGUN):
         return run_report(folder, _golds(questions), details)

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from okralong.pipelines.evaluation.split.build import Account
+    from okralong.pipelines.lab.split import Account
 
 
 def command(
@@ -25,12 +25,9 @@ def command(
     """Split all sets at hand into train, validation, tune and test; no question or document stands on two sides."""
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.evaluation.datasets.catalog import load_catalog
-    from okralong.pipelines.evaluation.datasets.registry import read_dataset
-    from okralong.pipelines.evaluation.split.build import build_split
-    from okralong.pipelines.evaluation.split.card import card
-    from okralong.pipelines.evaluation.split.manifest import write_manifest
-    from okralong.pipelines.evaluation.split.rules import SplitRules
+    from okralong.pipelines.lab.datasets.base import load_catalog
+    from okralong.pipelines.lab.datasets.registry import read_dataset
+    from okralong.pipelines.lab.split import SplitRules, build_split, card, write_manifest
 
     console = Console()
     chosen = load_config(SplitRules, rules)

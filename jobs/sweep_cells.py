@@ -22,9 +22,8 @@ from okralong.jobs.run_folder import begun_alike, statuses
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
-from okralong.pipelines.evaluation.sweeps.config import Sweep
-from okralong.pipelines.evaluation.sweeps.expand import CellPlan
-from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_usd
+from okralong.pipelines.lab.sweeps.config import CellPlan, Sweep
+from okralong.pipelines.lab.sweeps.run import Purse, spent_usd
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared
 

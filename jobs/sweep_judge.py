@@ -11,10 +11,9 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.evaluation.judge import ToJudge, judge
-from okralong.pipelines.evaluation.sweeps.config import JudgeConfig
-from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion
-from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_usd
+from okralong.pipelines.lab.judge import ToJudge, judge
+from okralong.pipelines.lab.sweeps.config import JudgeConfig
+from okralong.pipelines.lab.sweeps.run import GoldQuestion, Purse, spent_usd
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import PriceTable

@@ -23,21 +23,30 @@ from okralong.jobs.sweep_table import print_outline
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, OverBudget
-from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.evaluation.sweeps.config import Sweep, as_system
-from okralong.pipelines.evaluation.sweeps.expand import CellPlan, SweepFolder, compressors_by_set, expand, sizes_by_set
-from okralong.pipelines.evaluation.sweeps.gold_questions import GoldQuestion, read_gold_questions
-from okralong.pipelines.evaluation.sweeps.material import (
+from okralong.pipelines.lab.evidence.bench import Bench
+from okralong.pipelines.lab.sweeps.config import (
+    CellPlan,
+    Sweep,
+    SweepFolder,
+    as_system,
+    compressors_by_set,
+    expand,
+    sizes_by_set,
+)
+from okralong.pipelines.lab.sweeps.outline import Outlay, Outline
+from okralong.pipelines.lab.sweeps.results import write_results
+from okralong.pipelines.lab.sweeps.run import (
+    GoldQuestion,
     Material,
+    Purse,
     build,
+    read_gold_questions,
     read_material,
+    score_rows,
+    spent_before,
     write_cell_files,
     write_gold_labels,
 )
-from okralong.pipelines.evaluation.sweeps.outline import Outlay, Outline
-from okralong.pipelines.evaluation.sweeps.purse import Purse, spent_before
-from okralong.pipelines.evaluation.sweeps.result_tables import write_results
-from okralong.pipelines.evaluation.sweeps.score_rows import score_rows
 from okralong.pipelines.run.prepare import prepare
 from okralong.pipelines.run.rows import JUDGE
 

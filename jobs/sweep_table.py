@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.evaluation.sweeps.config import DEFAULT, Sweep
-from okralong.pipelines.evaluation.sweeps.expand import CellPlan
-from okralong.pipelines.evaluation.sweeps.outline import Outlay, total
+from okralong.pipelines.lab.sweeps.config import DEFAULT, CellPlan, Sweep
+from okralong.pipelines.lab.sweeps.outline import Outlay, total
 
 PLAIN_WIDTH = 160
 """Columns of the table where the output is no terminal."""

@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from okralong.pipelines.training.rows import TrainingRow
-    from okralong.pipelines.training.self_training import SelfTraining
+    from okralong.pipelines.lab.training.analyzer_data import TrainingRow
+    from okralong.pipelines.lab.training.run import SelfTraining
 
 
 def command(
@@ -39,11 +39,9 @@ def command(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.evaluation.split.keys import SIDES
-    from okralong.pipelines.training.build import LEARNED
-    from okralong.pipelines.training.config import TrainConfig
-    from okralong.pipelines.training.rows import read_rows, without_sets
-    from okralong.pipelines.training.session import train_session
+    from okralong.pipelines.lab.split import SIDES
+    from okralong.pipelines.lab.training.analyzer_data import LEARNED, read_rows, without_sets
+    from okralong.pipelines.lab.training.run import TrainConfig, train_session
 
     console = Console()
     settings = load_config(TrainConfig, config)
@@ -57,8 +55,7 @@ def command(
         recipe = replace(recipe, rows=None)
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
     if export:
-        from okralong.pipelines.training.export import export_files
-        from okralong.pipelines.training.trained import examples_of
+        from okralong.pipelines.lab.training.run import examples_of, export_files
 
         for path in export_files(recipe, examples_of(train), examples_of(validation), out):
             say_line(console, f"written: {path}")
@@ -70,7 +67,7 @@ def command(
 
 def _is_reader(config: str) -> bool:
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.training.config import TrainConfig
+    from okralong.pipelines.lab.training.run import TrainConfig
 
     return load_config(TrainConfig, config).kind == "reader"
 
@@ -79,16 +76,21 @@ def _reader(config: str, rows: Path, out: Path, here: bool, export: bool) -> Non
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.reader.rows import read_reading
-    from okralong.pipelines.reader.session import reading_examples, rows_to_learn, train_reader, write_asked
-    from okralong.pipelines.training.config import TrainConfig
+    from okralong.pipelines.lab.training.reader_data import read_reading
+    from okralong.pipelines.lab.training.run import (
+        TrainConfig,
+        reading_examples,
+        rows_to_learn,
+        train_reader,
+        write_asked,
+    )
 
     console = Console()
     recipe, folder = load_config(TrainConfig, config).recipe(), Folder.of(rows)
     train, validation = read_reading(folder, "train"), read_reading(folder, "validation")
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; reader on {recipe.model}")
     if export:
-        from okralong.pipelines.training.export import export_files
+        from okralong.pipelines.lab.training.run import export_files
 
         learned, held = (rows_to_learn(recipe, rows) for rows in (train, validation))
         for path in (
@@ -123,7 +125,7 @@ def _with_own_labels(
 ) -> list[TrainingRow]:
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.answering.analyzer import load_analyzer
-    from okralong.pipelines.training.self_training import self_labelled, unlabelled_questions
+    from okralong.pipelines.lab.training.run import self_labelled, unlabelled_questions
 
     questions = unlabelled_questions(config, rows)
     found = self_labelled(config, load_analyzer(config.teacher), questions, known)

@@ -51,12 +51,9 @@ def command(
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import EXIT_OVER_BUDGET
+    from okralong.pipelines.lab.training.analyzer_data import RowsConfig, build_rows, rows_card, write_rows
+    from okralong.pipelines.lab.training.run import UNLABELLED
     from okralong.pipelines.run.config import RunConfig
-    from okralong.pipelines.training.build import build_rows
-    from okralong.pipelines.training.rows import write_rows
-    from okralong.pipelines.training.rows_card import rows_card
-    from okralong.pipelines.training.rows_config import RowsConfig
-    from okralong.pipelines.training.self_training import UNLABELLED
 
     console = Console()
     label = Labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
@@ -81,10 +78,7 @@ def _reading(config: str, data: Path, out: Path, work: Path) -> None:
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.reader.build import build_reading
-    from okralong.pipelines.reader.card import reading_card
-    from okralong.pipelines.reader.config import ReadingConfig
-    from okralong.pipelines.reader.rows import write_reading
+    from okralong.pipelines.lab.training.reader_data import ReadingConfig, build_reading, reading_card, write_reading
 
     console = Console()
     built = build_reading(load_config(ReadingConfig, config), data, work, lambda line: say_line(console, line))

@@ -11,8 +11,8 @@ import yaml
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from okralong.pipelines.lab.training.reader_eval import Asker
     from okralong.pipelines.llm.config import LlmConfig
-    from okralong.pipelines.reader.asking import Asker
 
 
 REPLIES: Final = "reader-replies.jsonl"
@@ -36,10 +36,8 @@ def report_on(config: str, rows: Path, out: Path) -> None:
 def _analyzers(config: str, rows: Path, out: Path, command: str, _: Console) -> list[Path]:
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.training.report import analyzer_report
-    from okralong.pipelines.training.report_config import ReportConfig
-    from okralong.pipelines.training.report_page import write_analyzer_report
-    from okralong.pipelines.training.rows import read_rows
+    from okralong.pipelines.lab.training.analyzer_data import read_rows
+    from okralong.pipelines.lab.training.analyzer_eval import ReportConfig, analyzer_report, write_analyzer_report
 
     found = analyzer_report(load_config(ReportConfig, config), read_rows(Folder.of(rows), "test"))
     return write_analyzer_report(out, command, found)
@@ -49,14 +47,12 @@ def _readers(config: str, rows: Path, out: Path, command: str, console: Console)
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.evaluation.evidence.encoder import LIMIT
-    from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies
     from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
+    from okralong.pipelines.lab.encoder import LIMIT
+    from okralong.pipelines.lab.evidence.writers import KeptReplies
+    from okralong.pipelines.lab.training.reader_data import read_reading
+    from okralong.pipelines.lab.training.reader_eval import ReaderReportConfig, reader_report, write_reader_report
     from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
-    from okralong.pipelines.reader.report import reader_report
-    from okralong.pipelines.reader.report_config import ReaderReportConfig
-    from okralong.pipelines.reader.report_page import write_reader_report
-    from okralong.pipelines.reader.rows import read_reading
 
     settings, test = load_config(ReaderReportConfig, config), read_reading(Folder.of(rows), "test")
     encoder = SentenceEmbedder(resolve_embedding_model(EMBEDDED).path, LIMIT, threads=available_threads())
@@ -70,7 +66,7 @@ def _served(llm: LlmConfig) -> Iterator[Asker]:
     import openai
 
     from okralong.jobs.generator import generator
-    from okralong.pipelines.reader.asking import Asker
+    from okralong.pipelines.lab.training.reader_eval import Asker
 
     with generator(llm, None) as served:
         # No key leaves this machine: an embedded server asks for none.

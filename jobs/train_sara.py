@@ -23,9 +23,9 @@ def command(
     """Train SARA's compressor and adapter, stage by stage, or measure them."""
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.sara.training.config import SaraConfig
-    from okralong.pipelines.sara.training.session import report_sara, train_sara
-    from okralong.pipelines.training.session import CARD
+    from okralong.pipelines.lab.training.run import CARD
+    from okralong.pipelines.lab.training.sara_data import SaraConfig
+    from okralong.pipelines.lab.training.sara_eval import report_sara, train_sara
 
     console = Console()
     settings = load_config(SaraConfig, config)

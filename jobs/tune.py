@@ -15,7 +15,7 @@ from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, 
 
 if TYPE_CHECKING:
     from okralong.jobs.sweep_run import SweepResult
-    from okralong.pipelines.evaluation.sweeps.tune import Point, Tune
+    from okralong.pipelines.lab.sweeps.run import Point, Tune
 
 
 def command(
@@ -35,11 +35,9 @@ def command(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.evaluation.sweeps.expand import policy_of
-    from okralong.pipelines.evaluation.sweeps.result_tables import read_scores
-    from okralong.pipelines.evaluation.sweeps.summary import summary_rows
-    from okralong.pipelines.evaluation.sweeps.systems import cells_of
-    from okralong.pipelines.evaluation.sweeps.tune import CHOSEN, Tune, choose, points_of
+    from okralong.pipelines.lab.sweeps.config import policy_of
+    from okralong.pipelines.lab.sweeps.results import cells_of, read_scores, summary_rows
+    from okralong.pipelines.lab.sweeps.run import CHOSEN, Tune, choose, points_of
 
     console = Console()
     chosen = load_config(Tune, tune)
@@ -84,11 +82,14 @@ def _went_well(console: Console, result: SweepResult) -> None:
 
 
 def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
-    from okralong.pipelines.evaluation.sweeps.pages import number, table
+    from okralong.pipelines.lab.sweeps.pages import shown_number, table
 
     shown = list(dict.fromkeys([tune.metric, *tune.most, "weighted_tokens"]))
     rows = [
-        [f"{_words(point)}{' (chosen)' if point is best else ''}", *(number(point.means.get(name)) for name in shown)]
+        [
+            f"{_words(point)}{' (chosen)' if point is best else ''}",
+            *(shown_number(point.means.get(name)) for name in shown),
+        ]
         for point in points
     ]
     words = f"Means over the sets on the side {tune.search}; the figures that count are those of {tune.report}."

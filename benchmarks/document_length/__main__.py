@@ -24,17 +24,15 @@ from benchmarks.document_length.sets import LENGTHS, POLICIES, SEED, SETS, STD_R
 from benchmarks.document_length.stages import Stopwatch, measure_stages
 from okralong.pipelines.answering.analysis import Analyzer
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
-from okralong.pipelines.evaluation.datasets.catalog import load_catalog
-from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, run_plain, run_policy
-from okralong.pipelines.evaluation.evidence.config import SetChoice
-from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
-from okralong.pipelines.evaluation.evidence.remembered import Remembered
-from okralong.pipelines.evaluation.evidence.sets import Shelf
-from okralong.pipelines.evaluation.evidence.sweep import scaled_policies
-from okralong.pipelines.evaluation.evidence.writers import GoldWriter, as_question
-from okralong.pipelines.evaluation.split.manifest import MANIFEST
-from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.encoder import cached_encoder
+from okralong.pipelines.lab.evidence.bench import Bench, PolicyRun, Remembered, Row, run_plain, run_policy
+from okralong.pipelines.lab.evidence.config import SetChoice
+from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.evidence.sweep import scaled_policies
+from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
+from okralong.pipelines.lab.split import MANIFEST, Split
 
 _POLICY = {name: scaled_policies(method)[1.0] for name, method in POLICIES.items()}
 

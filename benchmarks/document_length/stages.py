@@ -18,11 +18,9 @@ from okralong.pipelines.answering.retrieve import assembled_retrieval, primary_r
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Analysis, Candidates, Hit, RetrieverScores
-from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
-from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
-from okralong.pipelines.evaluation.evidence.tools import BenchTools
-from okralong.pipelines.evaluation.evidence.writers import GoldWriter
+from okralong.pipelines.lab.datasets.pooling import PooledQuestion
+from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, Retrievals
+from okralong.pipelines.lab.evidence.writers import GoldWriter
 
 REPEATS: Final = 3
 """Times that a question is asked at a length, in turn with the other lengths; its best counts."""

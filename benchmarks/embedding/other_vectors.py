@@ -15,9 +15,8 @@ from benchmarks.embedding.window_pooling import WindowEncoder
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.types import Chunk
-from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
-from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
+from okralong.pipelines.lab.encoder import CachedEncoder
+from okralong.pipelines.lab.evidence.bench import Bench, Retrievals
 
 Vectors = NDArray[np.float32]
 

@@ -30,16 +30,14 @@ from benchmarks.embedding.variant_speed import Embed, by_windows, each_text, pro
 from benchmarks.embedding.window_pooling import WindowEncoder
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Chunk
-from okralong.pipelines.evaluation.datasets.catalog import load_catalog
-from okralong.pipelines.evaluation.evidence.bench import Bench, Row
-from okralong.pipelines.evaluation.evidence.encoder import LIMIT
-from okralong.pipelines.evaluation.evidence.sets import Shelf
-from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
-from okralong.pipelines.evaluation.split.manifest import MANIFEST
-from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
+from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.encoder import LIMIT, CachedEncoder
+from okralong.pipelines.lab.evidence.bench import Bench, Row
+from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.split import MANIFEST, Split
 from okralong.pipelines.models.weights import EMBEDDED, INT8, ResolvedModel, available_cores, resolve_embedding_model
 
 WINDOWS: Final = {

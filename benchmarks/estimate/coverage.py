@@ -34,10 +34,10 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Usage
-from okralong.pipelines.evaluation.evidence.encoder import cached_encoder, index_encoder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
+from okralong.pipelines.lab.encoder import cached_encoder, index_encoder
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.run.dry_run import METHOD, PRECISE, Asked, asked_in, side_by_side

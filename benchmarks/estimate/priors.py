@@ -28,20 +28,18 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Analysis, Hit, Message, OkraError, RetrieverScores
-from okralong.pipelines.evaluation.datasets.catalog import load_catalog
-from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
-from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.evaluation.evidence.config import SetChoice
-from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
-from okralong.pipelines.evaluation.evidence.sets import Shelf
-from okralong.pipelines.evaluation.evidence.tools import BenchTools
-from okralong.pipelines.evaluation.evidence.writers import GoldWriter
-from okralong.pipelines.evaluation.labels import gold_analysis
-from okralong.pipelines.evaluation.split.keys import Side
-from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.datasets.pooling import PooledQuestion
+from okralong.pipelines.lab.encoder import cached_encoder
+from okralong.pipelines.lab.evidence.bench import Bench, BenchTools
+from okralong.pipelines.lab.evidence.config import SetChoice
+from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.evidence.writers import GoldWriter
+from okralong.pipelines.lab.gold import gold_analysis
+from okralong.pipelines.lab.split import Side, Split
+from okralong.pipelines.lab.training.reader_data import read_reading
 from okralong.pipelines.methods.okralong import orchestrate
-from okralong.pipelines.reader.rows import read_reading
 from okralong.pipelines.run.dry_run import ladder, prompt_tokens
 
 SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))

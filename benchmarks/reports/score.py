@@ -27,8 +27,8 @@ from benchmarks.reports.tables import cost_table, mix_table, quality_table, stag
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import OkraError
-from okralong.pipelines.evaluation.datasets.reports import read_reports
-from okralong.pipelines.evaluation.gold import Gold, read_gold
+from okralong.pipelines.lab.datasets.filings import read_reports
+from okralong.pipelines.lab.gold import Gold, read_gold
 
 
 def gold_questions(source: Path) -> list[Gold]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from okralong.pipelines.core.schemas import ANSWERS, DOCUMENTS, LEDGER, SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.evaluation.gold import Gold
+from okralong.pipelines.lab.gold import Gold
 
 TEXTS = {"alder": "Sales were $ 1,544 in 2019. The chair is Ida Moss.", "birch": "Costs were 1,241 and 303."}
 GOLDS = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from okralong.pipelines.evaluation.citation_precision import citation_precision
-from okralong.pipelines.evaluation.datasets.pooling import Span
+from okralong.pipelines.lab.datasets.pooling import Span
+from okralong.pipelines.lab.metrics import citation_precision
 
 TEXT = {"a": "Sales rose.  Costs fell.", "b": "Sales rose."}
 

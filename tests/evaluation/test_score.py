@@ -12,7 +12,7 @@ from benchmarks.reports.scoring import score_run
 from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_USAGE, InputError
-from okralong.pipelines.evaluation.gold import write_gold
+from okralong.pipelines.lab.gold import write_gold
 from tests.evaluation.runs import GOLDS, TEXTS, write_archive, write_run
 
 

@@ -12,9 +12,9 @@ import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.lab.training.fit import Recipe
+from okralong.pipelines.lab.training.run import train
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.training.recipe import Recipe
-from okralong.pipelines.training.run import train
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.jobs.conftest import always, call, endpoint, quoting
 from tests.training.questions import invented_examples

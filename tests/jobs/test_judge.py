@@ -11,10 +11,9 @@ from okralong.jobs.run_folder import table
 from okralong.jobs.sweep_judge import judge_cells, judge_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError
-from okralong.pipelines.evaluation.judge import ToJudge, judge_prompt, parse_verdict
-from okralong.pipelines.evaluation.sweeps.config import JudgeConfig
-from okralong.pipelines.evaluation.sweeps.gold_questions import read_gold_questions
-from okralong.pipelines.evaluation.sweeps.purse import Purse
+from okralong.pipelines.lab.judge import ToJudge, judge_prompt, parse_verdict
+from okralong.pipelines.lab.sweeps.config import JudgeConfig
+from okralong.pipelines.lab.sweeps.run import Purse, read_gold_questions
 from okralong.pipelines.run.rows import purge_run
 from tests.conftest import NODE_KEY
 from tests.evaluation.sweeps.invented_run import QUESTIONS, answer, usual_run, write_questions, write_run

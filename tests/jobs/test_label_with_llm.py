@@ -11,7 +11,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
-from okralong.pipelines.training.rows import read_rows
+from okralong.pipelines.lab.training.analyzer_data import read_rows
 from tests.fakes.openai_server import FakeOpenAI, Messages, too_many
 from tests.jobs.conftest import call
 

@@ -10,7 +10,7 @@ import pytest
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.training.rows import read_rows
+from okralong.pipelines.lab.training.analyzer_data import read_rows
 from tests.jobs.conftest import call
 
 MILLS = 24

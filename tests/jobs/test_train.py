@@ -12,11 +12,10 @@ import pytest
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.evaluation.split.keys import Side
+from okralong.pipelines.lab.split import Side
+from okralong.pipelines.lab.training import run
+from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, TrainingRow, read_examples, write_rows
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.training import run
-from okralong.pipelines.training.examples import UNKNOWN, read_examples
-from okralong.pipelines.training.rows import TrainingRow, write_rows
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples
 

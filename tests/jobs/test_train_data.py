@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.training.rows import read_rows
+from okralong.pipelines.lab.training.analyzer_data import read_rows
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 

@@ -10,8 +10,8 @@ import pytest
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts import parse_answer, parse_split, parse_step
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.reader.marks import mark, well_formed
-from okralong.pipelines.reader.rows import ReadingRow, read_reading
+from okralong.pipelines.lab.training.reader_data import ReadingRow, read_reading
+from okralong.pipelines.lab.training.reader_eval import mark, well_formed
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call

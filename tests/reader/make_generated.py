@@ -16,20 +16,15 @@ from typing import Final
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.evaluation.datasets.catalog import load_catalog
-from okralong.pipelines.evaluation.datasets.pooling import Span, whole
-from okralong.pipelines.evaluation.evidence.config import SetChoice
-from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
-from okralong.pipelines.evaluation.evidence.sets import Shelf
-from okralong.pipelines.evaluation.split.manifest import MANIFEST
-from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.reader.build import chosen
-from okralong.pipelines.reader.collect import Collector
-from okralong.pipelines.reader.config import ReadingConfig
-from okralong.pipelines.reader.rows import ReadingRow
-from okralong.pipelines.training.rows_config import SampleRows
-from okralong.pipelines.training.sample_set import sample_set
+from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.datasets.pooling import Span, whole
+from okralong.pipelines.lab.encoder import cached_encoder
+from okralong.pipelines.lab.evidence.config import SetChoice
+from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.split import MANIFEST, Split
+from okralong.pipelines.lab.training.analyzer_data import SampleRows, sample_set
+from okralong.pipelines.lab.training.reader_data import Collector, ReadingConfig, ReadingRow, chosen
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 3001

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.evaluation.operands import program_expression
-from okralong.pipelines.reader.formulas import formula
+from okralong.pipelines.lab.gold import program_expression
+from okralong.pipelines.lab.training.reader_data import formula
 
 
 @pytest.mark.parametrize(

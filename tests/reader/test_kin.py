@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion, Span
-from okralong.pipelines.evaluation.datasets.values import Hop, Item
-from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.reader.kin import Kin, hop_questions
+from okralong.pipelines.lab.datasets.base import Hop, Item
+from okralong.pipelines.lab.datasets.pooling import PooledQuestion, Span
+from okralong.pipelines.lab.gold import Gold
+from okralong.pipelines.lab.training.reader_data import Kin, hop_questions
 
 TEXTS = {"d": "Ann Alder was a poet. Her father was Max Alder. Max was a son of Eve Birch, who had 3 sons."}
 

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.evaluation.datasets.pooling import Span
-from okralong.pipelines.reader.figures import FIGURES, difference, figure
-from okralong.pipelines.reader.marks import mark, well_formed
-from okralong.pipelines.reader.rows import ReadingRow
-from okralong.pipelines.reader.sentence import best_sentence
+from okralong.pipelines.lab.datasets.pooling import Span
+from okralong.pipelines.lab.training.reader_data import ReadingRow
+from okralong.pipelines.lab.training.reader_eval import FIGURES, best_sentence, difference, figure, mark, well_formed
 
 SHOWN = Passage("d", 10, 70, "Alder had sales of 12.5 million. Birch sold nothing at all. So", 0, 1.0)
 ROW = ReadingRow(

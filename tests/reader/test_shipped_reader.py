@@ -10,11 +10,10 @@ import pytest
 from okralong.jobs.generator import generator
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer
+from okralong.pipelines.lab.training.reader_eval import Asker, Said, mark, well_formed
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.models.merged_model import asked_as
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED, shipped_adapter
-from okralong.pipelines.reader.asking import Asker, Said
-from okralong.pipelines.reader.marks import mark, well_formed
 from tests.reader.make_generated import read_generated
 
 MOST_BYTES = 15_000_000

@@ -11,9 +11,9 @@ import pytest
 from okralong.jobs import report
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
+from okralong.pipelines.lab.sweeps.pages import sweep_report
 from okralong.pipelines.reporting.page import Report
 from okralong.pipelines.reporting.rows import Figure
-from okralong.pipelines.reporting.sweep_report import sweep_report
 from tests.reporting.made_sweep import write_sweep
 
 QUESTIONS = 20

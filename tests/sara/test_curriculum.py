@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.sara.training.curriculum import count_entities, from_plain_to_rich
-from okralong.pipelines.sara.training.examples import MixedExample
+from okralong.pipelines.lab.training.sara_data import MixedExample, count_entities, from_plain_to_rich
 
 
 @pytest.mark.parametrize(

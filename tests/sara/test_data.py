@@ -11,21 +11,24 @@ import torch
 
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.sara.artifact import Shape
-from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.training.conditions import under
-from okralong.pipelines.sara.training.config import InstructionConfig, SaraConfig
-from okralong.pipelines.sara.training.data import (
+from okralong.pipelines.lab.training.sara import stage_examples
+from okralong.pipelines.lab.training.sara_data import (
     SIDES,
     Asked,
+    Embeddings,
+    InstructionConfig,
     Material,
+    SaraConfig,
     alignment_examples,
+    dealt,
+    instruction_examples,
+    novel,
     read_sets,
     reconstruction_examples,
+    under,
 )
-from okralong.pipelines.sara.training.examples import Embeddings
-from okralong.pipelines.sara.training.instruction import dealt, instruction_examples, novel
-from okralong.pipelines.sara.training.stages import stage_examples
+from okralong.pipelines.sara.artifact import Shape
+from okralong.pipelines.sara.compressor import Compressor
 
 CONFIG = """
 chunk_tokens: 48

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from okralong.pipelines.core.config import parse_config
+from okralong.pipelines.lab.training.fit import fit
+from okralong.pipelines.lab.training.sara import Generator, SaraLearner
+from okralong.pipelines.lab.training.sara_data import MixedExample, SaraConfig
+from okralong.pipelines.lab.training.sara_eval import compared
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.artifact import shipped_folder
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.training.config import SaraConfig
-from okralong.pipelines.sara.training.examples import MixedExample
-from okralong.pipelines.sara.training.learner import SaraLearner
-from okralong.pipelines.sara.training.measure import compared
-from okralong.pipelines.sara.training.stages import Generator
-from okralong.pipelines.training.fit import fit
 
 SAID = {
     "ferries": "The ferry from {} sails twice a day, and its captain waits for nobody on the quay.",

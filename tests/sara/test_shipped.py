@@ -7,19 +7,15 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.lab.encoder import cached_encoder
+from okralong.pipelines.lab.training.analyzer_data import SampleRows, sample_set
+from okralong.pipelines.lab.training.sara import TRAINED, Generator, SaraLearner, is_trained_by
+from okralong.pipelines.lab.training.sara_data import Material, SaraConfig, alignment_examples
+from okralong.pipelines.lab.training.sara_eval import compared
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 from okralong.pipelines.sara.artifact import adapter_of, misfit, read_shape, shipped_folder
 from okralong.pipelines.sara.compressor import Compressor
-from okralong.pipelines.sara.training.config import SaraConfig
-from okralong.pipelines.sara.training.data import Material, alignment_examples
-from okralong.pipelines.sara.training.learner import SaraLearner
-from okralong.pipelines.sara.training.measure import compared
-from okralong.pipelines.sara.training.stage_folder import TRAINED, is_trained_by
-from okralong.pipelines.sara.training.stages import Generator
-from okralong.pipelines.training.rows_config import SampleRows
-from okralong.pipelines.training.sample_set import sample_set
 
 MEGABYTES = 15
 

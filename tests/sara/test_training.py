@@ -15,17 +15,14 @@ from safetensors.torch import load_file
 
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.lab.training.fit import CHECKPOINTS
+from okralong.pipelines.lab.training.sara import DONE, SaraLearner, begin_stage, end_stage, is_done
+from okralong.pipelines.lab.training.sara_data import MixedExample, SaraConfig, prompt_of
+from okralong.pipelines.lab.training.sara_eval import measured, report_sara, train_sara
 from okralong.pipelines.models.weights import module_command, module_environment
 from okralong.pipelines.sara.artifact import LORA, WEIGHTS, Shape, read_shape
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.prompts import Text
-from okralong.pipelines.sara.training.config import SaraConfig
-from okralong.pipelines.sara.training.examples import MixedExample, prompt_of
-from okralong.pipelines.sara.training.learner import SaraLearner
-from okralong.pipelines.sara.training.measure import measured
-from okralong.pipelines.sara.training.session import report_sara, train_sara
-from okralong.pipelines.sara.training.stage_folder import DONE, begin_stage, end_stage, is_done
-from okralong.pipelines.training.fit import CHECKPOINTS
 
 LAMP = "A lamp burns for nine years before its cell is changed."
 ADAPTER = "adapter_model.safetensors"

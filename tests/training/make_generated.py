@@ -12,20 +12,21 @@ from typing import Final
 
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.evaluation.datasets.catalog import load_catalog
-from okralong.pipelines.evaluation.datasets.pooling import whole
-from okralong.pipelines.evaluation.evidence.config import SetChoice
-from okralong.pipelines.evaluation.evidence.encoder import cached_encoder
-from okralong.pipelines.evaluation.evidence.sets import Shelf
-from okralong.pipelines.evaluation.split.manifest import MANIFEST
-from okralong.pipelines.evaluation.split.split import Split
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.training.build import primary_granularities
-from okralong.pipelines.training.collect import rows_of
-from okralong.pipelines.training.examples import write_examples
-from okralong.pipelines.training.rows_config import SampleRows
-from okralong.pipelines.training.sample_set import sample_set
-from okralong.pipelines.training.trained import examples_of
+from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.datasets.pooling import whole
+from okralong.pipelines.lab.encoder import cached_encoder
+from okralong.pipelines.lab.evidence.config import SetChoice
+from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.split import MANIFEST, Split
+from okralong.pipelines.lab.training.analyzer_data import (
+    SampleRows,
+    primary_granularities,
+    rows_of,
+    sample_set,
+    write_examples,
+)
+from okralong.pipelines.lab.training.run import examples_of
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 2001

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from okralong.pipelines.core.types import QuestionType
-from okralong.pipelines.training.balance import balanced
-from okralong.pipelines.training.rows import TrainingRow
+from okralong.pipelines.lab.training.analyzer_data import TrainingRow, balanced
 
 
 def row(number: int, source: str, kind: QuestionType, passages: tuple[str, ...] = ("a chunk",)) -> TrainingRow:

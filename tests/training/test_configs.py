@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.training.config import TrainConfig
+from okralong.pipelines.lab.training.run import TrainConfig
 
 
 def plain(name: str) -> dict[str, Any]:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput, make_analysis
-from okralong.pipelines.training.examples import UNKNOWN, Example, example
-from okralong.pipelines.training.figures import field_figures, probabilities
-from okralong.pipelines.training.model_card import confusion_table, figure_table
+from okralong.pipelines.lab.training.analyzer import confusion_table, field_figures, figure_table, probabilities
+from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, Example, example
 
 ASKED = AnalysisInput("Who?", ())
 EXAMPLES = [

@@ -12,12 +12,11 @@ import torch
 from okralong.pipelines.answering.analysis import EVIDENCE, TYPES
 from okralong.pipelines.answering.analyzer_heads import HeadsAnalyzer
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.lab.training.analyzer import HeadsLearner
+from okralong.pipelines.lab.training.analyzer_data import UNKNOWN
+from okralong.pipelines.lab.training.fit import CHECKPOINTS, HISTORY, Lora, Recipe
+from okralong.pipelines.lab.training.run import train
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.training.examples import UNKNOWN
-from okralong.pipelines.training.fit import CHECKPOINTS, HISTORY
-from okralong.pipelines.training.heads_learner import HeadsLearner
-from okralong.pipelines.training.recipe import Lora, Recipe
-from okralong.pipelines.training.run import train
 from tests.training.questions import invented_examples
 
 FROZEN = Recipe(

@@ -11,10 +11,10 @@ import torch
 from okralong.pipelines.answering.analysis import FIELDS, read_temperatures, write_temperatures
 from okralong.pipelines.answering.analyzer_label_scorer import LabelScorer
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.training.examples import UNKNOWN, read_examples, write_examples
-from okralong.pipelines.training.label_learner import LabelLearner
-from okralong.pipelines.training.recipe import Lora, Recipe
-from okralong.pipelines.training.run import train
+from okralong.pipelines.lab.training.analyzer import LabelLearner
+from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, read_examples, write_examples
+from okralong.pipelines.lab.training.fit import Lora, Recipe
+from okralong.pipelines.lab.training.run import train
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.training.questions import invented_examples
 

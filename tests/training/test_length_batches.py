@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.training.examples import Example, ReadingExample
-from okralong.pipelines.training.length_batches import LengthBatches
+from okralong.pipelines.lab.training.analyzer_data import Example, ReadingExample
+from okralong.pipelines.lab.training.fit import LengthBatches
 
 EXAMPLES = [Example(AnalysisInput("q" * 10, ("p" * (n * 37 % 400),)), (0, 0, 0)) for n in range(803)]
 

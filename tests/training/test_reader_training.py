@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.reader.rows import ReadingRow
-from okralong.pipelines.reader.session import train_reader
-from okralong.pipelines.training.examples import ReadingExample
-from okralong.pipelines.training.reader_learner import QUOTATION_WEIGHT, ReaderLearner
-from okralong.pipelines.training.recipe import Lora, Recipe
+from okralong.pipelines.lab.training.analyzer_data import ReadingExample
+from okralong.pipelines.lab.training.fit import Lora, Recipe
+from okralong.pipelines.lab.training.reader import QUOTATION_WEIGHT, ReaderLearner
+from okralong.pipelines.lab.training.reader_data import ReadingRow
+from okralong.pipelines.lab.training.run import train_reader
 from tests.fakes.tiny_llama import write_tiny_llama
 
 RECIPE = Recipe(

@@ -12,10 +12,15 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.training.collect import questions_only, rows_of
-from okralong.pipelines.training.rows import TrainingRow, read_rows, write_rows
-from okralong.pipelines.training.rows_card import rows_card
+from okralong.pipelines.lab.evidence.bench import Bench
+from okralong.pipelines.lab.training.analyzer_data import (
+    TrainingRow,
+    questions_only,
+    read_rows,
+    rows_card,
+    rows_of,
+    write_rows,
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.core.types import Analysis, InputError, Question
-from okralong.pipelines.training.rows import TrainingRow
-from okralong.pipelines.training.self_training import SelfTraining, self_labelled, unlabelled_questions
+from okralong.pipelines.lab.training.analyzer_data import TrainingRow
+from okralong.pipelines.lab.training.run import SelfTraining, self_labelled, unlabelled_questions
 
 RULES = AnalyzerConfig(kind="rules")
 ASKED = [

@@ -12,9 +12,9 @@ from okralong.pipelines.answering.analysis import CALIBRATION, FIELDS
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.core.types import Analysis, ConfigError
+from okralong.pipelines.lab.training.analyzer import FieldFigures, field_figures, probabilities
+from okralong.pipelines.lab.training.analyzer_data import Example, read_examples
 from okralong.pipelines.models.weights import adapter_digest, shipped_adapter
-from okralong.pipelines.training.examples import Example, read_examples
-from okralong.pipelines.training.figures import FieldFigures, field_figures, probabilities
 from tests.training.make_generated import FILE
 
 MOST_BYTES = 15_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.finqa import read
+from okralong.pipelines.lab.datasets.filings import read_finqa
 from tests.evaluation.datasets.filings import cells_of, evidence_of, finqa_row, write
 
 HEADER = "| in millions | 2008 | 2007 |"
@@ -16,7 +16,7 @@ SALES = "| sales | $ 530 | 922 |"
 
 
 def test_a_page_is_one_text_and_gold_indices_are_ranges_of_it(tmp_path: Path) -> None:
-    data_set = read(write(tmp_path / "dev.json", [finqa_row()]), "dev")
+    data_set = read_finqa(write(tmp_path / "dev.json", [finqa_row()]), "dev")
     (text,) = data_set.texts.values()
     assert text.document == "ALD_2008"
     assert text.text == (
@@ -43,7 +43,7 @@ def test_a_page_is_one_text_and_gold_indices_are_ranges_of_it(tmp_path: Path) ->
 def test_cells_are_the_programs_numbers_or_a_whole_row(
     tmp_path: Path, program: str, gold: dict[str, str], cells: int
 ) -> None:
-    (item,) = read(write(tmp_path / "dev.json", [finqa_row(program=program, gold_inds=gold)]), "dev").items
+    (item,) = read_finqa(write(tmp_path / "dev.json", [finqa_row(program=program, gold_inds=gold)]), "dev").items
     assert len(item.cells) == cells
     assert len(item.evidence) == len([name for name in gold if name != "text_1"])  # a lone dot is no evidence
 
@@ -52,7 +52,7 @@ def test_two_pages_of_the_same_words_keep_their_own_ranges(tmp_path: Path) -> No
     other = {**finqa_row(), "id": "ALD/2008/page_17.pdf-2", "post_text": ["loam -- is -- dear ."]}
     third = {**finqa_row(), "id": "ALD/2008/page_17.pdf-3"}
     third["pre_text"] = ["alder : grew trees in 2008", "...", "the rent was $ 12.5 ( million )"]
-    data_set = read(write(tmp_path / "dev.json", [finqa_row(), other, third]), "dev")
+    data_set = read_finqa(write(tmp_path / "dev.json", [finqa_row(), other, third]), "dev")
     assert len(data_set.texts) == 3
     assert [evidence_of(data_set, item)[1] for item in data_set.items] == [
         "the rent was $ 12.5 million .",
@@ -77,4 +77,4 @@ def test_two_pages_of_the_same_words_keep_their_own_ranges(tmp_path: Path) -> No
 def test_a_malformed_item_is_named_by_row_and_field(tmp_path: Path, row: dict[str, Any], where: str) -> None:
     row = row if "earlier" in where else {**row, "id": "ALD/2008/page_17.pdf-2"}
     with pytest.raises(InputError, match=f"dev.json, {where}"):
-        read(write(tmp_path / "dev.json", [finqa_row(), row]), "dev")
+        read_finqa(write(tmp_path / "dev.json", [finqa_row(), row]), "dev")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.hotpotqa import read
+from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
 from tests.evaluation.datasets.public_files import json_file, shown
 
 ALDER = ["Alder", ["Alder is a mill on the Wend.", ' "Old Tom" built it.', "It burned (twice).", "  "]]
@@ -37,7 +37,7 @@ def comparison() -> dict[str, Any]:
 
 
 def test_evidence_is_the_supporting_sentences_in_the_text_as_published(tmp_path: Path) -> None:
-    data = read(json_file(tmp_path / "dev.json", [bridge(), comparison()]), "dev")
+    data = read_hotpotqa(json_file(tmp_path / "dev.json", [bridge(), comparison()]), "dev")
     first, second = data.items
     assert (data.name, data.part, len(data.texts)) == ("hotpotqa", "dev", 3)
     assert shown(data, first) == ["He was born in Fell.", '"Old Tom" built it.', "Tom Birch was a wright."]
@@ -65,15 +65,15 @@ def test_the_hubs_columns_read_the_same(tmp_path: Path) -> None:
         for row in rows
     ]
     pq.write_table(pa.Table.from_pylist(columns), tmp_path / "dev.parquet")
-    wanted = read(json_file(tmp_path / "dev.json", rows), "dev")
-    assert read(tmp_path / "dev.parquet", "dev") == wanted
+    wanted = read_hotpotqa(json_file(tmp_path / "dev.json", rows), "dev")
+    assert read_hotpotqa(tmp_path / "dev.parquet", "dev") == wanted
     columns[1]["context"]["title"].pop()
     with pytest.raises(InputError, match=r"row 2, context: the field 'sentences' has 3 entries for 2 titles"):
-        read(json_file(tmp_path / "dev.json", columns), "dev")
+        read_hotpotqa(json_file(tmp_path / "dev.json", columns), "dev")
 
 
 def test_question_type_parts_documents_and_gold_queries(tmp_path: Path) -> None:
-    first, second = read(json_file(tmp_path / "dev.json", [bridge(), comparison()]), "dev").items
+    first, second = read_hotpotqa(json_file(tmp_path / "dev.json", [bridge(), comparison()]), "dev").items
     assert [i.gold.question.query_id for i in (first, second)] == ["hotpotqa-a1", "hotpotqa-a2"]
     assert [(i.gold.question.type, i.gold.source_type) for i in (first, second)] == [
         ("multi-bridge", "bridge"),
@@ -85,7 +85,7 @@ def test_question_type_parts_documents_and_gold_queries(tmp_path: Path) -> None:
 
 
 def test_an_answer_in_other_words_than_the_texts_has_no_parts(tmp_path: Path) -> None:
-    (item,) = read(json_file(tmp_path / "dev.json", [bridge(answer="Fells")]), "dev").items
+    (item,) = read_hotpotqa(json_file(tmp_path / "dev.json", [bridge(answer="Fells")]), "dev").items
     assert (item.gold.question.answers, item.gold.parts) == (("Fells",), ())
 
 
@@ -94,20 +94,22 @@ def test_a_sentence_that_is_missing_or_blank_is_left_out_and_counted(
 ) -> None:
     file = json_file(tmp_path / "dev.json", [bridge(supporting_facts=[["Alder", 3], ["Alder", 4], ["Old Tom", 1]])])
     with caplog.at_level(logging.INFO):
-        data = read(file, "dev")
+        data = read_hotpotqa(file, "dev")
     assert shown(data, data.items[0]) == ["He was born in Fell."]
     assert "2 supporting facts" in caplog.text
 
 
 def test_a_missing_paragraph_takes_all_evidence(tmp_path: Path) -> None:
-    data = read(json_file(tmp_path / "dev.json", [bridge(context=[ALDER, HOLT])]), "dev")
+    data = read_hotpotqa(json_file(tmp_path / "dev.json", [bridge(context=[ALDER, HOLT])]), "dev")
     assert data.items[0].evidence == ()
     assert data.items[0].gold_queries == ("Old Tom", "Alder")
 
 
 def test_of_two_paragraphs_with_a_title_the_one_with_the_sentence_counts(tmp_path: Path) -> None:
     context = [["Old Tom", ["A cat."]], ALDER, TOM]
-    data = read(json_file(tmp_path / "dev.json", [bridge(context=context, supporting_facts=[["Old Tom", 1]])]), "dev")
+    data = read_hotpotqa(
+        json_file(tmp_path / "dev.json", [bridge(context=context, supporting_facts=[["Old Tom", 1]])]), "dev"
+    )
     assert shown(data, data.items[0]) == ["He was born in Fell."]
 
 
@@ -128,4 +130,4 @@ def test_of_two_paragraphs_with_a_title_the_one_with_the_sentence_counts(tmp_pat
 def test_a_slip_is_named_by_file_row_and_field(tmp_path: Path, field: str, value: object) -> None:
     file = json_file(tmp_path / "dev.json", [comparison(), bridge(**{field: value})])
     with pytest.raises(InputError, match=rf"dev\.json, row 2.*'{field}'"):
-        read(file, "dev")
+        read_hotpotqa(file, "dev")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.hotpotqa_pooled import read
+from okralong.pipelines.lab.datasets.wiki import read_hotpotqa_pooled
 from tests.evaluation.datasets.public_files import json_file, jsonl_file, shown
 
 CORPUS = [
@@ -36,7 +36,7 @@ def folder(path: Path, *rows: dict[str, Any], corpus: list[dict[str, str]] = COR
 
 
 def test_the_corpus_becomes_texts_and_the_gold_paragraphs_evidence(tmp_path: Path) -> None:
-    data = read(folder(tmp_path, row()), "dev")
+    data = read_hotpotqa_pooled(folder(tmp_path, row()), "dev")
     (item,) = data.items
     assert (data.name, data.part) == ("hotpotqa_pooled", "dev")
     assert [text.document for text in data.texts.values()] == ["Holt", "Alder", "Old Tom"]
@@ -48,11 +48,13 @@ def test_the_corpus_becomes_texts_and_the_gold_paragraphs_evidence(tmp_path: Pat
 
 def test_the_questions_file_may_be_named_itself(tmp_path: Path) -> None:
     path = folder(tmp_path, row())
-    assert read(path / "pooled_questions.json", "dev") == read(path, "dev")
+    assert read_hotpotqa_pooled(path / "pooled_questions.json", "dev") == read_hotpotqa_pooled(path, "dev")
 
 
 def test_a_gold_title_that_the_corpus_lacks_takes_all_evidence(tmp_path: Path) -> None:
-    data = read(folder(tmp_path, row(gold_titles=["Alder", "Nowhere"]), row(_id="c2", gold_titles=["Gone"])), "dev")
+    data = read_hotpotqa_pooled(
+        folder(tmp_path, row(gold_titles=["Alder", "Nowhere"]), row(_id="c2", gold_titles=["Gone"])), "dev"
+    )
     some, none = data.items
     assert (some.evidence, some.documents, len(some.text_ids)) == ((), ("Alder", "Nowhere"), 1)
     assert (none.evidence, none.text_ids, none.gold.parts) == ((), (), ())
@@ -62,15 +64,15 @@ def test_a_gold_title_that_the_corpus_lacks_takes_all_evidence(tmp_path: Path) -
 def test_a_slip_in_the_questions_is_named(tmp_path: Path, field: str, value: object) -> None:
     path = folder(tmp_path, row(), row(**({"_id": "c2"} | {field: value})))
     with pytest.raises(InputError, match=rf"pooled_questions\.json, row 2.*'{field}'"):
-        read(path, "dev")
+        read_hotpotqa_pooled(path, "dev")
 
 
 def test_two_paragraphs_of_one_title_are_refused(tmp_path: Path) -> None:
     path = folder(tmp_path, row(), corpus=[*CORPUS, {"title": "Holt", "text": "Another."}])
     with pytest.raises(InputError, match=r"pooled_corpus\.jsonl, row 4.*'title'"):
-        read(path, "dev")
+        read_hotpotqa_pooled(path, "dev")
 
 
 def test_a_missing_corpus_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"pooled_corpus\.jsonl does not exist"):
-        read(json_file(tmp_path / "pooled_questions.json", [row()]), "dev")
+        read_hotpotqa_pooled(json_file(tmp_path / "pooled_questions.json", [row()]), "dev")

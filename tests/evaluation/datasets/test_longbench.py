@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.longbench import AFTER, BEFORE, BETWEEN, read
+from okralong.pipelines.lab.datasets.other import AFTER, BEFORE, BETWEEN, read_longbench
 from tests.evaluation.datasets.public_files import json_file
 
 PASSAGES = "Passage 1:\nAlder\nA mill in Fell.\n\nQuestion: of taste.\nPassage 2:\nHolt\nA hill.\n"
@@ -20,7 +20,7 @@ def entry(asked: str, *gold: object, passages: str = PASSAGES) -> dict[str, Any]
 
 def test_the_prompt_is_cut_into_passages_and_question(tmp_path: Path) -> None:
     file = json_file(tmp_path / "hotpotqa.json", {"0": entry("Where is Alder? ", "Fell"), "7": entry("A hill?", "yes")})
-    data = read(file, "hotpotqa")
+    data = read_longbench(file, "hotpotqa")
     (text,) = data.texts.values()
     assert (data.name, data.part, text.text) == ("longbench", "hotpotqa", PASSAGES)
     assert text.document == f"longbench-{text.text_id}"
@@ -34,7 +34,7 @@ def test_the_prompt_is_cut_into_passages_and_question(tmp_path: Path) -> None:
 
 def test_gold_answers_are_wordings_once_each(tmp_path: Path) -> None:
     file = json_file(tmp_path / "qasper.json", {"0": entry("Where?", "Fell", "Fell ", "In the town of Fell")})
-    (item,) = read(file, "test").items
+    (item,) = read_longbench(file, "test").items
     assert item.gold.question.answers == ("Fell", "In the town of Fell")
     assert item.gold.parts == (("Fell", "In the town of Fell"),)
 
@@ -43,7 +43,7 @@ def test_gold_answers_are_wordings_once_each(tmp_path: Path) -> None:
     ("name", "type_"), [("hotpotqa", "multi-bridge"), ("2wikimqa", "multi-bridge"), ("qasper", "extractive")]
 )
 def test_the_label_is_the_name_of_the_file(tmp_path: Path, name: str, type_: str) -> None:
-    (item,) = read(json_file(tmp_path / f"{name}.json", {"0": entry("Where?", "Fell")}), "test").items
+    (item,) = read_longbench(json_file(tmp_path / f"{name}.json", {"0": entry("Where?", "Fell")}), "test").items
     assert (item.gold.source_type, item.gold.question.type) == (name, type_)
 
 
@@ -62,11 +62,11 @@ def test_the_label_is_the_name_of_the_file(tmp_path: Path, name: str, type_: str
 def test_a_slip_is_named_by_file_row_and_field(tmp_path: Path, bad: dict[str, Any], field: str) -> None:
     file = json_file(tmp_path / "qasper.json", {"0": entry("Where?", "Fell"), "1": bad})
     with pytest.raises(InputError, match=rf"qasper\.json, row '1'.*'{field}'"):
-        read(file, "qasper")
+        read_longbench(file, "qasper")
 
 
 def test_a_file_of_another_set_or_shape_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'longbench'.*'narrativeqa'"):
-        read(json_file(tmp_path / "narrativeqa.json", {"0": entry("Where?", "Fell")}), "test")
+        read_longbench(json_file(tmp_path / "narrativeqa.json", {"0": entry("Where?", "Fell")}), "test")
     with pytest.raises(InputError, match=r"qasper\.json holds list"):
-        read(json_file(tmp_path / "qasper.json", []), "test")
+        read_longbench(json_file(tmp_path / "qasper.json", []), "test")

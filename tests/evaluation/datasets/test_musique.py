@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.musique import read
+from okralong.pipelines.lab.datasets.wiki import read_musique
 from tests.evaluation.datasets.public_files import json_file, jsonl_file, shown
 
 
@@ -38,7 +38,7 @@ def row(**changes: object) -> dict[str, Any]:
 
 
 def test_evidence_is_the_supporting_paragraphs_without_their_titles(tmp_path: Path) -> None:
-    data = read(json_file(tmp_path / "train.json", [row()]), "train")
+    data = read_musique(json_file(tmp_path / "train.json", [row()]), "train")
     (item,) = data.items
     assert shown(data, item) == ["Alder Mill stands in Holt.", "Its capital is Birch.", "The Wend joins Holt to Birch."]
     assert item.documents == ("Alder Mill", "Fell", "River Wend")
@@ -48,13 +48,13 @@ def test_evidence_is_the_supporting_paragraphs_without_their_titles(tmp_path: Pa
 
 
 def test_aliases_are_wordings_of_one_part(tmp_path: Path) -> None:
-    (item,) = read(json_file(tmp_path / "train.json", [row()]), "train").items
+    (item,) = read_musique(json_file(tmp_path / "train.json", [row()]), "train").items
     assert item.gold.question.answers == ("River Wend", "the Wend")
     assert item.gold.parts == (("River Wend", "the Wend"),)
 
 
 def test_gold_queries_are_filled_in_by_earlier_answers_only(tmp_path: Path) -> None:
-    (item,) = read(json_file(tmp_path / "train.json", [row()]), "train").items
+    (item,) = read_musique(json_file(tmp_path / "train.json", [row()]), "train").items
     assert item.gold_queries == (
         "Alder Mill town",
         "Is Holt a town, and what is Fell's capital?",
@@ -63,13 +63,13 @@ def test_gold_queries_are_filled_in_by_earlier_answers_only(tmp_path: Path) -> N
 
 
 def test_hops_have_their_own_answers(tmp_path: Path) -> None:
-    (item,) = read(json_file(tmp_path / "train.json", [row()]), "train").items
+    (item,) = read_musique(json_file(tmp_path / "train.json", [row()]), "train").items
     assert [hop.query for hop in item.hops] == list(item.gold_queries)
     assert [hop.answer for hop in item.hops] == ["Holt", "Birch", "River Wend"]
 
 
 def test_the_unanswerable_twin_has_its_own_id_and_no_evidence(tmp_path: Path) -> None:
-    answerable, twin = read(jsonl_file(tmp_path / "full.jsonl", [row(), row(answerable=False)]), "full").items
+    answerable, twin = read_musique(jsonl_file(tmp_path / "full.jsonl", [row(), row(answerable=False)]), "full").items
     assert answerable.gold.question.query_id == "musique-3hop2__1_2_3"
     assert twin.gold.question.query_id == "musique-unanswerable-3hop2__1_2_3"
     assert (twin.gold.question.answers, twin.gold.parts, twin.evidence) == (("unanswerable",), (), ())
@@ -90,4 +90,4 @@ def test_the_unanswerable_twin_has_its_own_id_and_no_evidence(tmp_path: Path) ->
 def test_a_slip_is_named_by_file_row_and_field(tmp_path: Path, changes: dict[str, object], place: str) -> None:
     file = json_file(tmp_path / "train.json", [row(), row(**({"id": "2hop__4_5"} | changes))])
     with pytest.raises(InputError, match=rf"train\.json, {place}"):
-        read(file, "train")
+        read_musique(file, "train")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.own import read
+from okralong.pipelines.lab.datasets.other import read_own
 from okralong.pipelines.samples.files import write_sample
 from okralong.pipelines.samples.sample import generate
 from tests.evaluation.datasets.filings import evidence_of
@@ -37,7 +37,7 @@ def own_folder(folder: Path, *rows: dict[str, Any]) -> Path:
 
 
 def test_evidence_is_found_whatever_its_line_breaks(tmp_path: Path) -> None:
-    data_set = read(own_folder(tmp_path, ROW), "mine")
+    data_set = read_own(own_folder(tmp_path, ROW), "mine")
     (item,) = data_set.items
     assert evidence_of(data_set, item) == ["The rent\n is 12 crowns."]
     assert (item.documents, item.gold.parts, item.gold.source_type) == (("alder",), (("12 crowns",),), "extractive")
@@ -47,7 +47,7 @@ def test_evidence_is_found_whatever_its_line_breaks(tmp_path: Path) -> None:
 
 def test_evidence_may_be_a_place_as_the_sample_has_it(tmp_path: Path) -> None:
     write_sample(generate(reports=2, questions=6, seed=3, words=1500), tmp_path)
-    data_set = read(tmp_path / "questions.jsonl", "sample")
+    data_set = read_own(tmp_path / "questions.jsonl", "sample")
     rows = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text().splitlines()]
     assert len(data_set.items) == len(rows) == 6
     for item, row in zip(data_set.items, rows, strict=True):
@@ -59,12 +59,12 @@ def test_evidence_may_be_a_place_as_the_sample_has_it(tmp_path: Path) -> None:
 
 def test_a_place_beyond_the_document_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'alder:3:999', which stands in none"):
-        read(own_folder(tmp_path, {**ROW, "evidence": ["alder:3:999"]}), "mine")
+        read_own(own_folder(tmp_path, {**ROW, "evidence": ["alder:3:999"]}), "mine")
 
 
 def test_the_documents_are_named_all_by_pattern_or_by_path(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"question": "One?"}, {"question": "Two?", "doc_ids": ["bir*"]}]
-    data_set = read(own_folder(tmp_path, *rows, {"question": "Three?", "doc_ids": "elsewhere.txt"}), "mine")
+    data_set = read_own(own_folder(tmp_path, *rows, {"question": "Three?", "doc_ids": "elsewhere.txt"}), "mine")
     assert [item.documents for item in data_set.items] == [("alder", "birch"), ("birch",), ("elsewhere",)]
     assert [item.gold.question.type for item in data_set.items] == ["", "", ""]
     assert all(text_id in data_set.texts for item in data_set.items for text_id in item.text_ids)
@@ -77,7 +77,7 @@ def test_csv_and_parquet_are_read_alike(tmp_path: Path) -> None:
         "rent,What is the rent?,alder.txt,12 crowns,The rent is 12 crowns.,extractive\n"
     )
     pq.write_table(pa.Table.from_pylist([ROW]), tmp_path / "q.parquet")
-    assert read(tmp_path / "q.csv", "mine") == read(tmp_path / "q.parquet", "mine")
+    assert read_own(tmp_path / "q.csv", "mine") == read_own(tmp_path / "q.parquet", "mine")
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_csv_and_parquet_are_read_alike(tmp_path: Path) -> None:
 )
 def test_mistakes_are_named_by_row_and_field(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
     with pytest.raises(InputError, match=f"questions.jsonl, {where}"):
-        read(own_folder(tmp_path, ROW, {**ROW, "query_id": "second", **changes}), "mine")
+        read_own(own_folder(tmp_path, ROW, {**ROW, "query_id": "second", **changes}), "mine")
 
 
 def test_questions_without_documents_or_with_two_of_one_name_are_refused(tmp_path: Path) -> None:
     path = own_folder(tmp_path, {"question": "One?"})
     (tmp_path / "documents" / "birch.txt").write_text("Another birch.")
     with pytest.raises(InputError, match="two texts named birch"):
-        read(path, "mine")
+        read_own(path, "mine")
     for file in (tmp_path / "documents").iterdir():
         file.unlink()
     with pytest.raises(InputError, match="row 1: the field 'doc_ids' names no document"):
-        read(path, "mine")
+        read_own(path, "mine")
     (tmp_path / "documents" / "empty.txt").write_text(" ")
     with pytest.raises(InputError, match=r"empty.txt is empty"):
-        read(path, "mine")
+        read_own(path, "mine")

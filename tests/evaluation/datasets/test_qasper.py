@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.qasper import read, read_annotations
+from okralong.pipelines.lab.datasets.papers import read_qasper, read_qasper_annotations
 from tests.evaluation.datasets.filings import evidence_of, write
 
 
@@ -48,7 +48,7 @@ def test_papers_are_texts_and_evidence_is_the_first_answerable_annotators(tmp_pa
         [answer(unanswerable=True), answer(unanswerable=True)],
         [answer(free_form_answer="They like water", evidence=["Alders like water.", "Birches do not."])],
     )
-    data_set = read(write(tmp_path / "train.json", [rows]), "train")
+    data_set = read_qasper(write(tmp_path / "train.json", [rows]), "train")
     (text,) = data_set.texts.values()
     assert text.document == "1701.00001"
     assert text.text == (
@@ -91,21 +91,21 @@ def test_the_authors_own_form_and_the_hubs_parquet_read_the_same(tmp_path: Path)
         ],
     }
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "train.parquet")
-    wanted = read(write(tmp_path / "train.json", [row]), "train")
-    assert read(write(tmp_path / "v0.3.json", {row["id"]: published}), "train") == wanted
-    assert read(tmp_path / "train.parquet", "train") == wanted
+    wanted = read_qasper(write(tmp_path / "train.json", [row]), "train")
+    assert read_qasper(write(tmp_path / "v0.3.json", {row["id"]: published}), "train") == wanted
+    assert read_qasper(tmp_path / "train.parquet", "train") == wanted
     del published["qas"][1]["question"]
     with pytest.raises(InputError, match=r"v0.3.json, paper 1701.00001, qas 2: the field 'question' is missing"):
-        read(write(tmp_path / "v0.3.json", {row["id"]: published}), "train")
+        read_qasper(write(tmp_path / "v0.3.json", {row["id"]: published}), "train")
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match=r"torn.parquet cannot be read as Parquet"):
-        read(tmp_path / "torn.parquet", "train")
+        read_qasper(tmp_path / "torn.parquet", "train")
 
 
 def test_a_malformed_paper_is_named_by_row_and_field(tmp_path: Path) -> None:
     def refused(content: dict[str, Any], where: str) -> None:
         with pytest.raises(InputError, match=f"train.json, row 1, {where}"):
-            read(write(tmp_path / "train.json", [content]), "train")
+            read_qasper(write(tmp_path / "train.json", [content]), "train")
 
     refused(paper([]), "question 1: the field 'answers' holds no answer")
     refused(paper([answer(yes_no="maybe")]), "question 1, answers, answer 1: the field 'yes_no' is str")
@@ -137,11 +137,11 @@ def test_annotations_have_their_paragraphs_as_texts(tmp_path: Path) -> None:
         annotated(question_id="a2", answer_type="unanswerable", answer_text="", evidence=[]),
         annotated(question_id="a3", answer_type="free_form", answer_text="It is loam", paper_id="1701.00002"),
     ]
-    data_set = read_annotations(write(tmp_path / "annotations.json", rows), "all")
+    data_set = read_qasper_annotations(write(tmp_path / "annotations.json", rows), "all")
     assert [evidence_of(data_set, item) for item in data_set.items] == [["Loam is best."], [], ["Loam is best."]]
     assert [text.document for text in data_set.texts.values()] == ["1701.00001"]
     assert [item.documents for item in data_set.items][2] == ("1701.00002",)
     assert [item.gold.question.answers for item in data_set.items] == [("Loam",), ("unanswerable",), ("It is loam",)]
     assert [item.gold.parts for item in data_set.items] == [(("Loam",),), (), ()]
     with pytest.raises(InputError, match=r"row 1: the field 'answer_type' holds a kind .*'essay'"):
-        read_annotations(write(tmp_path / "annotations.json", [annotated(answer_type="essay")]), "all")
+        read_qasper_annotations(write(tmp_path / "annotations.json", [annotated(answer_type="essay")]), "all")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.qmsum import read
+from okralong.pipelines.lab.datasets.papers import read_qmsum
 from tests.evaluation.datasets.public_files import jsonl_file, shown
 
 
@@ -36,7 +36,7 @@ def meeting(*queries: dict[str, Any], first: str = "Shall we , then ?") -> dict[
 
 def test_a_span_is_its_first_to_its_last_turn(tmp_path: Path) -> None:
     file = jsonl_file(tmp_path / "train.jsonl", [meeting(specific(["1", "2"], ["3", "3"]), specific(["0", "0"]))])
-    data = read(file, "train")
+    data = read_qmsum(file, "train")
     assert [shown(data, item) for item in data.items] == [
         [],
         ["Ann: Yes , {pause}  yes .\nTom:", "Eve: The mill ."],
@@ -45,7 +45,7 @@ def test_a_span_is_its_first_to_its_last_turn(tmp_path: Path) -> None:
 
 
 def test_the_meeting_is_one_text_called_by_its_words(tmp_path: Path) -> None:
-    data = read(jsonl_file(tmp_path / "train.jsonl", [meeting(specific(["1", "1"]))]), "train")
+    data = read_qmsum(jsonl_file(tmp_path / "train.jsonl", [meeting(specific(["1", "1"]))]), "train")
     (text,) = data.texts.values()
     assert text.text == "Tom: Shall we , then ?\nAnn: Yes , {pause}  yes .\nTom: \nEve: The mill ."
     assert text.document == f"meeting-{text.text_id}"
@@ -57,7 +57,7 @@ def test_the_meeting_is_one_text_called_by_its_words(tmp_path: Path) -> None:
 
 
 def test_queries_are_abstractive_without_parts_or_gold_queries(tmp_path: Path) -> None:
-    data = read(jsonl_file(tmp_path / "train.jsonl", [meeting(specific(["1", "1"]))]), "train")
+    data = read_qmsum(jsonl_file(tmp_path / "train.jsonl", [meeting(specific(["1", "1"]))]), "train")
     assert [(i.gold.source_type, i.gold.question.type) for i in data.items] == [
         ("general", "abstractive"),
         ("specific", "abstractive"),
@@ -69,14 +69,14 @@ def test_queries_are_abstractive_without_parts_or_gold_queries(tmp_path: Path) -
 def test_a_bad_span_is_named_by_row_query_and_field(tmp_path: Path, span: object) -> None:
     rows = [meeting(), meeting(specific(["1", "1"]), specific(span), first="Another day .")]
     with pytest.raises(InputError, match=r"train\.jsonl, row 2, specific_query_list 2.*'relevant_text_span'"):
-        read(jsonl_file(tmp_path / "train.jsonl", rows), "train")
+        read_qmsum(jsonl_file(tmp_path / "train.jsonl", rows), "train")
 
 
 def test_a_bad_turn_and_a_meeting_that_comes_twice_are_named(tmp_path: Path) -> None:
     mute = meeting() | {"meeting_transcripts": [turn("Tom", "Hm ."), {"speaker": "Ann"}]}
     with pytest.raises(InputError, match=r"row 1, turn 2.*'content'"):
-        read(jsonl_file(tmp_path / "train.jsonl", [mute]), "train")
+        read_qmsum(jsonl_file(tmp_path / "train.jsonl", [mute]), "train")
     with pytest.raises(InputError, match=r"row 2.*'meeting_transcripts'"):
-        read(jsonl_file(tmp_path / "train.jsonl", [meeting(), meeting()]), "train")
+        read_qmsum(jsonl_file(tmp_path / "train.jsonl", [meeting(), meeting()]), "train")
     with pytest.raises(InputError, match=r"row 1.*'meeting_transcripts' has no turns"):
-        read(jsonl_file(tmp_path / "train.jsonl", [meeting() | {"meeting_transcripts": []}]), "train")
+        read_qmsum(jsonl_file(tmp_path / "train.jsonl", [meeting() | {"meeting_transcripts": []}]), "train")

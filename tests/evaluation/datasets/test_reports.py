@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.reports import read, read_reports
-from okralong.pipelines.evaluation.gold import read_gold, write_gold, write_questions
-from okralong.pipelines.evaluation.operands import derivation_operands, program_operands, read_operands
+from okralong.pipelines.lab.datasets.filings import read_reports, read_reports_set
+from okralong.pipelines.lab.gold import (
+    derivation_operands,
+    program_operands,
+    read_gold,
+    read_operands,
+    write_gold,
+    write_questions,
+)
 from okralong.pipelines.run.prepare import read_questions
 from tests.evaluation.data import FINQA, ROWS, write_data
 
@@ -122,7 +128,7 @@ def test_as_a_data_set_the_documents_are_texts_and_scopes_are_resolved(tmp_path:
     docs = write_data(tmp_path) / "reports" / "docs"
     for name in ("alder_2019", "BIRCH_2012", "1701.00001", "2022_ALDER", "2023_ALDER"):
         (docs / f"{name}.txt").write_text(f"Text of {name}: 1,544, 1,241, 11, 12, 53, 92, Europarl.")
-    data_set = read(tmp_path / "reports" / "questions.jsonl", "all")
+    data_set = read_reports_set(tmp_path / "reports" / "questions.jsonl", "all")
     assert (data_set.name, data_set.part, len(data_set.texts), len(data_set.items)) == ("reports", "all", 5, 9)
     last = data_set.items[-1]
     assert last.documents == ("2022_ALDER", "2023_ALDER")
@@ -131,4 +137,4 @@ def test_as_a_data_set_the_documents_are_texts_and_scopes_are_resolved(tmp_path:
     assert last.evidence == ()
     (docs / "BIRCH_2012.txt").unlink()
     with pytest.raises(InputError, match="finqa-001: the field 'doc' is 'BIRCH_2012'"):
-        read(tmp_path / "reports" / "questions.jsonl", "all")
+        read_reports_set(tmp_path / "reports" / "questions.jsonl", "all")

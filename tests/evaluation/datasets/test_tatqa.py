@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.pipe_table import count_heads, is_figure
-from okralong.pipelines.evaluation.datasets.tatqa import read
 from okralong.pipelines.indexing.tables import find_tables
+from okralong.pipelines.lab.datasets.filings import count_heads, is_figure, read_tatqa
 from tests.evaluation.datasets.filings import cells_of, evidence_of, tat_file, tat_question
 
 HEADER = "|  | Years ended June 30, |  |\n|  | 2019 | 2018 |"
@@ -20,7 +19,7 @@ RENT = "| Rent paid | 44.1 | 31% |"
 
 
 def test_a_context_is_one_text_with_the_table_before_the_paragraphs(tmp_path: Path) -> None:
-    data_set = read(tat_file(tmp_path, tat_question()), "dev")
+    data_set = read_tatqa(tat_file(tmp_path, tat_question()), "dev")
     (text,) = data_set.texts.values()
     assert text.document == "tatqa-t1"
     assert text.text.startswith(f"{HEADER}\n| Assets |  |  |\n| Alder nurseries | $ 1,452.4 | 1,146.2 |\n")
@@ -55,7 +54,7 @@ def test_answers_from_the_table_are_found_again(
     tmp_path: Path, changes: dict[str, Any], rows: list[str], cells: int
 ) -> None:
     kind = "arithmetic" if isinstance(changes.get("answer"), (int, float)) else "span"
-    data_set = read(tat_file(tmp_path, tat_question(answer_type=kind, **changes)), "dev")
+    data_set = read_tatqa(tat_file(tmp_path, tat_question(answer_type=kind, **changes)), "dev")
     (item,) = data_set.items
     assert evidence_of(data_set, item) == rows
     assert cells_of(data_set, item) == [(HEADER, rows[0])] * cells
@@ -66,14 +65,14 @@ def test_a_count_has_the_counted_rows_or_the_cells_below_the_counted_years(tmp_p
     years = tat_question(
         uid="q2", question="How many years was rent paid?", answer_type="count", answer="2", derivation="2019##2018"
     )
-    data_set = read(tat_file(tmp_path, labels, years), "dev")
+    data_set = read_tatqa(tat_file(tmp_path, labels, years), "dev")
     assert [evidence_of(data_set, item) for item in data_set.items] == [[RENT, TOTAL], [RENT]]
     assert [item.gold.parts for item in data_set.items] == [(("Rent paid",), ("Total",)), (("2019",), ("2018",))]
     assert {item.gold.question.type for item in data_set.items} == {"arithmetic"}
 
 
 def test_answers_from_the_text_are_sentences_or_else_paragraphs(tmp_path: Path) -> None:
-    data_set = read(
+    data_set = read_tatqa(
         tat_file(
             tmp_path,
             tat_question(uid="a", answer_from="text", answer=["7.5"], rel_paragraphs=["2"], scale="percent"),
@@ -120,10 +119,10 @@ def test_heads_end_before_the_first_figures_and_section_titles() -> None:
 def test_a_malformed_question_is_named_by_row_and_field(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
     path = tat_file(tmp_path, tat_question(), tat_question(**{"uid": "q2", **changes}))
     with pytest.raises(InputError, match=f"tatqa_dataset_dev.json, {where}"):
-        read(path, "dev")
+        read_tatqa(path, "dev")
 
 
 def test_a_malformed_table_is_named(tmp_path: Path) -> None:
     broken: Any = [["", "2019"], "Total 5"]
     with pytest.raises(InputError, match="row 1, table: the field 'table' holds str where a row"):
-        read(tat_file(tmp_path, tat_question(), table=broken), "dev")
+        read_tatqa(tat_file(tmp_path, tat_question(), table=broken), "dev")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.twowiki import read
-from okralong.pipelines.evaluation.datasets.values import Hop
+from okralong.pipelines.lab.datasets.base import Hop
+from okralong.pipelines.lab.datasets.wiki import read_twowiki
 from tests.evaluation.datasets.public_files import json_file, shown
 
 
@@ -29,7 +29,7 @@ def row(**changes: object) -> dict[str, Any]:
 
 
 def test_sentences_stand_apart_and_evidence_is_those_that_support(tmp_path: Path) -> None:
-    data = read(json_file(tmp_path / "dev.json", [row()]), "dev")
+    data = read_twowiki(json_file(tmp_path / "dev.json", [row()]), "dev")
     (item,) = data.items
     assert shown(data, item) == ["She was a daughter of Max.", "His mother was Eve Birch( 1801-1850)."]
     assert data.texts[item.text_ids[1]].text == "Ann Alder\nAnn Alder was a poet. She was a daughter of Max."
@@ -42,20 +42,20 @@ def test_sentences_stand_apart_and_evidence_is_those_that_support(tmp_path: Path
 
 def test_gold_queries_are_subject_and_relation_once_each(tmp_path: Path) -> None:
     triples = [["Ann Alder", "father", "Max Alder"], ["Ann Alder", "father", "Max"], ["Max Alder", "mother", "Eve"]]
-    (item,) = read(json_file(tmp_path / "dev.json", [row(evidences=triples)]), "dev").items
+    (item,) = read_twowiki(json_file(tmp_path / "dev.json", [row(evidences=triples)]), "dev").items
     assert item.gold_queries == ("Ann Alder father", "Max Alder mother")
 
 
 def test_hops_are_whole_sentences_where_the_set_has_them_and_the_answer_is_the_triples(tmp_path: Path) -> None:
-    (plain,) = read(json_file(tmp_path / "dev.json", [row()]), "dev").items
+    (plain,) = read_twowiki(json_file(tmp_path / "dev.json", [row()]), "dev").items
     assert plain.hops == (Hop("Ann Alder father", "Max Alder"), Hop("Max Alder mother", "Eve Birch"))
     pairs = [
         {"question": "Who is Ann Alder's father?", "answer": "Ann Alder's father is Max Alder."},
         {"question": "Who is the mother of Max Alder?", "answer": "Nobody knows."},
     ]
-    (asked,) = read(json_file(tmp_path / "train.json", [row(qa_pairs=pairs)]), "train").items
+    (asked,) = read_twowiki(json_file(tmp_path / "train.json", [row(qa_pairs=pairs)]), "train").items
     assert asked.hops == (Hop("Who is Ann Alder's father?", "Max Alder"), plain.hops[1])
-    (fewer,) = read(json_file(tmp_path / "train.json", [row(qa_pairs=pairs[:1])]), "train").items
+    (fewer,) = read_twowiki(json_file(tmp_path / "train.json", [row(qa_pairs=pairs[:1])]), "train").items
     assert fewer.hops == plain.hops
 
 
@@ -69,7 +69,7 @@ def test_hops_are_whole_sentences_where_the_set_has_them_and_the_answer_is_the_t
     ],
 )
 def test_types(tmp_path: Path, label: str, type_: str) -> None:
-    (item,) = read(json_file(tmp_path / "dev.json", [row(type=label)]), "dev").items
+    (item,) = read_twowiki(json_file(tmp_path / "dev.json", [row(type=label)]), "dev").items
     assert (item.gold.question.type, item.gold.source_type) == (type_, label)
 
 
@@ -77,4 +77,4 @@ def test_types(tmp_path: Path, label: str, type_: str) -> None:
 def test_a_bad_triple_is_named(tmp_path: Path, triples: object) -> None:
     file = json_file(tmp_path / "dev.json", [row(), row(_id="b2", evidences=triples)])
     with pytest.raises(InputError, match=r"dev\.json, row 2.*'evidences'"):
-        read(file, "dev")
+        read_twowiki(file, "dev")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets import uda_bench, uda_csv
+from okralong.pipelines.lab.datasets import uda as uda_bench
+from okralong.pipelines.lab.datasets import uda as uda_csv
 from tests.evaluation.datasets.filings import cells_of, evidence_of, page, write
 
 TAT = "doc_name|q_uid|question|answer|answer_scale|answer_type\n"
@@ -24,21 +25,23 @@ def csv_file(folder: Path, text: str) -> Path:
 
 
 def test_the_columns_of_a_csv_say_its_kind(tmp_path: Path) -> None:
-    tat = uda_csv.read(csv_file(tmp_path, TAT + "alder_2019|u1|Rent?|['12', '13']|thousand|multi-span\n"), "all")
+    tat = uda_csv.read_uda_csv(
+        csv_file(tmp_path, TAT + "alder_2019|u1|Rent?|['12', '13']|thousand|multi-span\n"), "all"
+    )
     (item,) = tat.items
     assert (tat.name, tat.texts, item.documents, item.text_ids) == ("uda_tat_qa", {}, ("alder_2019",), ())
     assert item.gold.question.query_id == "uda_tat_qa-u1"
     assert item.gold.question.answers == ("12; 13", "12; 13 thousand")
     assert (item.gold.question.type, item.gold.parts) == ("extractive", (("12",), ("13",)))
 
-    fin = uda_csv.read(csv_file(tmp_path, FIN + "ALD_2008|ALD/2008/page_1.pdf-1|rent ?||yes\n"), "all")
+    fin = uda_csv.read_uda_csv(csv_file(tmp_path, FIN + "ALD_2008|ALD/2008/page_1.pdf-1|rent ?||yes\n"), "all")
     (item,) = fin.items
     assert (fin.name, item.gold.question.type, item.gold.parts) == ("uda_fin_qa", "arithmetic", ())
     assert item.gold.question.query_id == "uda_fin_qa-ALD_2008_page_1.pdf-1"
     assert item.gold.question.answers == ("yes",)
 
     lines = f'1701.00001|a|Which?|"Two\nlines"||\n1701.00001|b|Why?|{LONG}| | \n'
-    paper = uda_csv.read(csv_file(tmp_path, PAPER + lines), "text")
+    paper = uda_csv.read_uda_csv(csv_file(tmp_path, PAPER + lines), "text")
     assert [item.gold.question.type for item in paper.items] == ["extractive", "abstractive"]
     assert paper.items[0].gold.question.answers == ("Two\nlines",)
 
@@ -57,7 +60,7 @@ def test_the_columns_of_a_csv_say_its_kind(tmp_path: Path) -> None:
 )
 def test_a_malformed_csv_is_named_by_row_and_field(tmp_path: Path, text: str, where: str) -> None:
     with pytest.raises(InputError, match=f"questions.csv, {where}"):
-        uda_csv.read(csv_file(tmp_path, text), "all")
+        uda_csv.read_uda_csv(csv_file(tmp_path, text), "all")
 
 
 def tat_bench(**answers: Any) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def paper_bench(*evidence: list[str], kind: str = "extractive") -> dict[str, Any
 
 
 def test_bench_questions_on_reports_have_facts_and_no_text(tmp_path: Path) -> None:
-    data_set = uda_bench.read(write(tmp_path / "bench.json", {"alder_2019": [tat_bench()]}), "bench")
+    data_set = uda_bench.read_uda_bench(write(tmp_path / "bench.json", {"alder_2019": [tat_bench()]}), "bench")
     (item,) = data_set.items
     assert (data_set.name, data_set.texts, item.documents) == ("uda_bench_tat_qa", {}, ("alder_2019",))
     assert (item.gold.question.answers, item.gold.parts) == (("6.5",), (("6",), ("7",)))
@@ -95,25 +98,25 @@ def test_bench_questions_on_pages_have_the_page_and_its_gold_rows(tmp_path: Path
         "program": "divide(530, 922)",
         "context": page(),
     }
-    data_set = uda_bench.read(write(tmp_path / "bench.json", {"ALD_2008": [row]}), "bench")
+    data_set = uda_bench.read_uda_bench(write(tmp_path / "bench.json", {"ALD_2008": [row]}), "bench")
     (item,) = data_set.items
     assert evidence_of(data_set, item) == ["| sales | $ 530 | 922 |", "loam is dear ."]
     assert cells_of(data_set, item) == [("| in millions | 2008 | 2007 |", "| sales | $ 530 | 922 |")] * 2
     assert data_set.texts[item.text_ids[0]].document == "ALD_2008"
     row["evidence"] = {"table_7": ""}
     with pytest.raises(InputError, match="document ALD_2008, question 1: the field 'evidence' names 'table_7'"):
-        uda_bench.read(write(tmp_path / "bench.json", {"ALD_2008": [row]}), "bench")
+        uda_bench.read_uda_bench(write(tmp_path / "bench.json", {"ALD_2008": [row]}), "bench")
 
 
 def test_bench_questions_on_papers_have_the_first_annotators_paragraphs(tmp_path: Path) -> None:
     row = paper_bench(["FLOAT SELECTED: Table 1", "We grow alder trees.", "We grow alder trees."], ["Another."])
-    data_set = uda_bench.read(write(tmp_path / "bench.json", {"1701.00001": [row]}), "text")
+    data_set = uda_bench.read_uda_bench(write(tmp_path / "bench.json", {"1701.00001": [row]}), "text")
     (item,) = data_set.items
     assert evidence_of(data_set, item) == ["We grow alder trees."]
     assert [text.document for text in data_set.texts.values()] == ["1701.00001"]
     assert (item.gold.question.answers, item.gold.parts) == (("Alder",), (("Alder",),))
     floats = paper_bench(["FLOAT SELECTED: Table 1"], kind="abstractive")
-    (item,) = uda_bench.read(write(tmp_path / "bench.json", {"1701.00001": [floats]}), "tab").items
+    (item,) = uda_bench.read_uda_bench(write(tmp_path / "bench.json", {"1701.00001": [floats]}), "tab").items
     assert (item.evidence, item.text_ids, item.gold.question.type) == ((), (), "abstractive")
 
 
@@ -128,11 +131,11 @@ def test_bench_questions_on_papers_have_the_first_annotators_paragraphs(tmp_path
 )
 def test_a_malformed_bench_question_is_named(tmp_path: Path, row: dict[str, Any], where: str) -> None:
     with pytest.raises(InputError, match=f"bench.json, document alder, question 1.*{where}"):
-        uda_bench.read(write(tmp_path / "bench.json", {"alder": [row]}), "bench")
+        uda_bench.read_uda_bench(write(tmp_path / "bench.json", {"alder": [row]}), "bench")
 
 
 def test_a_file_of_another_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no question of a UDA bench file"):
-        uda_bench.read(write(tmp_path / "bench.json", {"alder": [{"question": "?"}]}), "bench")
+        uda_bench.read_uda_bench(write(tmp_path / "bench.json", {"alder": [{"question": "?"}]}), "bench")
     with pytest.raises(InputError, match="does not exist"):
-        uda_csv.read(tmp_path / "absent.csv", "all")
+        uda_csv.read_uda_csv(tmp_path / "absent.csv", "all")

@@ -10,14 +10,13 @@ import numpy.typing as npt
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.evaluation.datasets.hotpotqa import read
-from okralong.pipelines.evaluation.datasets.pooling import pool
-from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.evaluation.evidence.retrievals import Retrievals
-from okralong.pipelines.evaluation.evidence.vector_cache import CachedEncoder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
+from okralong.pipelines.lab.datasets.pooling import pool
+from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
+from okralong.pipelines.lab.encoder import CachedEncoder
+from okralong.pipelines.lab.evidence.bench import Bench, Retrievals
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.evaluation.evidence.town import rows
 
@@ -27,7 +26,7 @@ def town(minilm: Callable[[list[str]], npt.NDArray[np.float32]], tmp_path_factor
     """Six questions over one document of the town's nine paragraphs, at 64, 150, 256 and 400 tokens."""
     folder = tmp_path_factory.mktemp("town")
     (folder / "questions.json").write_text(json.dumps(rows()), encoding="utf-8")
-    data = read(folder / "questions.json", "all")
+    data = read_hotpotqa(folder / "questions.json", "all")
     pooled = pool(data.items, data.texts, 900, 7, name="town")
     encoder = CachedEncoder(Folder.of(folder / "vectors"), resolve_embedding_model("embedded"), lambda: minilm)
     archive = index_here(

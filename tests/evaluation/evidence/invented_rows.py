@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from okralong.pipelines.core.config import parse_config
-from okralong.pipelines.evaluation.evidence.bench import Row
-from okralong.pipelines.evaluation.evidence.config import Sweep
-from okralong.pipelines.evaluation.evidence.measure import Shown
+from okralong.pipelines.lab.evidence.bench import Row, Shown
+from okralong.pipelines.lab.evidence.config import Sweep
 
 SWEEP = """
 title: Invented

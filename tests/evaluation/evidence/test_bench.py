@@ -16,13 +16,20 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
-from okralong.pipelines.evaluation.datasets.pooling import PooledQuestion
-from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, Row, ranked, run_plain, run_policy
-from okralong.pipelines.evaluation.evidence.config import PlainMethod, Retriever
-from okralong.pipelines.evaluation.evidence.measure import measure
-from okralong.pipelines.evaluation.evidence.tools import BenchTools
-from okralong.pipelines.evaluation.evidence.writers import GoldWriter, as_question
-from okralong.pipelines.evaluation.labels import gold_analysis
+from okralong.pipelines.lab.datasets.pooling import PooledQuestion
+from okralong.pipelines.lab.evidence.bench import (
+    Bench,
+    BenchTools,
+    PolicyRun,
+    Row,
+    measure,
+    ranked,
+    run_plain,
+    run_policy,
+)
+from okralong.pipelines.lab.evidence.config import PlainMethod, Retriever
+from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
+from okralong.pipelines.lab.gold import gold_analysis
 from okralong.pipelines.methods.okralong import orchestrate
 from tests.fakes.tools import analysis, paper_policy
 

@@ -13,11 +13,10 @@ from okralong.pipelines.answering.select_evidence import choose, choose_novel
 from okralong.pipelines.archive.search import stored_vectors
 from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.evaluation.evidence.bench import Bench
-from okralong.pipelines.evaluation.evidence.config import Sweep
-from okralong.pipelines.evaluation.evidence.sweep import _compressor, scaled_policies
-from okralong.pipelines.evaluation.evidence.tools import BenchTools
-from okralong.pipelines.evaluation.evidence.writers import GoldWriter
+from okralong.pipelines.lab.evidence.bench import Bench, BenchTools
+from okralong.pipelines.lab.evidence.config import Sweep
+from okralong.pipelines.lab.evidence.sweep import _compressor, scaled_policies
+from okralong.pipelines.lab.evidence.writers import GoldWriter
 from okralong.pipelines.sara.artifact import ArrayCompressor
 from tests.fakes.tools import paper_policy
 from tests.sara.compressors import random_compressor

@@ -15,11 +15,11 @@ from benchmarks.document_length.stages import REPEATS, STAGES, Stopwatch, measur
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError, Question
-from okralong.pipelines.evaluation.datasets.pooling import CellSpan, Pooled, PooledDocument, PooledQuestion, Span
-from okralong.pipelines.evaluation.datasets.values import Item
-from okralong.pipelines.evaluation.evidence.bench import Bench, Row
-from okralong.pipelines.evaluation.evidence.measure import Shown as Evidence
-from okralong.pipelines.evaluation.gold import Gold
+from okralong.pipelines.lab.datasets.base import Item
+from okralong.pipelines.lab.datasets.pooling import CellSpan, Pooled, PooledDocument, PooledQuestion, Span
+from okralong.pipelines.lab.evidence.bench import Bench, Row
+from okralong.pipelines.lab.evidence.bench import Shown as Evidence
+from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.reporting.statistics import Estimate
 from tests.fakes.tools import paper_policy
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from okralong.pipelines.evaluation.evidence.encoder import LIMIT, cached_encoder, index_encoder, over_limit
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
+from okralong.pipelines.lab.encoder import LIMIT, cached_encoder, index_encoder, over_limit
 from okralong.pipelines.models.weights import resolve_embedding_model
 
 

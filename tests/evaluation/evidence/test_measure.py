@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.core.types import Passage, Question
-from okralong.pipelines.evaluation.datasets.pooling import CellSpan, PooledQuestion, Span
-from okralong.pipelines.evaluation.datasets.values import Item
-from okralong.pipelines.evaluation.evidence.measure import measure, ranges
-from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.evaluation.recall import Parts
+from okralong.pipelines.lab.datasets.base import Item
+from okralong.pipelines.lab.datasets.pooling import CellSpan, PooledQuestion, Span
+from okralong.pipelines.lab.evidence.bench import measure, ranges
+from okralong.pipelines.lab.gold import Gold, Parts
 
 DOCUMENTS = {"a": "Year 2009 2010\nSales   12   15\nCosts 7 8\nSales rose by 3.", "b": "Nothing is here.\n\n"}
 

@@ -8,10 +8,15 @@ from pathlib import Path
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, split_prompt
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Analysis, Hit, Message
-from okralong.pipelines.evaluation.evidence.bench import Bench, PolicyRun, run_policy
-from okralong.pipelines.evaluation.evidence.model_writer import KeptReplies, KnownModel, asking_writer, model_writers
-from okralong.pipelines.evaluation.evidence.tools import BenchTools
-from okralong.pipelines.evaluation.evidence.writers import NO_ANSWER, ModelWriter
+from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, PolicyRun, run_policy
+from okralong.pipelines.lab.evidence.writers import (
+    NO_ANSWER,
+    KeptReplies,
+    KnownModel,
+    ModelWriter,
+    asking_writer,
+    model_writers,
+)
 from okralong.pipelines.methods.okralong import orchestrate
 from tests.evaluation.evidence.invented_rows import sweep
 from tests.fakes.openai_server import FakeOpenAI

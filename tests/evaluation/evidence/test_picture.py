@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from okralong.pipelines.evaluation.evidence.picture import Line, Panel, draw
+from okralong.pipelines.lab.evidence.report import Line, Panel, draw
 
 PANELS = [
     Panel("HotpotQA", 1204, 37, [Line("ours", [300, 700, 2600], [0.4, 0.6, 0.9]), Line("Std-RAG", [2560], [0.57])]),

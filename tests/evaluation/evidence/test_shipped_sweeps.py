@@ -10,8 +10,8 @@ from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.policy import Policy, fusion_weights, organize
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Pattern, Plan, QuestionType
-from okralong.pipelines.evaluation.evidence.config import PolicyMethod, Sweep
-from okralong.pipelines.evaluation.evidence.sweep import index_configs, scaled_policies
+from okralong.pipelines.lab.evidence.config import PolicyMethod, Sweep
+from okralong.pipelines.lab.evidence.sweep import index_configs, scaled_policies
 from tests.conftest import CHECKOUT
 from tests.fakes.tools import analysis
 

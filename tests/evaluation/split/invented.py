@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.evaluation.datasets.values import DataSet, Evidence, Item, make_text
-from okralong.pipelines.evaluation.gold import Gold
-from okralong.pipelines.evaluation.split.keys import Side
-from okralong.pipelines.evaluation.split.rules import Rule, SplitRules
+from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, make_text
+from okralong.pipelines.lab.gold import Gold
+from okralong.pipelines.lab.split import Rule, Side, SplitRules
 
 Asked = tuple[str, Sequence[str], Sequence[str]]
 """A question, the documents whose texts hold its evidence, and those whose texts only stand beside them."""

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from okralong.pipelines.evaluation.datasets.values import DataSet, make_text
-from okralong.pipelines.evaluation.split.aliases import by_passages, by_questions, find_aliases
-from okralong.pipelines.evaluation.split.build import build_split
-from okralong.pipelines.evaluation.split.rules import SplitRules
+from okralong.pipelines.lab.datasets.base import DataSet, make_text
+from okralong.pipelines.lab.split import SplitRules, build_split, by_passages, by_questions, find_aliases
 from tests.evaluation.split.invented import Asked, data_set, rule
 
 FILINGS = data_set(

@@ -3,11 +3,8 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.values import DataSet, make_text
-from okralong.pipelines.evaluation.split.build import LEFT_OUT, build_split
-from okralong.pipelines.evaluation.split.card import card
-from okralong.pipelines.evaluation.split.keys import SIDES, Side
-from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.lab.datasets.base import DataSet, make_text
+from okralong.pipelines.lab.split import LEFT_OUT, SIDES, Side, Split, build_split, card
 from tests.evaluation.split.invented import TEST_FIRST, Asked, data_set, rule, rules, text_of
 
 

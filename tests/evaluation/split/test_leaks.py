@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-from okralong.pipelines.evaluation.datasets.values import DataSet, make_text
-from okralong.pipelines.evaluation.split.build import build_split
-from okralong.pipelines.evaluation.split.keys import Side, document_hash, question_hash, text_hash
-from okralong.pipelines.evaluation.split.leaks import leaks
-from okralong.pipelines.evaluation.split.sides import Sides
-from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.lab.datasets.base import DataSet, make_text
+from okralong.pipelines.lab.split import Side, Sides, Split, build_split, document_hash, leaks, question_hash, text_hash
 from tests.evaluation.split.invented import TEST_FIRST, data_set, text_of
 
 

@@ -11,12 +11,17 @@ import pytest
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.schemas import SPLIT
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.evaluation.datasets.catalog import load_catalog
-from okralong.pipelines.evaluation.split.build import LEFT_OUT, build_split
-from okralong.pipelines.evaluation.split.keys import SIDES
-from okralong.pipelines.evaluation.split.manifest import MANIFEST, write_manifest
-from okralong.pipelines.evaluation.split.rules import RULES, SplitRules
-from okralong.pipelines.evaluation.split.split import Split
+from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.split import (
+    LEFT_OUT,
+    MANIFEST,
+    RULES,
+    SIDES,
+    Split,
+    SplitRules,
+    build_split,
+    write_manifest,
+)
 from tests.evaluation.split.invented import TEST_FIRST, data_set
 
 SWEEP_ONLY = {"reports", "longbench", "hotpotqa_pooled"}

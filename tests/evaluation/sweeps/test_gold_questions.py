@@ -9,16 +9,16 @@ import pytest
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.evaluation.datasets.hotpotqa import read
-from okralong.pipelines.evaluation.datasets.pooling import Span, pool
-from okralong.pipelines.evaluation.sweeps.gold_questions import read_gold_questions, write_gold_questions
+from okralong.pipelines.lab.datasets.pooling import Span, pool
+from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
+from okralong.pipelines.lab.sweeps.run import read_gold_questions, write_gold_questions
 from tests.evaluation.evidence.town import rows
 from tests.evaluation.sweeps.invented_run import write_questions
 
 
 def test_a_pooled_set_comes_back_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "town.json").write_text(json.dumps(rows()), encoding="utf-8")
-    data = read(tmp_path / "town.json", "all")
+    data = read_hotpotqa(tmp_path / "town.json", "all")
     pooled = pool(data.items, data.texts, 900, 7, name="town")
     write_gold_questions(Folder.of(tmp_path), "questions.jsonl", pooled.questions)
     found = read_gold_questions(tmp_path / "questions.jsonl")

@@ -9,10 +9,10 @@ import pytest
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.evaluation.datasets.hotpotqa import read
-from okralong.pipelines.evaluation.datasets.pooling import Pooled, pool
-from okralong.pipelines.evaluation.sweeps.expand import CellPlan, SweepFolder, expand
-from okralong.pipelines.evaluation.sweeps.outline import Outlay, Outline, total
+from okralong.pipelines.lab.datasets.pooling import Pooled, pool
+from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
+from okralong.pipelines.lab.sweeps.config import CellPlan, SweepFolder, expand
+from okralong.pipelines.lab.sweeps.outline import Outlay, Outline, total
 from tests.evaluation.evidence.town import rows
 from tests.evaluation.sweeps.test_sweep_config import sweep
 
@@ -34,7 +34,7 @@ variants: {paper: {policy: policy/paper.yaml}}
 def pooled(tmp_path_factory: pytest.TempPathFactory) -> Pooled:
     file = tmp_path_factory.mktemp("town") / "town.json"
     file.write_text(json.dumps(rows()), encoding="utf-8")
-    data = read(file, "all")
+    data = read_hotpotqa(file, "all")
     return pool(data.items, data.texts, 900, 7, name="town")
 
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.core.schemas import PAIRED, SUMMARY
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.evaluation.sweeps.pages import number, table
-from okralong.pipelines.evaluation.sweeps.result_tables import read_scores, write_results
+from okralong.pipelines.lab.sweeps.pages import shown_number, table
+from okralong.pipelines.lab.sweeps.results import read_scores, write_results
 from tests.evaluation.sweeps.invented_scores import cell
 
 
@@ -35,7 +35,7 @@ def test_all_tables_are_written_and_read_again(tmp_path: Path) -> None:
 
 
 def test_figures_are_short_and_names_cannot_break_a_table() -> None:
-    assert [number(value) for value in (None, 0.0, 0.25, 12.5, 12345.6, 0.00004)] == [
+    assert [shown_number(value) for value in (None, 0.0, 0.25, 12.5, 12345.6, 0.00004)] == [
         "-",
         "0.000",
         "0.250",

@@ -10,9 +10,8 @@ import pytest
 
 from okralong.pipelines.core.schemas import SCORES
 from okralong.pipelines.core.types import InputError, MetricError
-from okralong.pipelines.evaluation.measured_by import METRICS
-from okralong.pipelines.evaluation.sweeps.gold_questions import read_gold_questions
-from okralong.pipelines.evaluation.sweeps.score_rows import score_rows
+from okralong.pipelines.lab.metrics import METRICS
+from okralong.pipelines.lab.sweeps.run import read_gold_questions, score_rows
 from tests.evaluation.sweeps.invented_run import NAMED, TEXTS, answer, span, usual_run, write_questions, write_run
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.evaluation.sweeps.config import Sweep
-from okralong.pipelines.evaluation.sweeps.expand import SweepFolder, expand, sizes_by_set
+from okralong.pipelines.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set
 
 FILE = """
 title: The town

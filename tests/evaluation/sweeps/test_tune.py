@@ -9,10 +9,9 @@ import pytest
 
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.evaluation.sweeps.expand import SweepFolder, expand
-from okralong.pipelines.evaluation.sweeps.summary import summary_rows
-from okralong.pipelines.evaluation.sweeps.systems import cells_of
-from okralong.pipelines.evaluation.sweeps.tune import Point, Tune, choose, points_of
+from okralong.pipelines.lab.sweeps.config import SweepFolder, expand
+from okralong.pipelines.lab.sweeps.results import cells_of, summary_rows
+from okralong.pipelines.lab.sweeps.run import Point, Tune, choose, points_of
 from tests.evaluation.sweeps.invented_scores import cell
 
 FILE = """

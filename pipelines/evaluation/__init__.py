@@ -1,1 +1,0 @@
-"""Gold answers, and how answers and contexts are held against them."""

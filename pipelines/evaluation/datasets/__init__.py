@@ -1,1 +1,0 @@
-"""Adapters: each public data set's own file format in, one ``DataSet`` out. Training and evaluation share them."""

@@ -1,1 +1,0 @@
-"""One split for training and evaluation: each question, document and paragraph of all data sets stands on one side."""

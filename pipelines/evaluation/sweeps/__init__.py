@@ -1,1 +1,0 @@
-"""Whole evaluations: methods over data sets, their scores, intervals and paired differences."""

@@ -1,0 +1,85 @@
+"""Which adapter reads which format, and the one door through which a data set comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.lab.datasets import filings as finqa
+from okralong.pipelines.lab.datasets import filings as reports
+from okralong.pipelines.lab.datasets import filings as tatqa
+from okralong.pipelines.lab.datasets import other as longbench
+from okralong.pipelines.lab.datasets import other as own
+from okralong.pipelines.lab.datasets import papers as qasper
+from okralong.pipelines.lab.datasets import papers as qmsum
+from okralong.pipelines.lab.datasets import uda as uda_bench
+from okralong.pipelines.lab.datasets import uda as uda_csv
+from okralong.pipelines.lab.datasets import wiki as hotpotqa
+from okralong.pipelines.lab.datasets import wiki as hotpotqa_pooled
+from okralong.pipelines.lab.datasets import wiki as musique
+from okralong.pipelines.lab.datasets import wiki as twowiki
+from okralong.pipelines.lab.datasets.base import DataSet, DataSource
+
+FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
+    "hotpotqa": hotpotqa.read_hotpotqa,
+    "2wikimultihopqa": twowiki.read_twowiki,
+    "musique": musique.read_musique,
+    "hotpotqa_pooled": hotpotqa_pooled.read_hotpotqa_pooled,
+    "qmsum": qmsum.read_qmsum,
+    "longbench": longbench.read_longbench,
+    "tatqa": tatqa.read_tatqa,
+    "finqa": finqa.read_finqa,
+    "uda_csv": uda_csv.read_uda_csv,
+    "uda_bench": uda_bench.read_uda_bench,
+    "qasper": qasper.read_qasper,
+    "qasper_annotations": qasper.read_qasper_annotations,
+    "reports": reports.read_reports_set,
+    "own": own.read_own,
+}
+"""By the ``format`` of a source: a path and the name of a part in, a data set out."""
+
+
+def read_dataset(source: DataSource, data: Path) -> DataSet:
+    """The data set of a source below the folder ``data``, or from its hub when the file is not there.
+
+    It bears the source's ``name``. Raises InputError when the format is unknown, when neither the file nor the hub can
+    be had, and as the adapter does for a malformed file.
+    """
+    if source.format not in FORMATS:
+        raise InputError(
+            f"The source {source.name!r} ({source.part}) has the format {source.format!r}, which no adapter reads. "
+            f"There are: {', '.join(FORMATS)}."
+        )
+    return replace(FORMATS[source.format](_path(source, data), source.part), name=source.name)
+
+
+def _path(source: DataSource, data: Path) -> Path:
+    path = data / source.path
+    if path.exists():
+        return path
+    if source.hub is None:
+        raise InputError(
+            f"{path} does not exist, and the source {source.name!r} ({source.part}) names no hub to fetch it from. "
+            "Give the folder that holds the data sets, or put the file there."
+        )
+    return _fetched(source, source.hub, path)
+
+
+def _fetched(source: DataSource, hub: str, path: Path) -> Path:
+    owner, _, rest = hub.partition("/")
+    repository, _, file = rest.partition("/")
+    if not (owner and repository and file):
+        raise InputError(f"The source {source.name!r} has the hub {hub!r}; it must be owner/repository/file.")
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        return Path(hf_hub_download(f"{owner}/{repository}", file, repo_type="dataset"))
+    except (OSError, HfHubHTTPError, ValueError) as error:
+        raise InputError(
+            f"{path} does not exist, and {hub} cannot be fetched from the hub ({type(error).__name__}: {error}). Put "
+            "the file in the data folder, or run again where the hub can be reached."
+        ) from error

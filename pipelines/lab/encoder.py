@@ -1,0 +1,122 @@
+"""Vectors by text, kept on disk: a sweep that runs again embeds nothing twice, whatever archive a text is in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer
+
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing.config import EmbeddingConfig
+from okralong.pipelines.indexing.job import Encoder
+from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, resolve_embedding_model
+
+Vectors = npt.NDArray[np.float32]
+
+BATCH: Final = 1024
+"""Texts embedded between two writes, so that a run that is stopped loses about a minute of work."""
+
+
+@dataclass
+class CachedEncoder:
+    """An encoder that remembers. ``load`` makes the real one, and is called only when a text is new.
+
+    The folder holds Parquet files of (key, vector), one set for each model; deleting it is always safe.
+    """
+
+    folder: Folder
+    model: ResolvedModel
+    load: Callable[[], Callable[[list[str]], Vectors]]
+    embedded: int = 0
+    _known: dict[bytes, Vectors] = field(default_factory=dict)
+    _real: Callable[[list[str]], Vectors] | None = None
+    _opened: bool = False
+
+    def encode(self, texts: list[str]) -> Vectors:
+        """Unit vectors of ``texts``, shape (n, d). Raises ValueError when there is no text at all."""
+        if not texts:
+            raise ValueError("An encoder needs at least one text.")
+        self._open()
+        keys = [self._key(text) for text in texts]
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
+        # Texts of like length share a batch, and a part that was written is done for good.
+        waiting = sorted(new.items(), key=lambda entry: len(entry[1]))
+        for start in range(0, len(waiting), BATCH):
+            self._embed(dict(waiting[start : start + BATCH]))
+        return np.stack([self._known[key] for key in keys])
+
+    def _embed(self, new: dict[bytes, str]) -> None:
+        if self._real is None:
+            self._real = self.load()
+        vectors = self._real(list(new.values()))
+        self._known.update(zip(new, vectors, strict=True))
+        self.embedded += len(new)
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+        name = f"part-{hashlib.sha256(b''.join(new)).hexdigest()[:16]}.parquet"
+        self.folder.write_table(name, pa.table({"key": pa.array(list(new), pa.binary(16)), "vector": column}))
+
+    def _open(self) -> None:
+        if self._opened:
+            return
+        for name in self.folder.names(".parquet"):
+            part = pq.read_table(pa.BufferReader(self.folder.read_bytes(name)))
+            matrix = part["vector"].combine_chunks().flatten().to_numpy().reshape(len(part), -1)
+            self._known.update(zip(part["key"].to_pylist(), matrix, strict=True))
+        self._opened = True
+
+    def _key(self, text: str) -> bytes:
+        return hashlib.sha256(f"{self.model.name}\0{self.model.sha256}\0{text}".encode()).digest()[:16]
+
+
+# --------
+# The packaged sentence encoder for the bench: loaded only when a text is new, and what is said of it without that.
+
+LIMIT: Final = EmbeddingConfig().max_seq_length
+"""Tokens of a text, the encoder's special ones included, that the packaged encoder sees; it has 512 positions."""
+
+_BATCH: Final = 1024
+"""Texts counted at a time: each takes some kilobytes. Ours."""
+
+
+def cached_encoder(work: Path, name: str = EMBEDDED) -> CachedEncoder:
+    """The packaged encoder, or that of a model folder, with what it embedded before below ``work/vectors``.
+
+    Raises ConfigError when the package is missing or altered, or there is no such folder.
+    """
+    model = resolve_embedding_model(name)
+    return CachedEncoder(Folder.of(work / "vectors"), model, partial(_load, model.path))
+
+
+def index_encoder(cached: CachedEncoder) -> Encoder:
+    """The same for building an archive."""
+    return Encoder(cached.encode, cached.model, _precision, partial(over_limit, cached.model.path))
+
+
+def over_limit(folder: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
+    """Which of ``texts`` have more than ``limit`` tokens, by the tokenizer in a model's folder."""
+    tokenizer = Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    batches = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
+    return [len(found.ids) > limit for batch in batches for found in tokenizer.encode_batch_fast(batch)]
+
+
+def _load(path: str) -> Callable[[list[str]], Vectors]:
+    from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads  # brings torch: seconds
+
+    return SentenceEmbedder(path, LIMIT, threads=available_threads()).encode
+
+
+def _precision() -> str:
+    from okralong.pipelines.models.weights import device, dtype_for  # brings torch: seconds
+
+    return str(dtype_for(device())).removeprefix("torch.")

@@ -1,0 +1,306 @@
+"""The analyzer's three labels as gold: from the set's own annotation and from what our retrievers really find.
+
+The bench uses them as the upper bound of any analyzer, training as what is to be learned.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, make_analysis
+from okralong.pipelines.core.types import Analysis, InputError, Pattern, Question
+
+PATTERN_CHUNKS: Final = 5
+"""Chunks of each retriever that are compared: the factoid scope (paper appendix B.3)."""
+
+PATTERN_MARGIN: Final = 0.0
+"""One side must hold more of the evidence than the other by more than this share to be preferred. Ours."""
+
+
+def pattern_label(exact_share: float, semantic_share: float) -> Pattern:
+    """The side whose own chunks hold more of the gold evidence (shares 0 to 1), or "same"."""
+    if exact_share > semantic_share + PATTERN_MARGIN:
+        return "exact"
+    return "semantic" if semantic_share > exact_share + PATTERN_MARGIN else "same"
+
+
+def evidence_label(share: float) -> bool:
+    """Whether the primary chunks hold the evidence: all of it (``share`` is 0 to 1)."""
+    return share >= 1.0
+
+
+def gold_analysis(question_type: str, pattern: Pattern, evidence: bool) -> Analysis:
+    """An analysis that is sure of these labels. Raises ValueError for a type that is none of the five."""
+    if question_type not in TYPES:
+        raise ValueError(f"{question_type!r} is none of the question types {', '.join(TYPES)}")
+    said = "yes" if evidence else "no"
+    return make_analysis(
+        {label: float(label == question_type) for label in TYPES},
+        {label: float(label == pattern) for label in PATTERNS},
+        {label: float(label == said) for label in EVIDENCE},
+        "gold",
+    )
+
+
+# --------
+# Answer recall: does what must be known for the answer stand in the context that the generator was shown?
+#
+# It judges the retrieval and not the reply. What must be found comes as *parts*, all of which are needed; each part
+# has one or more wordings, any of which will do. A short answer is one part, a list is one part for each item, a
+# calculation is one part for each operand. A question without parts (long free answers, yes or no, a calculation whose
+# operands nobody wrote down) has no recall.
+#
+# Finding is by words: case, punctuation, currency, signs, thousands separators and line breaks do not count. A short
+# number may therefore be found by chance; a rephrased answer is not found at all.
+
+Parts = tuple[tuple[str, ...], ...]
+
+MOST_WORDS: Final = 12
+"""A gold answer of more words is not looked for: nobody would expect a text to hold it word for word. Ours."""
+
+_NO_FACTS: Final = frozenset({"yes", "no", "true", "false", "unanswerable", "none", "n a", ""})
+_SEPARATOR: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_PERCENT: Final = re.compile(r"\bper\s?cent\b")
+_WORD: Final = re.compile(r"\d+\.\d+|(?<![\d\w])\.\d+|\d+|%|[^\W\d_]+")
+
+
+def words(text: str) -> list[str]:
+    """The words and numbers of a text as they are compared: "$ (1,544.50) Percent" is ["1544.5", "%"]."""
+    plain = unicodedata.normalize("NFKC", text).lower()
+    return [_number(word) for word in _WORD.findall(_PERCENT.sub("%", _SEPARATOR.sub("", plain)))]
+
+
+def findable(answers: Iterable[str]) -> tuple[str, ...]:
+    """Those of the answers that can be looked for: 1 to ``MOST_WORDS`` words that are more than yes or no."""
+    return tuple(a for a in answers if len(a.split()) <= MOST_WORDS and " ".join(words(a)) not in _NO_FACTS)
+
+
+def answer_recall(parts: Parts, shown: Sequence[str]) -> float | None:
+    """The share of ``parts`` that stand in one of the texts shown, 0 to 1; None when there are no parts."""
+    if not parts:
+        return None
+    texts = [_prepared(text) for text in shown]
+    found = sum(any(_stands(wording, texts) for wording in part) for part in parts)
+    return found / len(parts)
+
+
+@lru_cache(maxsize=64)  # whole documents come again for each question on them
+def _prepared(text: str) -> str:
+    return f" {' '.join(words(text))} "
+
+
+def _stands(wording: str, texts: Sequence[str]) -> bool:
+    wanted = " ".join(words(wording))
+    return bool(wanted) and any(f" {wanted} " in text for text in texts)
+
+
+def _number(word: str) -> str:
+    if "." not in word:
+        return word
+    trimmed = word.rstrip("0").rstrip(".")
+    return f"0{trimmed}" if trimmed.startswith(".") else trimmed or "0"
+
+
+# --------
+# A question with all that is known of its answer, and the file that keeps such questions.
+#
+# ``gold.jsonl`` has the columns of a questions file and those that only scoring needs, so it can be asked as it is.
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """``question`` with its gold answers (wordings of the same answer, any of which counts) and mapped type.
+
+    ``dataset`` and ``source_type`` are the source's own words; ``parts`` are what ``answer_recall`` looks for.
+    """
+
+    question: Question
+    dataset: str
+    source_type: str = ""
+    parts: Parts = ()
+
+    @property
+    def cluster(self) -> str:
+        """The documents asked about, as one name: what the bootstrap resamples."""
+        return ";".join(self.question.doc_ids)
+
+
+def write_questions(path: Path, golds: Iterable[Gold]) -> None:
+    """A questions file for ``okralong answer``: jsonl with the columns of ``Question``."""
+    _write(path, (asdict(gold.question) for gold in golds))
+
+
+def write_gold(path: Path, golds: Iterable[Gold]) -> None:
+    """A questions file with the columns dataset, source_type and parts."""
+    _write(
+        path,
+        ({**asdict(g.question), "dataset": g.dataset, "source_type": g.source_type, "parts": g.parts} for g in golds),
+    )
+
+
+def read_gold(path: Path) -> list[Gold]:
+    """What ``write_gold`` wrote. Raises InputError naming the line that cannot be read."""
+    if not path.is_file():
+        raise InputError(f"The gold file {path} does not exist. Make it with python -m benchmarks.reports.prepare.")
+    golds = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            question = Question(
+                row["query_id"],
+                row["question"],
+                doc_ids=tuple(row["doc_ids"]),
+                answers=tuple(row["answers"]),
+                evidence=tuple(row.get("evidence", ())),
+                type=row["type"],
+            )
+            parts = tuple(tuple(part) for part in row["parts"])
+            golds.append(Gold(question, row["dataset"], row["source_type"], parts))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path}, line {number} is no gold question: {type(error).__name__}: {error}. "
+                "Make the file again with python -m benchmarks.reports.prepare."
+            ) from error
+    return golds
+
+
+def _write(path: Path, rows: Iterable[object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+# --------
+# The operands of calculations, as TAT-QA, FinQA and UDA wrote them down.
+#
+# TAT-QA has a derivation ("(242 + 545) / 2"), UDA's copy of it the facts as well (["242", "545"]), FinQA a program
+# ("divide(530, 922)"). The questions of ``reports`` come without them and are looked up by their text.
+
+FILES: Final = (
+    "tatqa/tatqa_dataset_dev.json",
+    "uda/bench_tat_qa.json",
+    "uda/bench_fin_qa.json",
+    "finqa/dev_200.json",
+    "finqa/train_100.json",
+)
+"""Where operands are looked for, below the data folder. A file that is missing just adds none."""
+
+_NUMBER: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|\d+(?:\.\d+)?%?|\.\d+%?")
+_CONSTANT: Final = re.compile(r"/\s*(?:[2-9]|1[0-2])(?![\d.,])|[*/x]\s*100(?![\d.,])")
+_STEP: Final = re.compile(r"([a-z_]+)\(([^()]*)\)")
+_SIGNS: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "exp": "**"}
+_ARGUMENT: Final = re.compile(r"[(,]\s*(?=([^(),#]+)\s*[,)])")
+
+
+@dataclass
+class OperandBook:
+    """Operands by question. ``sources`` are the files that were there."""
+
+    sources: list[str] = field(default_factory=list)
+    _known: dict[str, list[tuple[frozenset[str], tuple[str, ...]]]] = field(default_factory=dict)
+
+    def add(self, question: str, answers: Sequence[str], operands: tuple[str, ...]) -> None:
+        """Note the operands of a question with these gold answers."""
+        if operands:
+            self._known.setdefault(_key(question), []).append((_keys(answers), operands))
+
+    def operands(self, question: str, answers: Sequence[str]) -> tuple[str, ...]:
+        """The operands of a question that has one of these answers; () when nobody wrote them down.
+
+        The answer is compared too, since reports of different companies are asked the same words.
+        """
+        wanted = _keys(answers)
+        return next((operands for known, operands in self._known.get(_key(question), ()) if known & wanted), ())
+
+
+def read_operands(data: Path) -> OperandBook:
+    """All operands of the files below ``data``. Raises InputError when one of them has another form."""
+    book = OperandBook()
+    for name in FILES:
+        file = data / name
+        if not file.is_file():
+            continue
+        try:
+            for row in _rows(json.loads(file.read_text(encoding="utf-8"))):
+                _note(book, row)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{file} has not the form in which its authors publish it ({type(error).__name__}: {error}). "
+                "Fetch it again, or take it away: operands are then unknown and not scored."
+            ) from error
+        book.sources.append(name)
+    return book
+
+
+def derivation_operands(derivation: str) -> tuple[str, ...]:
+    """The numbers of a derivation, each once, less what is no figure of the report: a divisor up to 12 (the n of an
+    average) and the 100 of a percentage."""
+    return tuple(dict.fromkeys(_NUMBER.findall(_CONSTANT.sub(" ", derivation))))
+
+
+def program_operands(program: str) -> tuple[str, ...]:
+    """The numbers of a FinQA program, each once, less constants (``const_100``) and earlier results (``#0``)."""
+    arguments = (match.group(1).strip() for match in _ARGUMENT.finditer(program))
+    return tuple(dict.fromkeys(each for each in arguments if _NUMBER.fullmatch(each.lstrip("-"))))
+
+
+def program_expression(program: str) -> str:
+    """A FinQA program as one expression: "subtract(303, 189), divide(#0, 189)" is "(303 - 189) / 189".
+
+    Empty where it has a step that no expression can say (table operations, "greater").
+    """
+    done: list[str] = []
+    for name, arguments in _STEP.findall(program):
+        sign = _SIGNS.get(name)
+        terms = [_term(each.strip(), done) for each in arguments.split(",")]
+        if sign is None or len(terms) != 2 or not all(terms):
+            return ""
+        done.append(f" {sign} ".join(f"({term})" if " " in term else term for term in terms))
+    return done[-1] if done else ""
+
+
+def _term(argument: str, done: Sequence[str]) -> str:
+    """A figure, a constant or an earlier step's expression; empty for anything else."""
+    if argument.startswith("#"):
+        number = argument[1:]
+        return done[int(number)] if number.isdigit() and int(number) < len(done) else ""
+    plain = argument.removeprefix("const_").replace("m1", "-1")
+    return plain if _NUMBER.fullmatch(plain.lstrip("-")) else ""
+
+
+def _rows(content: Any) -> Iterator[Mapping[str, Any]]:
+    """The questions of any of the files: by document name (UDA), or a list of contexts (TAT-QA) or items (FinQA)."""
+    if isinstance(content, dict):
+        for questions in content.values():
+            yield from questions
+        return
+    for item in content:
+        yield from item["questions"] if "questions" in item else [item["qa"]]
+
+
+def _note(book: OperandBook, row: Mapping[str, Any]) -> None:
+    if "program" in row:
+        answers = row["answers"].values() if "answers" in row else (row["answer"], row["exe_ans"])
+        book.add(row["question"], [str(answer) for answer in answers], program_operands(row["program"]))
+        return
+    answers = row["answers"]["answer"] if "answers" in row else row["answer"]
+    listed = answers if isinstance(answers, list) else [answers]
+    facts = tuple(dict.fromkeys(fact for fact in row.get("facts", ()) if words(fact)))
+    operands = facts if facts and row["derivation"] else derivation_operands(row["derivation"])
+    book.add(row["question"], [str(answer) for answer in listed], operands)
+
+
+def _key(question: str) -> str:
+    return " ".join(question.lower().split())
+
+
+def _keys(answers: Sequence[str]) -> frozenset[str]:
+    return frozenset(" ".join(words(answer)) for answer in answers)

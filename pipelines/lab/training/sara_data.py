@@ -1,0 +1,600 @@
+"""The three stages by name."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
+
+import bm25s
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, model_validator
+from torch import Tensor
+
+from okralong.pipelines.answering.select_evidence import closeness
+from okralong.pipelines.archive.bm25 import analyze_query
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import InputError, Passage
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, chunk_document
+from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.lab.datasets.base import DataSet, load_catalog
+from okralong.pipelines.lab.datasets.pooling import pool
+from okralong.pipelines.lab.datasets.registry import read_dataset
+from okralong.pipelines.lab.evidence.sets import drawn
+from okralong.pipelines.lab.split import MANIFEST, Split
+from okralong.pipelines.lab.training.analyzer_data import SampleRows, sample_set
+from okralong.pipelines.lab.training.fit import Lora, Recipe
+from okralong.pipelines.lab.training.run import Count, LoraConfig, Rate, Share
+from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.reporting.metrics import plain_words
+from okralong.pipelines.reporting.statistics import joined_by_documents
+from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.prompts import (
+    MixedMessage,
+    Vectors,
+    alignment_prompt,
+    answer_prompt,
+    reconstruction_prompt,
+)
+
+Stage = Literal["alignment", "reconstruction", "instruction"]
+"""Alignment: one chunk from its vector. Reconstruction: several. Instruction: answers from texts and vectors."""
+
+STAGES: Final[tuple[Stage, ...]] = ("alignment", "reconstruction", "instruction")
+
+# --------
+# What a config of `okralong train-sara` may say (``configs/training/sara*.yaml``).
+
+
+def _numbered(value: Any) -> Any:
+    """Digits as keys are numbers: JSON, in which a training is kept beside what it made, has no other keys."""
+    if not isinstance(value, dict):
+        return value
+    return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}
+
+
+Turn = Annotated[
+    dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=1000)]],
+    BeforeValidator(_numbered),
+    Field(min_length=1),
+]
+"""How often in turn each count of chunks is dealt; the limit is ours, to catch slips."""
+
+
+class StageConfig(Settings):
+    """One stage: at most ``examples`` are learned from, ``epochs`` times, ``validation`` of the held-out ones measured.
+
+    Of a reply the first ``reply_tokens`` are learned. The state of the least loss on validation, which is measured and
+    saved ``evaluations`` times an epoch, is kept. All values are ours: the paper gives none.
+    """
+
+    examples: Count
+    validation: Count = 64
+    epochs: Annotated[float, Field(gt=0, le=1000)] = 1
+    batch_size: Count = 8
+    accumulation: Count = 1
+    learning_rate: Rate
+    warmup: Share = 0.05
+    evaluations: Count = 4
+    reply_tokens: Count
+
+
+class ReconstructionConfig(StageConfig):
+    """Stage 2: a document is ``chunks`` successive chunks, fewer where it ends."""
+
+    chunks: Annotated[int, Field(ge=2)] = 4
+
+
+class InstructionConfig(StageConfig):
+    """Stage 3: ``retrieved`` chunks a question, by BM25, of which ``as_text`` stand as text.
+
+    The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often in turn each count is dealt: with
+    ``{0: 3, 5: 1}`` three questions have no chunk as text and the fourth has five. Where there are fewer questions
+    than ``examples``, each is asked again, further on in the turn, at most as often as there are counts. Questions are
+    asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). Where it
+    is not ``learned``, the questions are only for the figures.
+    """
+
+    learned: bool = True
+
+    retrieved: Count = 10
+    as_text: Turn = Field(default={5: 1})
+    pool_tokens: Count = 4000
+    lora: LoraConfig = LoraConfig(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
+
+    @model_validator(mode="after")
+    def _retrieved(self) -> Self:
+        if max(self.as_text) > self.retrieved:
+            raise ValueError(f"as_text shows {max(self.as_text)} chunks, but {self.retrieved} are retrieved")
+        return self
+
+
+class SetName(Settings):
+    """A set of the catalog; at most ``limit`` of its questions on each side."""
+
+    name: str
+    part: str
+    limit: Count | None = None
+
+
+class TextConfig(Settings):
+    """From which sets texts and questions are taken, side by side of the split; ``sample`` is made up and needs no
+    data folder."""
+
+    sets: list[SetName] = Field(default_factory=list)
+    sample: SampleRows | None = None
+    catalog: str = "datasets.yaml"
+    split: str = MANIFEST
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.sets and self.sample is None:
+            raise ValueError("there is nothing to learn from: give sets, or sample")
+        return self
+
+
+class FiguresConfig(Settings):
+    """What is measured on the side test: reconstruction of so many ``examples``, answers to so many ``questions``.
+
+    ``as_text`` are the counts of chunks that stand as text, of those retrieved. Without any, a prompt is short: a row
+    of its own measures ``questions_without_text``, where those are more. To the first ``replies`` questions the reply
+    is also written out, for its F1.
+    """
+
+    examples: Count = 200
+    questions: Count = 60
+    questions_without_text: Count = 60
+    replies: Annotated[int, Field(ge=0)] = 40
+    as_text: list[Annotated[int, Field(ge=0)]] = Field(default=[0, 1, 2, 5, 10], min_length=1)
+    batch_size: Count = 8
+
+
+class SaraConfig(Settings):
+    """A whole training. ``width`` and ``vectors_per_chunk`` are of the compressor, see ``Shape``.
+
+    The paper's ablations (section 3.7) are values: ``compression`` false is SARA-C, ``reconstruction`` null SARA-P,
+    ``reranking`` false SARA-R, ``curriculum`` false SARA-L, ``instruction.learned`` false SARA-I.
+    """
+
+    model: str = Field(default=EMBEDDED, min_length=1)
+    encoder: str = Field(default=EMBEDDED, min_length=1)
+    seed: int = 7
+    width: Count = 2048
+    vectors_per_chunk: Count = 1
+    chunk_tokens: Annotated[int, Field(ge=MIN_GRANULARITY)] = 256
+    texts: TextConfig
+    compression: bool = True
+    reranking: bool = True
+    curriculum: bool = True
+    alignment: StageConfig
+    reconstruction: ReconstructionConfig | None = None
+    instruction: InstructionConfig | None = None
+    figures: FiguresConfig = FiguresConfig()
+
+    @model_validator(mode="after")
+    def _learns_something(self) -> Self:
+        if not self.compression and not (self.instruction and self.instruction.learned):
+            raise ValueError("without compression only the instruction stage learns: give instruction")
+        return self
+
+    def stages(self) -> list[tuple[Stage, StageConfig]]:
+        """The stages that are trained, in order."""
+        both: list[tuple[Stage, StageConfig | None]] = [
+            ("alignment", self.alignment if self.compression else None),
+            ("reconstruction", self.reconstruction if self.compression else None),
+            ("instruction", self.instruction if self.instruction and self.instruction.learned else None),
+        ]
+        return [(name, stage) for name, stage in both if stage is not None]
+
+    def recipe(self, stage: StageConfig) -> Recipe:
+        """The stage as the trainer takes it."""
+        lora = stage.lora if isinstance(stage, InstructionConfig) else None
+        return Recipe(
+            kind="sara",
+            model=self.model,
+            lora=Lora(**{**lora.model_dump(), "targets": tuple(lora.targets)}) if lora else None,
+            learning_rate=stage.learning_rate,
+            epochs=stage.epochs,
+            batch_size=stage.batch_size,
+            accumulation=stage.accumulation,
+            warmup=stage.warmup,
+            evaluations=stage.evaluations,
+            patience=1_000_000,  # the number of steps is the config's
+            seed=self.seed,
+        )
+
+
+# --------
+# What a stage learns from: what is shown as text, what is shown compressed, and the reply.
+
+Embeddings = NDArray[np.float32]
+
+SHOWN_AS: Final = "document"
+"""What passages are said to be of. An example's own document is named by those that hold the answer: it would tell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedExample:
+    """``embeddings`` (compressed, inputs) are the sentence embeddings of the texts ``compressed``.
+
+    ``document`` is what the bootstrap draws: the source of a text, or those that a question asks about. ``passages``
+    and ``question`` are of the instruction stage alone; in the others the reply is what the compressed texts say.
+    """
+
+    stage: Stage
+    document: str
+    compressed: tuple[str, ...]
+    reply: str
+    embeddings: Embeddings = field(repr=False)
+    question: str = ""
+    passages: tuple[str, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Characters that a model reads and writes of it."""
+        return len(self.question) + len(self.reply) + sum(map(len, self.passages))
+
+    @property
+    def instructions(self) -> str:
+        """What prompts share that may stand in one batch."""
+        return self.stage
+
+    @property
+    def context(self) -> str:
+        """What prompts share beyond that: nothing."""
+        return ""
+
+
+def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMessage]:
+    """The prompt with ``vectors``, one tensor (vectors_per_chunk, hidden) for each compressed text."""
+    pieces = [Vectors(each) for each in vectors]
+    if example.stage == "alignment":
+        return alignment_prompt(*pieces)
+    if example.stage == "reconstruction":
+        return reconstruction_prompt(pieces)
+    shown = [Passage(SHOWN_AS, 0, len(text), text, 0, 0.0) for text in example.passages]
+    return answer_prompt(example.question, shown, pieces)
+
+
+# --------
+# True vectors, another document's, or none: what tells whether a generator reads them.
+
+Condition = Literal["true", "shuffled", "none"]
+CONDITIONS: Final[tuple[Condition, ...]] = ("true", "shuffled", "none")
+
+
+def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
+    """The examples with their own vectors, with as many of other documents', or without any.
+
+    The same seed gives the same strangers. Raises ValueError where all examples are of one document.
+    """
+    if condition == "true":
+        return list(examples)
+    if condition == "none":
+        return [replace(each, compressed=(), embeddings=each.embeddings[:0]) for each in examples]
+    pool = [(each.document, vector) for each in examples for vector in each.embeddings]
+    random_ = random.Random(seed)
+    found = []
+    for each in examples:
+        others = [vector for document, vector in pool if document != each.document]
+        if len(each.embeddings) and not others:
+            raise ValueError("Vectors can be shuffled over documents only where there are two documents.")
+        drawn = [random_.choice(others) for _ in each.embeddings]
+        found.append(replace(each, embeddings=np.stack(drawn) if drawn else each.embeddings))
+    return found
+
+
+# --------
+# From short and plain to long and rich in names: the order of the alignment stage (SARA appendix A.1).
+#
+# The paper ranks sentences by their token count and by the entities that spaCy finds. No model of spaCy is at hand
+# here, so entities are counted by a rule of ours: runs of capitalised words that do not merely begin a sentence,
+# dates, and other numbers, each once for every time it is said.
+
+_MONTH: Final = (
+    "(?:January|February|March|April|May|June|July|August|September|October|November|December|"
+    "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
+)
+_DATE: Final = re.compile(
+    rf"\b(?:\d{{1,2}}\s+{_MONTH}\.?(?:,?\s+\d{{4}})?|{_MONTH}\.?\s+\d{{1,2}}(?:,?\s+\d{{4}})?|{_MONTH}\.?\s+\d{{4}})\b"
+)
+_NUMBER: Final = re.compile(r"\d[\d.,:/]*")
+_NAME: Final = re.compile(r"\b[A-Z][\w'\u2019&-]*(?:\s+(?:of|the|and|de|von)?\s*[A-Z][\w'\u2019&-]*)*")
+_BEFORE_SENTENCE: Final = re.compile(r"(?:^|[.!?:\n]['\"\u201d)]*)\s*$")
+
+
+def count_entities(text: str) -> int:
+    """Dates, other numbers and names in ``text``. A single capitalised word that opens a sentence is no name."""
+    rest, dates = _DATE.subn(" ", text)
+    numbers = len(_NUMBER.findall(rest))
+    names = sum(
+        " " in match[0] or not _BEFORE_SENTENCE.search(rest[: match.start()][-8:]) for match in _NAME.finditer(rest)
+    )
+    return dates + numbers + names
+
+
+def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
+    """The examples by rising mean of two ranks: that of their tokens and that of their entities. Ties keep their order.
+
+    That the two ranks weigh the same is ours; the paper names both measures and not how they are joined.
+    """
+    by_tokens = _ranks([count_tokens(each.reply) for each in examples])
+    by_entities = _ranks([count_entities(each.reply) for each in examples])
+    order = sorted(range(len(examples)), key=lambda number: by_tokens[number] + by_entities[number])
+    return [examples[number] for number in order]
+
+
+def _ranks(values: Sequence[int]) -> list[float]:
+    """The rank of each value; equal values share the mean of theirs."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for place in order[start:end]:
+            ranks[place] = (start + end - 1) / 2
+        start = end
+    return ranks
+
+
+# --------
+# The texts and questions of one side of the split, cut into chunks, and what each stage makes of them.
+#
+# Everything is held out by document: the split keeps all texts of a document on one side, across all sets.
+
+T = TypeVar("T")
+
+Side = Literal["train", "validation", "test"]
+SIDES: Final[tuple[Side, ...]] = ("train", "validation", "test")
+
+Encode = Callable[[list[str]], Embeddings]
+"""The sentence encoder: texts in, unit vectors of shape (n, inputs) out."""
+
+Documents = dict[str, list[list[str]]]
+"""The successive chunks of each text, by the document that the texts are parts of."""
+
+LEAST_CHARS: Final = 40
+"""Chunks below that many characters (headings, page numbers) are left out. Ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with the chunks that BM25 finds for it, best first, and the wordings of its answer."""
+
+    document: str
+    question: str
+    answers: tuple[str, ...]
+    chunks: tuple[str, ...]
+
+
+@dataclass
+class Material:
+    """The data sets of one side. Their texts are cut once."""
+
+    sets: list[DataSet]
+    _cut: dict[int, Documents] = field(default_factory=dict)
+
+    def documents(self, chunk_tokens: int) -> Documents:
+        """See ``document_chunks``. Raises InputError where there is no text."""
+        if chunk_tokens not in self._cut:
+            self._cut[chunk_tokens] = document_chunks(self.sets, chunk_tokens)
+        if not self._cut[chunk_tokens]:
+            raise InputError("The config's sets hold no text on a side of the split. Name more sets, or another split.")
+        return self._cut[chunk_tokens]
+
+    def asked(self, stage: InstructionConfig, config: SaraConfig) -> list[Asked]:
+        """See ``asked_questions``."""
+        return asked_questions(self.sets, stage, config)
+
+
+def read_sets(config: SaraConfig, data: Path | None, side: Side) -> list[DataSet]:
+    """What of the config's sets stands on ``side``. Raises InputError where sets are wanted and ``data`` is None."""
+    texts = config.texts
+    found: list[DataSet] = []
+    if texts.sets:
+        if data is None:
+            raise InputError("The config names data sets: give the folder that holds them with --data.")
+        split, catalog = Split.load(texts.split), load_catalog(texts.catalog)
+        sources = {(source.name, source.part): source for source in catalog.sources}
+        for each in texts.sets:
+            if (each.name, each.part) not in sources:
+                raise InputError(f"The catalog {texts.catalog} of data sets has no {each.name} {each.part}.")
+            found.append(split.filter(read_dataset(sources[each.name, each.part], data), side))
+    if texts.sample is not None:
+        found.append(sample_set(texts.sample, texts.sample.seed + SIDES.index(side)))
+    return found
+
+
+def document_chunks(sets: Iterable[DataSet], chunk_tokens: int) -> Documents:
+    """The successive chunks of each text, by the document that it is a part of. A text of several sets counts once."""
+    seen: set[str] = set()
+    found: Documents = {}
+    for dataset in sets:
+        for identity in sorted(dataset.texts):
+            text = dataset.texts[identity]
+            if identity not in seen:
+                seen.add(identity)
+                chunks = chunk_texts(text.document, text.text, chunk_tokens)
+                if chunks:
+                    found.setdefault(text.document, []).append(chunks)
+    return found
+
+
+def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
+    """The chunks of a text at sentences, as an archive has them, without blanks around them."""
+    made = make_document(RawDocument(document, text, document))
+    chunks = (chunk.text.strip() for chunk in chunk_document(made, chunk_tokens))
+    return [chunk for chunk in chunks if len(chunk) >= LEAST_CHARS]
+
+
+def alignment_examples(documents: Documents, encode: Encode, count: int, seed: int) -> list[MixedExample]:
+    """At most ``count`` single chunks in a drawn order."""
+    single = sorted({(name, chunk) for name, texts in documents.items() for chunks in texts for chunk in chunks})
+    some = _drawn(single, count, seed)
+    if not some:
+        return []
+    vectors = encode([chunk for _, chunk in some])
+    return [
+        MixedExample("alignment", name, (chunk,), chunk, vector[None])
+        for (name, chunk), vector in zip(some, vectors, strict=True)
+    ]
+
+
+def reconstruction_examples(
+    documents: Documents, encode: Encode, count: int, most: int, seed: int
+) -> list[MixedExample]:
+    """At most ``count`` runs of 2 to ``most`` successive chunks of one text, in a drawn order."""
+    runs = sorted(
+        {
+            (name, tuple(chunks[start : start + most]))
+            for name, texts in documents.items()
+            for chunks in texts
+            for start in range(0, len(chunks) - 1, most)
+        }
+    )
+    some = [(name, run) for name, run in _drawn(runs, count, seed) if len(run) > 1]
+    if not some:
+        return []
+    vectors = iter(encode([chunk for _, run in some for chunk in run]))
+    return [
+        MixedExample("reconstruction", name, run, "\n".join(run), _stack(next(vectors) for _ in run))
+        for name, run in some
+    ]
+
+
+def asked_questions(sets: Iterable[DataSet], stage: InstructionConfig, config: SaraConfig) -> list[Asked]:
+    """Questions over pooled documents whose answer stands in the chunks that BM25 finds, or is yes or no.
+
+    The others could only be guessed. The sets take turns, so that the first so many are a fair sample of all.
+    """
+    found: list[list[Asked]] = []
+    limits = {(each.name, each.part): each.limit for each in config.texts.sets}
+    for dataset in sets:
+        items = [item for item in dataset.items if item.gold.question.answers]
+        items = drawn(items, limits.get((dataset.name, dataset.part)), f"{config.seed}:{dataset.name}")
+        if not items:
+            continue
+        total = sum(len(text.text) for text in dataset.texts.values()) // 6  # a cautious guess of tokens
+        spare = sorted(dataset.texts.values(), key=lambda text: text.text_id)
+        pooled = pool(items, dataset.texts, min(stage.pool_tokens, max(1, total)), config.seed, spare, dataset.name)
+        indexes = {each.doc_id: _Index(each.doc_id, each.text, config.chunk_tokens) for each in pooled.documents}
+        asked: list[Asked] = []
+        for question in pooled.questions:
+            gold = question.item.gold.question
+            chunks = indexes[question.doc_ids[0]].best(gold.question, stage.retrieved)
+            name = "\n".join(question.item.documents or question.doc_ids)
+            if _answered(gold.answers, chunks):
+                asked.append(Asked(name, gold.question, gold.answers, tuple(chunks)))
+        random.Random(f"{config.seed}:{dataset.name}").shuffle(asked)
+        found.append(asked)
+    dealt = [each[place] for place in range(max(map(len, found), default=0)) for each in found if place < len(each)]
+    # Questions that a chain of shared documents joins rise and fall together.
+    names = joined_by_documents([tuple(each.document.split("\n")) for each in dealt])
+    return [replace(each, document=name) for each, name in zip(dealt, names, strict=True)]
+
+
+def _stack(vectors: Iterable[Embeddings]) -> Embeddings:
+    return np.stack(list(vectors))
+
+
+def _drawn(items: Sequence[T], count: int, seed: int) -> list[T]:
+    some = list(items)
+    random.Random(seed).shuffle(some)
+    return some[:count]
+
+
+def _answered(answers: Sequence[str], chunks: Sequence[str]) -> bool:
+    said = f" {' '.join(plain_words(' '.join(chunks)))} "
+    wordings = [" ".join(plain_words(answer)) for answer in answers]
+    return any(wording in ("yes", "no") or (wording and f" {wording} " in said) for wording in wordings)
+
+
+class _Index:
+    """BM25 over the chunks of one document."""
+
+    def __init__(self, doc_id: str, text: str, chunk_tokens: int) -> None:
+        self.chunks = chunk_texts(doc_id, text, chunk_tokens)
+        self._index = bm25s.BM25()
+        self._index.index([analyze_query(chunk) or ["-"] for chunk in self.chunks], show_progress=False)
+
+    def best(self, question: str, count: int) -> list[str]:
+        """The first ``count`` chunks, best first; ties in the order of the text."""
+        scores = self._index.get_scores(analyze_query(question))
+        order = sorted(range(len(self.chunks)), key=lambda number: (-float(scores[number]), number))
+        return [self.chunks[number] for number in order[:count]]
+
+
+# --------
+# The examples of instruction tuning: which of the retrieved chunks stand as text, which as vectors (section 2.4).
+
+
+def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
+    """What at most ``examples`` examples ask, and how many chunks each shows as text: ``InstructionConfig.as_text``.
+
+    A question is asked at most as often as ``shares`` has counts. Asked again, it is further on in the turn, by a step
+    that shares no factor with the turn's length: after as many rounds as that it has met every place of it.
+    """
+    if not asked:
+        return [], []
+    turn = [count for count, share in shares.items() for _ in range(share)]
+    step = next(step for step in range(len(asked) + 1, len(asked) + 1 + len(turn)) if math.gcd(step, len(turn)) == 1)
+    rounds = [divmod(number, len(asked)) for number in range(min(examples, len(asked) * len(shares)))]
+    return (
+        [asked[place] for _, place in rounds],
+        [turn[(place + round_ * step) % len(turn)] for round_, place in rounds],
+    )
+
+
+def instruction_examples(
+    asked: Sequence[Asked],
+    encode: Encode,
+    as_text: Sequence[int],
+    compressor: Compressor | None,
+    compression: bool = True,
+) -> list[MixedExample]:
+    """One example a question, with as many chunks as text as ``as_text`` (one number a question) says.
+
+    With a ``compressor`` the chunks that stand as text are chosen by embedding novelty in its space, without one they
+    are the first ones. Without ``compression`` the others are left out.
+    """
+    found = []
+    for each, count in zip(asked, as_text, strict=True):
+        vectors = encode([each.question, *each.chunks])
+        if compressor is None:
+            chosen = list(range(min(count, len(each.chunks))))
+        else:
+            chosen = novel(compressor, vectors[0], vectors[1:], count)
+        rest = [place for place in range(len(each.chunks)) if place not in chosen] if compression else []
+        found.append(
+            MixedExample(
+                "instruction",
+                each.document,
+                tuple(each.chunks[place] for place in rest),
+                each.answers[0],
+                vectors[1:][rest],
+                each.question,
+                tuple(each.chunks[place] for place in chosen),
+            )
+        )
+    return found
+
+
+def novel(compressor: Compressor, question: Embeddings, chunks: Embeddings, count: int) -> list[int]:
+    """The places of ``count`` of ``chunks`` (n, inputs; best first) in the order of choice: SARA algorithm 1."""
+    device = next(compressor.parameters()).device
+    space = compressor.pooled(torch.from_numpy(np.vstack([question[None], chunks])).to(device)).cpu().numpy()
+    target = (space[0] + space[1]) / 2 if len(chunks) else space[0]
+    chosen, rest = [0][:count], list(range(1, len(chunks)))
+    while rest and len(chosen) < count:
+        gains = closeness(target, space[1:][chosen], space[1:][rest])
+        chosen.append(rest.pop(gains.index(max(gains))))
+    return [place for place in chosen if place < len(chunks)]

@@ -1,1 +1,0 @@
-"""Training SARA: alignment and reconstruction, in which the compressor learns, and instruction tuning by LoRA."""
