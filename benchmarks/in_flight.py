@@ -21,8 +21,7 @@ from pathlib import Path
 import yaml
 
 from okralong.pipelines.core.config import shipped_config
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 from tests.fakes.openai_server import FakeOpenAI
 
 LIMIT_GIB = 0.5

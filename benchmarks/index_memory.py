@@ -24,8 +24,7 @@ import yaml
 from benchmarks.watched import watched
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 
 LIMIT: Final = 1.2
 TIMES: Final = 10

@@ -27,7 +27,7 @@ from transformers import AutoConfig
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.lab.training.sara_data import chunk_texts
 from okralong.pipelines.models.weights import EMBEDDED, available_cores
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate
 from okralong.pipelines.sara.artifact import ArrayCompressor, SaraConfig, generator_folder
 from okralong.pipelines.sara.generator import MixedGenerator
 from okralong.pipelines.sara.prompts import Asked, Vectors, answer_prompt

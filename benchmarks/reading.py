@@ -27,8 +27,7 @@ from okralong.pipelines.indexing.documents import RawDocument, Source, make_docu
 from okralong.pipelines.indexing.listing import list_sources
 from okralong.pipelines.indexing.readers import read_source
 from okralong.pipelines.indexing.sandbox import Found, Reader
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 from tests.indexing.tiny_pdf import tiny_pdf
 
 LIMIT = 1.15

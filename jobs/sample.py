@@ -17,8 +17,7 @@ def command(
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
 ) -> None:
     """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
-    from okralong.pipelines.samples.files import write_sample
-    from okralong.pipelines.samples.sample import generate
+    from okralong.pipelines.samples.questions import generate, write_sample
 
     sample = generate(reports=reports, questions=questions, seed=seed, words=words)
     write_sample(sample, folder)

@@ -36,7 +36,7 @@ from okralong.pipelines.archive.vectors import key_bytes, text_keys
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.models.weights import available_cores, has_amx, resolve_embedding_model
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate
 
 LEAST_SHARE = 0.75
 ROUNDS = 3

@@ -43,7 +43,7 @@ from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.run.dry_run import METHOD, PRECISE, Asked, asked_in, side_by_side
 from okralong.pipelines.run.estimate import Figures, Priors, Range, Setting, StrategyEstimate, draw_pilot, estimate
 from okralong.pipelines.run.prepare import Scoped
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate
 from tests.fakes.openai_server import FakeOpenAI
 
 GOAL = 0.8

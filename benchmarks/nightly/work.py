@@ -21,8 +21,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.llm.journal import ROW_KEYS, PartedTable, read_run_table
 from okralong.pipelines.llm.request import LlmRequest
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 
 MODEL = "gpt-4o"
 WORDS, SEED = 2_000, 5

@@ -41,7 +41,7 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
 from okralong.pipelines.indexing.ingest import chunk_part, documents_table, part_file
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate
 
 DIMENSION: Final = 384
 PART_REPORTS: Final = 50

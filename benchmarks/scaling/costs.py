@@ -47,8 +47,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 
 REPORTS, WORDS, SEED = 6, 6_000, 11
 MORE_REPORTS, MORE_WORDS = 200, 2_000

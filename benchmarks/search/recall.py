@@ -31,7 +31,7 @@ from okralong.pipelines.archive.dense import ApproximateIndex, build_approximate
 from okralong.pipelines.archive.files import TRAINED_ON, DenseConfig
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate
 
 LEAST = 0.98
 BEST = 20

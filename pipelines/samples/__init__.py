@@ -3,7 +3,6 @@
 The demo, the tests and the scale benchmarks draw on it at whatever size they need. It is kept as code, not as files.
 """
 
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import MINIMUM_WORDS, UNANSWERABLE, Sample, generate
+from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, Sample, generate, write_sample
 
 __all__ = ["MINIMUM_WORDS", "UNANSWERABLE", "Sample", "generate", "write_sample"]

@@ -16,8 +16,7 @@ from okralong.jobs import cli
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 from tests.fakes.openai_server import FakeOpenAI, Messages
 
 PASSAGE = re.compile(r"<passage id=\"?1\"?[^>]*>\n?(.*?)\n?</passage>", re.DOTALL)

@@ -15,8 +15,7 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.vectors import VECTORS, VectorStore
 from okralong.pipelines.archive.versions import latest_version
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 from tests.conftest import CHECKOUT
 
 FILES_BEFORE_KILL = 6

@@ -12,8 +12,7 @@ import yaml
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.schemas import SCORES
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, endpoint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.samples.sample import Sample, generate
+from okralong.pipelines.samples.questions import Sample, generate
 
 
 @pytest.fixture(scope="session")

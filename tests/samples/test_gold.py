@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import pytest
 
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.samples.sample import UNANSWERABLE, Sample
+from okralong.pipelines.samples.questions import UNANSWERABLE, Sample
 
 
 def quotes(sample: Sample, question: Question) -> list[str]:

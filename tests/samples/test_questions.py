@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import UNANSWERABLE, Sample, generate
+from okralong.pipelines.samples.questions import UNANSWERABLE, Sample, generate, write_sample
 
 TYPES = {"extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"}
 

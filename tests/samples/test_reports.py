@@ -7,10 +7,8 @@ from collections import Counter
 
 import pytest
 
-from okralong.pipelines.samples.blocks import Table, cell
-from okralong.pipelines.samples.rendering import FORMATS, render
-from okralong.pipelines.samples.report import Report
-from okralong.pipelines.samples.sample import Sample, generate
+from okralong.pipelines.samples.questions import Sample, generate
+from okralong.pipelines.samples.text import FORMATS, Report, Table, cell, render
 
 
 def tables(report: Report) -> list[Table]:

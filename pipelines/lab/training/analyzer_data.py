@@ -61,7 +61,7 @@ from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, SplitRules, build_split, question_hash
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import ANALYZE
-from okralong.pipelines.samples.sample import MINIMUM_WORDS, UNANSWERABLE, generate
+from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
 from okralong.pipelines.sara.artifact import NONE
 
 UNKNOWN: Final = -100

@@ -20,7 +20,7 @@ from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.run.prepare import Scoped
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate
 from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.tools import letter_vector
 

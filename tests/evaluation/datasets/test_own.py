@@ -12,8 +12,7 @@ import pytest
 
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.datasets.other import read_own
-from okralong.pipelines.samples.files import write_sample
-from okralong.pipelines.samples.sample import generate
+from okralong.pipelines.samples.questions import generate, write_sample
 from tests.evaluation.datasets.filings import evidence_of
 
 ROW: dict[str, Any] = {
