@@ -1,17 +1,15 @@
-"""The planner: an async actor that carries many questions at once, and their branches beside them.
-
-Questions and branches run in separate concurrency groups, so that a question that waits for its branches never takes
-their places. A branch of a branch runs in place, for the same reason.
-"""
+"""The forecaster: an async actor that looks at many questions at once without asking anyone, for an estimate."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from itertools import count
 from threading import Lock
@@ -19,15 +17,22 @@ from typing import Any, Final
 from zlib import crc32
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import RayServeException
 
-from okralong.actors.batch_desk import RayBatchDesk
-from okralong.actors.cluster import named_actor
-from okralong.actors.ledger import RayLedger, plain_errors
-from okralong.actors.rate_limiter import RayLimiter
-from okralong.actors.retrieval import Retrieval, RetrievalNames
-from okralong.actors.sara_generator import ADDRESS
+from okralong.actors.cluster import NAMESPACE, beside_this_process, named_actor
+from okralong.actors.llm import (
+    RayBatchDesk,
+    RayLedger,
+    RayLimiter,
+    limiter_name,
+    plain_errors,
+    start_batch_desk,
+    start_ledger,
+    start_limiter,
+)
+from okralong.actors.models import ADDRESS
+from okralong.actors.retrieval import REVIVED, Retrieval, RetrievalNames, hold, retrieval, wait_for
 from okralong.pipelines.answering.policy import Policy, plan_reserve
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
@@ -52,8 +57,83 @@ from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
 from okralong.pipelines.llm.records import LedgerClient
 from okralong.pipelines.llm.reply import SharedReplies
-from okralong.pipelines.methods.registry import called, load_strategy
+from okralong.pipelines.methods.registry import called, load_strategy, settled
+from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.run.dry_run import Outlook, SilentGenerator, foresee
+from okralong.pipelines.run.prepare import Prepared
 from okralong.pipelines.run.rows import answer_row
+
+
+@dataclass(frozen=True)
+class ForecasterSetup:
+    """What every forecaster of an estimate is given. ``llm`` is settled, as a run would ask its generator."""
+
+    strategies: tuple[str, ...]
+    policy: Policy
+    llm: LlmConfig
+    retrieval: RetrievalNames
+
+
+class Forecaster:
+    """Looks at questions under several strategies. Made remote by ``forecasters``."""
+
+    def __init__(self, setup: ForecasterSetup) -> None:
+        self._strategies = setup.strategies
+        looking = Retrieval(setup.retrieval)
+        count = token_counter(setup.llm.tokenizer)
+        silent = SilentGenerator(count)
+        self._ports = Ports(
+            archive=looking.archive,
+            shards=looking.shards,
+            embed=looking.embed,
+            analyze=looking.analyze if looking.has_analyzer else None,
+            complete=silent.complete,
+            admit=silent.admit,
+            policy=setup.policy,
+            window=setup.llm.window,
+            count=count,
+            completion_limit=setup.llm.completion_limit,
+            demonstrate=bool(setup.llm.demonstrations),
+            calculator=bool(setup.llm.calculator),
+            score=looking.score if looking.has_scorer else None,
+            token_ends=looking.token_ends if looking.has_scorer else None,
+            compress=looking.compress if looking.has_compressor else None,
+        )
+
+    async def ready(self) -> bool:
+        """True once the archive is open."""
+        return True
+
+    async def foresee(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
+        """The outlook of a question over its resolved scope."""
+        return await foresee(question, doc_ids, self._ports, self._strategies)
+
+
+@contextmanager
+def forecasters(prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig) -> Iterator[list[Any]]:
+    """As many forecasters as the run would have planners, with the shards and models that they need.
+
+    They end with the block. Raises OkraError when a part cannot start.
+    """
+    config = prepared.config
+    tag = uuid.uuid4().hex[:8]
+    with ExitStack() as held:
+        # Not named after the archive: two people may estimate over one at the same time.
+        names = held.enter_context(retrieval(prepared, f"estimate-{tag}", tag, asking=False))
+        setup = ForecasterSetup(strategies, prepared.policy, llm, names)
+        remote: Any = ray.remote(Forecaster)
+        options = {"namespace": NAMESPACE, "num_cpus": 0, "max_concurrency": config.concurrency, **REVIVED}
+        options |= config.placement.planners.options()
+        actors = [hold(held, remote.options(**options).remote(setup)) for _ in range(config.planners)]
+        wait_for([actor.ready.remote() for actor in actors])
+        yield actors
+
+
+# --------
+# The planner: an async actor that carries many questions at once, and their branches beside them.
+#
+# Questions and branches run in separate concurrency groups, so that a question that waits for its branches never takes
+# their places. A branch of a branch runs in place, for the same reason.
 
 logger = logging.getLogger(__name__)
 
@@ -293,3 +373,106 @@ class _LedgerSteps:
 
     async def record(self, path: str, kind: str, body: str) -> None:
         await self.ledger.record([JournalRow(self.query_id, path, kind, body)])
+
+
+# --------
+# The actors of one answer run, started together and stopped together.
+
+BRANCHES_PER_QUESTION = 4
+"""Places for branches in a planner, for each question that it carries (a split has at most four sub-questions)."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The planners of a run, the ledger that knows how far it is, and the desk where requests wait for batches."""
+
+    planners: list[Any]
+    ledger: RayLedger
+    desk: RayBatchDesk | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeskPlan:
+    """What a desk is started with: ``run_id`` marks the run's batches; from ``until`` on nothing is handed in any more
+    (None: no deadline).
+    """
+
+    run_id: str
+    until: datetime | None
+
+
+@contextmanager
+def crew(
+    prepared: Prepared,
+    run: str,
+    llm: LlmConfig,
+    address: str | None,
+    reopened: frozenset[str] = frozenset(),
+    replies_from: tuple[str, ...] = (),
+    batches: DeskPlan | None = None,
+    looking: RetrievalNames | None = None,
+) -> Iterator[Crew]:
+    """Start shards, models, limiters, ledger, planners and, for ``batches``, a desk; stop them when the block ends,
+    however it ends. Shards and models that several runs share are given as ``looking``, and left running.
+
+    ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
+    generator listens; ``reopened`` are questions that are asked again, ``replies_from`` runs that share their replies.
+    Raises OkraError when a part cannot start.
+    """
+    config = prepared.config
+    tag = uuid.uuid4().hex[:8]
+    planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
+    ledger_name = f"okralong-ledger-{tag}"
+    with ExitStack() as held:
+        writer = {"name": ledger_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
+        ledger = hold(held, start_ledger(run, config.budget_usd, reopened, **writer))
+        for endpoint in llm.all_endpoints:
+            limiter = start_limiter(endpoint, tag)
+            if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
+                hold(held, limiter)
+        desk_name, desk = None, None
+        if batches is not None:
+            desk_name = f"okralong-desk-{tag}"
+            options = {**writer, "name": desk_name}
+            desk = hold(held, start_batch_desk(run, batches.run_id, llm, ledger_name, batches.until, **options))
+        setup = PlannerSetup(
+            strategy=settled(config.strategy),
+            policy=prepared.policy,
+            llm=llm,
+            prices=prepared.prices,
+            address=address,
+            tags=config.tags,
+            replies_from=replies_from,
+            planners=planner_names,
+            retrieval=looking or held.enter_context(retrieval(prepared, run, tag)),
+            ledger=ledger_name,
+            limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
+            desk=desk_name,
+            run=run,
+        )
+        per_planner = -(-config.in_flight // config.planners)
+        groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
+        with_options: Any = ray.remote  # its overloads do not know concurrency_groups
+        remote = with_options(concurrency_groups=groups)(Planner)
+        place = config.placement.planners
+        if address is not None:  # the generator that the driver serves listens on its machine alone
+            place = beside_this_process(place)
+        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **place.options()}
+        planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
+        desks = [] if desk is None else [desk]
+        wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*desks, *planners])])
+        yield Crew(planners, RayLedger(ledger), None if desk is None else RayBatchDesk(desk))
+        _close(ledger, run)
+
+
+def _close(ledger: Any, run: str) -> None:
+    """Let the ledger write what is left. Raises BrokenError when it cannot."""
+    try:
+        ray.get(ledger.close.remote())
+    except (RayError, OSError) as error:
+        cause = getattr(error, "cause", None) or error
+        said = str(cause).strip().splitlines()[-1].rstrip(".")
+        raise BrokenError(
+            f"The run folder {run} cannot be written: {said}. Make room on its disk, or mend it, and run the same "
+            "command again: what was finished is kept."
+        ) from error

@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 
 from okralong.actors.cluster import connected, homes_to_come
-from okralong.actors.crew import crew
+from okralong.actors.planner import crew
 from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.drive import drive
 from okralong.jobs.generator import Generator, generator

@@ -9,9 +9,8 @@ from typing import Any
 from ray.exceptions import RayActorError
 from rich.console import Console
 
-from okralong.actors.batch_desk import RayBatchDesk
-from okralong.actors.crew import Crew
-from okralong.actors.planner import Stop
+from okralong.actors.llm import RayBatchDesk
+from okralong.actors.planner import Crew, Stop
 from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.progress import AnswerBar
 from okralong.jobs.terminal import say_line

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from okralong.actors.cluster import connected
-from okralong.actors.forecaster import forecasters
-from okralong.actors.ledger import plain_errors
+from okralong.actors.llm import plain_errors
+from okralong.actors.planner import forecasters
 from okralong.jobs.answer_run import RunResult, answer_prepared, reading_vectors
 from okralong.jobs.generator import as_served
 from okralong.jobs.progress import EstimateBar

@@ -7,7 +7,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from okralong.actors.crew import DeskPlan
+from okralong.actors.planner import DeskPlan
 from okralong.jobs.run_folder import BEGUN
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.batch import Past

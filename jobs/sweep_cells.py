@@ -13,8 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from okralong.actors.cluster import connected
-from okralong.actors.retrieval import RetrievalNames
-from okralong.actors.shared_retrieval import SharedModels
+from okralong.actors.retrieval import RetrievalNames, SharedModels
 from okralong.jobs.answer_run import RunResult, Shared, answer_prepared, reading_vectors
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.interrupt import Interrupt

@@ -31,7 +31,7 @@ from sentence_transformers import SentenceTransformer
 
 from benchmarks.embedding.bare import Bare
 from benchmarks.embedding.peers import Peer
-from okralong.actors.embedder import Embedder
+from okralong.actors.models import Embedder
 from okralong.pipelines.archive.vectors import key_bytes, text_keys
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import EmbeddingConfig

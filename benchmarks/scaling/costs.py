@@ -253,7 +253,7 @@ def _shards(work: Path) -> Section:
     import ray
 
     from okralong.actors.cluster import connected
-    from okralong.actors.index_shard import RayShard, Replicas, start_index_shards
+    from okralong.actors.shards import RayShard, Replicas, start_index_shards
 
     _have_archive(work)
     archive = Archive.open(work / "archive")

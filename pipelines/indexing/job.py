@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from okralong.actors.index_streams import chunk_stream, compress_stream, embed_stream, read_stream
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.files import tables_are_there
 from okralong.pipelines.archive.vectors import TextIndex, VectorStore
@@ -49,7 +50,6 @@ from okralong.pipelines.indexing.build import (
 )
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
-from okralong.pipelines.indexing.flow import chunk_stream, compress_stream, embed_stream, read_stream
 from okralong.pipelines.indexing.ingest import (
     SourceChanges,
     carried,

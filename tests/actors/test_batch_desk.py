@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import ray
 
-from okralong.actors.batch_desk import RayBatchDesk, start_batch_desk
 from okralong.actors.cluster import NAMESPACE
-from okralong.actors.ledger import RayLedger, start_ledger
+from okralong.actors.llm import RayBatchDesk, RayLedger, start_batch_desk, start_ledger
 from okralong.pipelines.core.types import EndpointError, Reply
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.rate_limit import Limits

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from okralong.actors.analyzer import analyzer_app
-from okralong.actors.query_embedder import QueryEmbedderReplica, query_embedder_app
-from okralong.actors.serving import remove_apps, run_apps
+from okralong.actors.cluster import remove_apps, run_apps
+from okralong.actors.models import QueryEmbedderReplica, analyzer_app, query_embedder_app
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.types import ConfigError

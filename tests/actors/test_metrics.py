@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 
-from okralong.actors.ledger import start_ledger
+from okralong.actors.llm import start_ledger
 from okralong.pipelines.core import log as logs
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.records import Call, Outcome

@@ -11,8 +11,8 @@ import numpy as np
 import openai
 import pytest
 
-from okralong.actors.sara_generator import ADDRESS, HandleTransport, sara_generator_app
-from okralong.actors.serving import remove_apps, run_apps
+from okralong.actors.cluster import remove_apps, run_apps
+from okralong.actors.models import ADDRESS, HandleTransport, sara_generator_app
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.routing import open_client
 from okralong.pipelines.sara.artifact import SaraConfig, served_generator

@@ -13,8 +13,15 @@ import pytest
 import ray
 
 from okralong.actors.cluster import NAMESPACE
-from okralong.actors.ledger import LedgerActor, RayLedger, start_ledger
-from okralong.actors.rate_limiter import LimiterActor, RayLimiter, limiter_name, start_limiter
+from okralong.actors.llm import (
+    LedgerActor,
+    LimiterActor,
+    RayLedger,
+    RayLimiter,
+    limiter_name,
+    start_ledger,
+    start_limiter,
+)
 from okralong.pipelines.core.types import OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import ray
 
-from okralong.actors.index_shard import RayShard, Replicas, start_index_shards
+from okralong.actors.shards import RayShard, Replicas, start_index_shards
 from okralong.pipelines.archive.search import search, stored_vectors
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 

@@ -11,7 +11,7 @@ import ray
 from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
-from okralong.actors.ledger import plain_errors
+from okralong.actors.llm import plain_errors
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.bm25 import ScopeStatistics
 from okralong.pipelines.archive.search import Spread

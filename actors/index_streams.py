@@ -23,8 +23,8 @@ import ray.data
 from ray.data.exceptions import ExecutionTimeoutError
 from ray.exceptions import RayError
 
-from okralong.actors.embedder import Embedder
-from okralong.actors.metrics import index_metrics
+from okralong.actors.cluster import index_metrics
+from okralong.actors.models import Embedder
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import GO_ON, BrokenError, OkraError
 from okralong.pipelines.indexing.build import Share, compress_shard, share_texts

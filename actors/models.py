@@ -1,0 +1,343 @@
+"""The analyzer behind a Ray Serve handle: questions that arrive together are analysed together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ray import serve
+from ray.util.metrics import Histogram
+
+from okralong.actors.cluster import GOODBYE_S, OVERLAP, index_metrics, query_batch_sizes
+from okralong.actors.llm import asked_again
+from okralong.pipelines.answering.analysis import AnalysisInput, ScorerConfig, load_scorer
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.archive.vectors import VectorStore
+from okralong.pipelines.core.config import ANYWHERE, Place
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Analysis, ConfigError
+from okralong.pipelines.indexing.config import EmbeddingConfig
+from okralong.pipelines.sara.artifact import ArrayCompressor, SaraConfig
+from okralong.pipelines.sara.prompts import Asked, RefusedError, Written, completion, read_request, refusal
+
+BATCH_SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+BATCH_SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Upper ends of the bins of the two Ray metrics; ours."""
+
+
+class AnalyzerReplica:
+    """One analyzer in one process. Called with an ``AnalysisInput``, returns its ``Analysis``."""
+
+    def __init__(self, config: AnalyzerConfig) -> None:
+        self._analyzer = load_analyzer(config)
+        self._sizes: Counter[int] = Counter()
+        self._batch_size = Histogram(
+            "okralong_analyzer_batch_size", "Questions analysed in one pass.", list(BATCH_SIZES), ("analyzer",)
+        )
+        self._batch_seconds = Histogram(
+            "okralong_analyzer_batch_seconds", "Seconds that a pass took.", list(BATCH_SECONDS), ("analyzer",)
+        )
+        for metric in (self._batch_size, self._batch_seconds):
+            metric.set_default_tags({"analyzer": self._analyzer.name})
+        batched: Any = self._batched
+        batched.set_max_batch_size(config.max_batch)
+        batched.set_batch_wait_timeout_s(config.batch_wait_s)
+
+    async def __call__(self, asked: AnalysisInput) -> Analysis:
+        """The analysis of one question and its primary passages."""
+        analysis: Analysis = await self._batched(asked)
+        return analysis
+
+    async def stats(self) -> dict[int, int]:
+        """How many batches of each size were analysed so far."""
+        return dict(self._sizes)
+
+    @serve.batch
+    async def _batched(self, asked: list[AnalysisInput]) -> list[Analysis]:
+        self._sizes[len(asked)] += 1
+        self._batch_size.observe(len(asked))
+        started = time.perf_counter()
+        # In a thread: the next batch must be able to fill while this one is worked on.
+        found = await asyncio.to_thread(self._analyzer.analyze, asked)
+        self._batch_seconds.observe(time.perf_counter() - started)
+        return found
+
+
+def analyzer_app(config: AnalyzerConfig, place: Place = ANYWHERE) -> serve.Application:
+    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote(AnalysisInput(...))``."""
+    deployment = serve.deployment(
+        name="analyzer",
+        num_replicas=config.replicas,
+        max_ongoing_requests=OVERLAP * config.max_batch,
+        graceful_shutdown_wait_loop_s=GOODBYE_S,
+        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
+    )(AnalyzerReplica)
+    return deployment.bind(config)
+
+
+# --------
+# The encoder as a Ray Data actor: it loads the model once and turns texts into files of ``vectors``.
+
+
+class Embedder:
+    """A sentence encoder that takes work orders, each the texts of one vector file."""
+
+    def __init__(self, archive: str, encoder: str, path: str, config: EmbeddingConfig) -> None:
+        # Imported here: torch takes seconds to load, and of all processes only this one needs it.
+        from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
+
+        self._store = VectorStore.of(Folder.of(archive), encoder, config.dtype)
+        self._metrics = index_metrics()
+        # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
+        threads = max(1, available_threads() // config.actors)
+        self._encoder = SentenceEmbedder(
+            path,
+            config.max_seq_length,
+            config.precision,
+            config.batch_size,
+            threads=threads,
+            passage_prefix=config.passage_prefix,
+        )
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """Write the vectors of each row (number, keys, texts); return its counts."""
+        return pa.Table.from_pylist([self._embed(row) for row in batch.to_pylist()])
+
+    def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
+        started = time.perf_counter()
+        embedded = self._encoder.embed(row["texts"])
+        self._store.write(row["number"], row["keys"], embedded.vectors, embedded.over_limit, self._encoder.precision)
+        self._metrics.embedded(len(row["texts"]), time.perf_counter() - started)
+        return {
+            "number": row["number"],
+            "texts": len(row["texts"]),
+            "embed_seconds": time.perf_counter() - started,
+        }
+
+
+# --------
+# The dense encoder behind a Ray Serve handle: queries that arrive together are embedded together.
+#
+# Where a run chooses evidence in the space of SARA's compressor, that one is here too: it reads the encoder's vectors.
+
+Vector = npt.NDArray[np.float32]
+
+MAX_BATCH: Final = 32
+"""Queries embedded in one pass; ours. They are short: a bigger batch gains nothing on a CPU."""
+
+BATCH_WAIT_S: Final = 0.005
+"""Longest wait for a batch to fill; ours, well below what one query takes to embed."""
+
+
+class QueryEmbedderReplica:
+    """One encoder in one process. Called with a query, returns its unit vector (dimension,), float32."""
+
+    def __init__(self, manifest: Mapping[str, Any], compressor: str | None = None) -> None:
+        # Imported here: torch takes seconds to load, and the driver does not need it.
+        from okralong.pipelines.indexing.embedding import SentenceEmbedder
+        from okralong.pipelines.models.weights import available_cores, resolve_embedding_model
+
+        wanted = EmbeddingConfig(**manifest["config"]["embedding"])
+        model = resolve_embedding_model(wanted.model)
+        # Ray gives an actor one thread unless told otherwise.
+        self._encoder = SentenceEmbedder(
+            model.path,
+            wanted.max_seq_length,
+            wanted.query_precision,
+            MAX_BATCH,
+            threads=available_cores(),
+            query_prefix=wanted.query_prefix,
+        )
+        made_with = manifest["embedding"]
+        if (model.sha256, self._encoder.dimension) != (made_with["sha256"], made_with["dimension"]):
+            raise ConfigError(
+                f"The archive's vectors were made by other weights (sha256 {made_with['sha256']}, dimension "
+                f"{made_with['dimension']}) than those that {wanted.model!r} names now. Index the archive again."
+            )
+        self._compressor = None if compressor is None else ArrayCompressor.load(Path(compressor))
+        self._sizes: Counter[int] = Counter()
+        self._batch_size = query_batch_sizes()
+
+    async def __call__(self, query: str) -> Vector:
+        """The unit vector of one query."""
+        vector: Vector = await self._batched(query)
+        return vector
+
+    async def compress(self, vectors: Vector) -> Vector:
+        """Unit vectors of the compressor's space, shape (n, hidden), of the encoder's, shape (n, dimension)."""
+        if self._compressor is None:
+            raise ConfigError("This run was started without a compressor. Name one under sara.compressor.")
+        return await asyncio.to_thread(self._compressor.pooled, vectors)
+
+    async def stats(self) -> dict[int, int]:
+        """How many batches of each size were embedded so far."""
+        return dict(self._sizes)
+
+    @serve.batch(max_batch_size=MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S)
+    async def _batched(self, queries: list[str]) -> list[Vector]:
+        self._sizes[len(queries)] += 1
+        self._batch_size.observe(len(queries))
+        # In a thread: the next batch must be able to fill while this one is worked on.
+        return list(await asyncio.to_thread(self._encoder.encode_queries, queries))
+
+
+def query_embedder_app(
+    manifest: Mapping[str, Any],
+    replicas: int = 1,
+    gpus_per_replica: float = 0.0,
+    place: Place = ANYWHERE,
+    compressor: Path | None = None,
+) -> serve.Application:
+    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote("a query")``.
+
+    ``manifest`` is the archive's: queries must be embedded just as its chunks were. A replica does not start when the
+    model cannot be loaded or is another than the archive's. ``compressor`` is the folder of a compressor, for
+    ``handle.compress.remote(vectors)``.
+    """
+    deployment = serve.deployment(
+        name="query-embedder",
+        num_replicas=replicas,
+        max_ongoing_requests=OVERLAP * MAX_BATCH,
+        graceful_shutdown_wait_loop_s=GOODBYE_S,
+        ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica, **place.options()},
+    )(QueryEmbedderReplica)
+    return deployment.bind({key: manifest[key] for key in ("config", "embedding")}, compressor and str(compressor))
+
+
+# --------
+# SARA's generator behind a Ray Serve handle: chat completions with vectors in them, answered in batches.
+#
+# It speaks OpenAI's protocol by its handle, which ``HandleTransport`` puts in the place of the network: a run's calls
+# go through the one LLM client, with its ledger and journal, and no port is opened for them.
+
+ADDRESS: Final = "http://sara.invalid/v1"
+"""What the client takes for the server's address: a name that leads nowhere, should anybody dial it."""
+
+_JSON: Final = "application/json"
+
+
+class GeneratorReplica:
+    """One generator in one process."""
+
+    def __init__(self, config: SaraConfig, model: str, window: int) -> None:
+        # Imported here: torch and transformers take seconds, and the driver needs neither.
+        from okralong.pipelines.models.weights import available_cores
+        from okralong.pipelines.sara.artifact import served_generator
+        from okralong.pipelines.sara.generator import MixedGenerator
+
+        folder: Path = config.folder()
+        self._name = served_generator(folder, model).name
+        # Ray gives an actor one thread unless told otherwise.
+        self._generator = MixedGenerator.load(folder, model, window, config.precision, threads=available_cores())
+        self._sizes: Counter[int] = Counter()
+        batched: Any = self._batched
+        batched.set_max_batch_size(config.max_batch)
+        batched.set_batch_wait_timeout_s(config.batch_wait_s)
+
+    async def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """The HTTP status and the body that answer a request."""
+        try:
+            return 200, json.dumps(await self._reply(method, path, body)).encode()
+        except RefusedError as error:
+            return error.status, json.dumps(refusal(error)).encode()
+
+    async def stats(self) -> dict[int, int]:
+        """How many batches of each size were answered so far."""
+        return dict(self._sizes)
+
+    async def _reply(self, method: str, path: str, body: bytes) -> dict[str, Any]:
+        if (method, path.rstrip("/")) == ("GET", "/v1/models"):
+            return {"object": "list", "data": [{"id": self._name, "object": "model", "owned_by": "okralong"}]}
+        if (method, path.rstrip("/")) != ("POST", "/v1/chat/completions"):
+            raise RefusedError(f"There is no {method} {path} here.", 404)
+        asked = read_request(body, self._name, self._generator.hidden)
+        written = await self._batched(asked)
+        if isinstance(written, RefusedError):
+            raise written
+        return completion(self._name, written)
+
+    @serve.batch
+    async def _batched(self, asked: list[Asked]) -> list[Written | RefusedError]:
+        self._sizes[len(asked)] += 1
+        # In a thread: the next batch must be able to fill while this one is written.
+        return await asyncio.to_thread(self._generator.answer, asked)
+
+
+def sara_generator_app(config: SaraConfig, model: str, window: int, place: Place = ANYWHERE) -> serve.Application:
+    """What ``actors.serving.run_apps`` starts; reach it through ``HandleTransport``.
+
+    ``model`` is the generator as ``llm.model`` names it, ``window`` is in tokens.
+    """
+    deployment = serve.deployment(
+        name="sara-generator",
+        num_replicas=config.replicas,
+        max_ongoing_requests=OVERLAP * config.max_batch,
+        graceful_shutdown_wait_loop_s=GOODBYE_S,
+        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
+    )(GeneratorReplica)
+    return deployment.bind(config, model, window)
+
+
+class HandleTransport(httpx2.AsyncBaseTransport):
+    """HTTP to a deployment by its handle: requests of an OpenAI client, without a port."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """The deployment's reply. A replica that dies takes its requests with it; they are asked again, for nothing."""
+        body = await request.aread()
+        ask = partial(self._handle.ask.remote, request.method, request.url.path, body)
+        limit = (request.extensions.get("timeout") or {}).get("read")
+        try:
+            status, said = await asyncio.wait_for(asked_again(ask), limit)
+        except TimeoutError:
+            raise httpx2.ReadTimeout(f"no reply within {limit} s", request=request) from None
+        return httpx2.Response(status, headers={"content-type": _JSON}, content=said, request=request)
+
+
+# --------
+# The language model that measures likelihoods, behind a Ray Serve handle.
+
+ONGOING: Final = 8
+"""Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
+
+
+class ScorerReplica:
+    """One model in one process. Called with a prefix and texts, returns the log-likelihoods of each text's tokens."""
+
+    def __init__(self, config: ScorerConfig) -> None:
+        self._model = load_scorer(config)
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, prefix: str, texts: list[str]) -> list[list[float]]:
+        """See ``LikelihoodModel.score``."""
+        async with self._turn:
+            return await asyncio.to_thread(self._model.score, prefix, texts)
+
+    async def token_ends(self, texts: list[str]) -> list[list[int]]:
+        """See ``LikelihoodModel.token_ends``."""
+        async with self._turn:
+            return self._model.token_ends(texts)
+
+
+def scorer_app(config: ScorerConfig, place: Place = ANYWHERE) -> serve.Application:
+    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote(prefix, texts)``."""
+    deployment = serve.deployment(
+        name="scorer",
+        num_replicas=config.replicas,
+        max_ongoing_requests=ONGOING,
+        graceful_shutdown_wait_loop_s=GOODBYE_S,
+        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
+    )(ScorerReplica)
+    return deployment.bind(config)
