@@ -1,87 +1,405 @@
-"""``okralong answer``: questions and an archive in, cited answers, a journal and a cost ledger out."""
+"""What a run's batches need to know before it starts: the run's id, and until when they may be handed in."""
 
 from __future__ import annotations
 
-import signal
-from typing import Annotated, Any
+import asyncio
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, TypeVar
 
-import typer
+from ray.exceptions import RayActorError
 from rich.console import Console
 
-from okralong.pipelines.core.types import EXIT_OK, EXIT_STOPPED, GO_ON
+from okralong.actors.cluster import connected, homes_to_come
+from okralong.actors.llm import RayBatchDesk
+from okralong.actors.planner import Crew, DeskPlan, Stop, crew
+from okralong.actors.retrieval import RetrievalNames
+from okralong.jobs.generator import Generator, generator
+from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, manifest, statuses, table
+from okralong.jobs.terminal import AnswerBar, say_line
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.types import (
+    EXIT_BROKEN,
+    EXIT_FAILURES,
+    EXIT_OK,
+    EXIT_OVER_BUDGET,
+    GO_ON,
+    Answer,
+    ConfigError,
+    OkraError,
+    Question,
+)
+from okralong.pipelines.llm.batch import Past
+from okralong.pipelines.llm.config import LlmConfig, read_deadline
+from okralong.pipelines.llm.ledger import drift, snapshot_rows
+from okralong.pipelines.llm.prices import COLUMNS, bill
+from okralong.pipelines.llm.records import LedgerClient, Totals
+from okralong.pipelines.methods.registry import needs_logprobs, reads_vectors
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
+from okralong.pipelines.run.rows import answer_row
 
 
-def command(
-    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
-    run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
-    config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
-    strategy: Annotated[
-        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
-    ] = None,
-    analyzer: Annotated[
-        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
-    ] = None,
-    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
-    replies_from: Annotated[
-        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
-    ] = None,
-    retry: Annotated[
-        list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable, over_budget.")
-    ] = None,
-    changed_since: Annotated[
-        int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
-    ] = None,
-    llm_mode: Annotated[
-        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
-    ] = None,
-    deadline: Annotated[
-        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
-    ] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
-) -> None:
-    """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
-    from okralong.jobs.answer_run import answer_questions
-    from okralong.jobs.summary import print_summary
-    from okralong.jobs.tags import read_tags
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzer import analyzer_keys
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.core.types import ConfigError
-    from okralong.pipelines.run.config import RunConfig
+def desk_plan(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> DeskPlan | None:
+    """Whether this start of a run needs a desk: in batch mode, or to fetch what an earlier start left in batches.
 
-    given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
-    given |= analyzer_keys(analyzer) if analyzer else {}
-    given |= {"replies_from": replies_from or None, "llm.mode": llm_mode, "llm.batch.deadline": deadline}
-    settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
-    if deadline is not None and llm_mode is None and settings.llm.mode != "batch":
+    Real time is a deadline that has passed: what was handed in before is cancelled or fetched, and never asked twice.
+    A deadline is kept in ``run.json`` as the moment that it first meant, so that "06:00" stays that morning when a
+    killed run goes on after it. It is read anew when it is said in other words, or the run was ``complete`` before.
+    """
+    now = now or datetime.now(UTC)
+    begun: dict[str, Any] = json.loads(folder.read_bytes(BEGUN))
+    if llm.mode != "batch":
+        if not begun.get("batches") or not Past.load(folder).open:
+            return None
+        return DeskPlan(begun["run_id"], now)
+    said = llm.batch.deadline
+    kept = begun.get("deadline") or {}
+    if said is None:
+        deadline = None
+    elif kept.get("said") == said and not complete:
+        deadline = kept
+    else:
+        deadline = {"said": said, "at": read_deadline(said, now).isoformat()}
+    run_id = str(begun.get("run_id") or uuid.uuid4().hex)
+    known: dict[str, Any] = {"batches": True, "deadline": deadline, "run_id": run_id}
+    if begun | known != begun:
+        folder.write_bytes(BEGUN, json.dumps(begun | known, indent=2, sort_keys=True).encode())
+    return DeskPlan(run_id, None if deadline is None else datetime.fromisoformat(deadline["at"]))
+
+
+# --------
+# One word that stops work in other threads: signals such as Ctrl-C reach the main thread alone.
+
+T = TypeVar("T")
+
+
+@dataclass
+class Interrupt:
+    """Cancels what runs under it, and what would begin later. Firing twice is fine."""
+
+    fired: bool = False
+    _running: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+
+    async def of(self, work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` returns. Raises CancelledError when this is fired before it ends."""
+        task = asyncio.ensure_future(work)
+        entry = (asyncio.get_running_loop(), task)
+        with self._lock:
+            self._running.add(entry)
+            if self.fired:
+                task.cancel()
+        try:
+            return await task
+        finally:
+            with self._lock:
+                self._running.discard(entry)
+
+    def fire(self) -> None:
+        """Cancel all of it, from any thread."""
+        with self._lock:
+            self.fired = True
+            running = list(self._running)
+        for loop, task in running:
+            with suppress(RuntimeError):  # its loop has ended meanwhile
+                loop.call_soon_threadsafe(task.cancel)
+
+
+# --------
+# Keeping the planners busy: so many questions in flight, progress on the terminal, and a stop that is a stop.
+
+POLL_S = 0.5
+
+
+def drive(
+    crew: Crew,
+    todo: Sequence[Scoped],
+    unscoped: Sequence[tuple[Question, str]],
+    prepared: Prepared,
+    console: Console,
+    interrupt: Interrupt | None = None,
+) -> tuple[Stop | None, dict[str, Any]]:
+    """Carry all questions; why the run had to stop (or None), and the ledger's totals.
+
+    Raises CancelledError when the ``interrupt`` is fired: this is how a run in another thread than the main one is told
+    of Ctrl-C.
+    """
+    work = _drive(crew, todo, unscoped, prepared, console)
+    return asyncio.run(work if interrupt is None else interrupt.of(work))
+
+
+async def _drive(
+    crew: Crew, todo: Sequence[Scoped], unscoped: Sequence[tuple[Question, str]], prepared: Prepared, console: Console
+) -> tuple[Stop | None, dict[str, Any]]:
+    for row in prepared.bad:
+        await crew.ledger.fail(row.query_id, "questions", "QuestionError", row.message)
+    for question, why in unscoped:
+        await crew.ledger.fail(question.query_id, "scope", "QuestionError", why)
+        failed = Answer("failed", "", error=why)
+        await crew.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.config.strategy, {}))
+    stops: list[Stop] = []
+    done = 0
+    places = asyncio.Semaphore(prepared.config.in_flight)
+
+    async def carry(number: int, scoped: Scoped) -> None:
+        nonlocal done
+        async with places:
+            if stops:
+                return
+            planner = crew.planners[number % len(crew.planners)]
+            try:
+                stop = await planner.answer.remote(scoped.question, scoped.doc_ids)
+            except RayActorError as error:
+                last = str(error).strip().splitlines()[-1]
+                stop = Stop(f"A planner died more often than it is revived: {last} {GO_ON}", EXIT_BROKEN)
+            done += 1
+            if stop is not None:
+                stops.append(stop)
+                if crew.desk is not None:  # who waits for a batch would hold up the stop by hours
+                    await crew.desk.stop(stop.message)
+
+    with AnswerBar(console, len(todo)) as bar:
+        watch = _Watch(crew.ledger, crew.desk, bar, console)
+        watching = asyncio.create_task(watch.go_on(lambda: done))
+        await asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
+        if crew.desk is not None and not stops:
+            try:
+                await crew.desk.drain()
+            except OkraError as error:
+                stops.append(Stop(str(error), error.exit_code))
+        watching.cancel()
+        totals = await watch.look(done)
+    return (stops[0] if stops else None), {
+        "statuses": dict(totals.questions),
+        "calls": totals.calls,
+        "prompt_tokens": totals.usage.prompt_tokens,
+        "cached_tokens": totals.usage.cached_tokens,
+        "completion_tokens": totals.usage.completion_tokens,
+        "weighted_tokens": totals.usage.weighted_tokens,
+        "settled_usd": totals.settled_usd,
+        "unknown_usd": totals.unknown_usd,
+        "failures": totals.failures,
+        "snapshots": snapshot_rows(totals.snapshots),
+    }
+
+
+class _Watch:
+    """Shows how far the run is, and says once what the user should know while it goes on."""
+
+    def __init__(self, ledger: LedgerClient, desk: RayBatchDesk | None, bar: AnswerBar, console: Console) -> None:
+        self._ledger, self._desk, self._bar, self._console = ledger, desk, bar, console
+        self._warned = False
+        self._heard = 0
+
+    async def look(self, done: int) -> Totals:
+        """Bring the terminal up to date; the ledger's totals."""
+        totals = await self._ledger.totals()
+        self._bar.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
+        if not self._warned and (warning := drift(totals.snapshots)) is not None:
+            self._warned = True
+            say_line(self._console, warning, style="yellow")
+        notes = [] if self._desk is None else await self._desk.notes(self._heard)
+        self._heard += len(notes)
+        for note in notes:
+            say_line(self._console, note)
+        return totals
+
+    async def go_on(self, done: Callable[[], int]) -> None:
+        """Look again and again."""
+        while True:
+            await self.look(done())
+            await asyncio.sleep(POLL_S)
+
+
+# --------
+# The answer job: check everything, start what is needed, carry the questions, write the manifest last.
+
+RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
+"""Ends of a question with which ``retry`` may ask again."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else "". ``golds``
+    are the gold answers that the questions file gives, by query_id.
+    """
+
+    run: str
+    statuses: dict[str, int]
+    exit_code: int
+    stopped: str = ""
+    golds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What runs beside each other have together: a generator that is served already, shards and models that run
+    already, and one word that stops them all."""
+
+    served: Generator
+    looking: RetrievalNames
+    interrupt: Interrupt
+
+
+def answer_questions(
+    archive: str,
+    questions: str,
+    run: str,
+    config: RunConfig,
+    *,
+    address: str | None = None,
+    retry: frozenset[str] = frozenset(),
+    changed_since: int | None = None,
+    console: Console | None = None,
+) -> RunResult:
+    """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
+
+    What is over_budget goes on whether it is named or not. With ``changed_since``, a version, only questions whose
+    documents changed since then are asked. Raises OkraError before anything is spent.
+    """
+    console = console or Console()
+    unknown = sorted(retry - set(RETRIABLE))
+    if unknown:
+        raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Mend the option.")
+    prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config)
+    if changed_since is not None:
+        whole = len(prepared.questions) + len(prepared.unscoped)
+        prepared, diff = since_version(prepared, changed_since)
+        left = len(prepared.questions) + len(prepared.unscoped)
+        counts = f"{len(diff.added)} added, {len(diff.changed)} changed, {len(diff.removed)} removed"
+        say_line(console, f"since version {changed_since}: {counts}; {left} of {whole} questions rest on these")
+        if not left:
+            return RunResult(Folder.of(run).path, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
+    return answer_prepared(prepared, run, address=address, retry=retry, console=console)
+
+
+def answer_prepared(
+    prepared: Prepared,
+    run: str,
+    *,
+    address: str | None = None,
+    retry: frozenset[str] = frozenset(),
+    console: Console | None = None,
+    whole: bool = True,
+    shared: Shared | None = None,
+) -> RunResult:
+    """The same with everything checked. A part of a run that is not the ``whole`` leaves it without a manifest.
+
+    With ``shared`` the process is connected to Ray already, and what is shared is used and left.
+    """
+    console = console or Console()
+    started = time.monotonic()
+    config = prepared.config
+    folder = Folder.of(run)
+    with folder.locked("okralong answer"):
+        begin(folder, prepared)
+        before = statuses(folder, prepared)
+        # over_budget is never an end: the same command with a higher cap goes on.
+        done = {query_id for query_id, status in before.items() if status not in retry | {"over_budget"}}
+        todo = [scoped for scoped in prepared.questions if scoped.question.query_id not in done]
+        unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
+        complete = folder.read_manifest() is not None
+        if not todo and not unscoped and (complete or not whole):
+            return _result(folder, prepared)
+        batches = desk_plan(folder, config.llm, complete)
+        folder.remove(MANIFEST)  # its presence means complete, and this is not any more
+        _describe(console, prepared, len(todo), len(done))
+        logs = Path(folder.path) if folder.is_local else None
+        reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
+        # A question that is asked again wants another reply than the one that failed it, which other runs may have too.
+        replies = () if retry - {"over_budget"} else prepared.replies_from
+        where = folder.path if folder.is_local else run
+        looking = shared.looking if shared else None
+        with (
+            nullcontext(shared.served) if shared else generator(config.llm, logs, reading_vectors(config)) as served,
+            _with_logprobs(config, served),
+            connected(address),
+            _told(console, config),
+            crew(prepared, where, served.llm, served.address, reopened, replies, batches, looking) as hands,
+        ):
+            for note in served.notes:
+                say_line(console, note, style="yellow")
+            stop, totals = drive(hands, todo, unscoped, prepared, console, shared.interrupt if shared else None)
+        if stop is not None:
+            return _result(folder, prepared, stop.message, stop.exit_code)
+        if not whole:
+            return _result(folder, prepared)
+        billed = bill(table(folder, "ledger", COLUMNS))
+        totals |= {"alone_usd": billed.alone_usd, "shared_replies": billed.shared}
+        totals |= {"batch_usd": billed.batch_usd, "batch_calls": billed.batch_calls}
+        folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started, totals))
+        return _result(folder, prepared)
+
+
+def reading_vectors(config: RunConfig) -> Path | None:
+    """The compressor whose generator a run's strategy needs; None where any generator will do."""
+    return config.sara.folder() if reads_vectors(config.strategy) else None
+
+
+@contextmanager
+def _with_logprobs(config: RunConfig, served: Generator) -> Iterator[None]:
+    """Raises ConfigError when the strategy needs log-probabilities and the server that was started here has none."""
+    if needs_logprobs(config.strategy) and served.facts.get("engine") == "transformers":
         raise ConfigError(
-            "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
-            "--llm-mode batch, or leave it out. Nothing was run."
+            f"The strategy {config.strategy!r} works with the log-probabilities of the reply's tokens, and the model "
+            f"{config.llm.model} is served here by transformers, which gives none. Set llm.base_url to an endpoint "
+            "that does, llm.model to a .gguf file, which llama.cpp serves here, or choose another strategy. Nothing "
+            "was spent."
         )
-    settings = settings.model_copy(update={"tags": settings.tags | read_tags(tag or ())})
-    console = Console()
-    # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        result = answer_questions(
-            archive,
-            questions,
-            run,
-            settings,
-            address=address,
-            retry=frozenset(retry or ()),
-            changed_since=changed_since,
-            console=console,
+    yield
+
+
+@contextmanager
+def _told(console: Console, config: RunConfig) -> Iterator[None]:
+    """Say what the run will wait for, before it waits."""
+    for note in homes_to_come(config.placement):
+        say_line(console, note, style="yellow")
+    yield
+
+
+def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:
+    config = prepared.config
+    console.print(
+        f"{todo} questions to answer ({done} answered before, {len(prepared.bad)} unusable rows) over "
+        f"{prepared.manifest['documents']} documents (version {prepared.archive.version} of the archive)\n"
+        f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
+        f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "
+        f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}"
+        f"{_mode(prepared)}",
+        highlight=False,
+        markup=False,
+    )
+
+
+def _mode(prepared: Prepared) -> str:
+    llm = prepared.config.llm
+    if llm.mode != "batch":
+        return ""
+    deadline = llm.batch.deadline
+    later = "without a deadline" if deadline is None else f"the rest in real time from {deadline} on"
+    if prepared.prices.price(llm.model, llm.price).batch_discount:
+        return f"\nin batches, {later}"
+    return f"\nin batches, {later}; the price of {llm.model} knows no batch_discount, so they count in full"
+
+
+def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:
+    counts = Counter(str(row["status"]) for row in table(folder, "answers", ["status"]))
+    if code == EXIT_OK and counts["over_budget"]:
+        code = EXIT_OVER_BUDGET
+        stopped = (
+            f"The budget of ${prepared.config.budget_usd} is used up; {counts['over_budget']} questions are left "
+            "over_budget. Raise budget_usd and run the same command: it goes on with those."
         )
-    except KeyboardInterrupt:
-        say_line(console, f"Stopped. {GO_ON}")
-        raise typer.Exit(EXIT_STOPPED) from None
-    if not result.statuses and changed_since is not None:
-        say_line(console, "Nothing was asked.")
-        raise typer.Exit(result.exit_code)
-    print_summary(console, Folder.of(run), result.stopped, result.golds)
-    if result.exit_code != EXIT_OK:
-        raise typer.Exit(result.exit_code)
+    elif code == EXIT_OK and (counts["failed"] or prepared.bad):
+        code = EXIT_FAILURES
+    golds = {each.question.query_id: each.question.answers for each in prepared.questions}
+    return RunResult(folder.path, dict(counts), code, stopped, golds)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from okralong.pipelines.core.config import load_config
 
-if TYPE_CHECKING:  # importing okralong must stay quick: Ray and torch come with the first call
-    from okralong.jobs.answer_run import RunResult
-    from okralong.jobs.estimate_run import EstimateResult
+if TYPE_CHECKING:
+    from okralong.jobs.answer import RunResult
+    from okralong.jobs.estimate import EstimateResult
     from okralong.pipelines.indexing.job import IndexResult
 
 
@@ -60,7 +60,7 @@ def estimate(
 
     Raises OkraError before anything is spent when archive, config or questions cannot be used.
     """
-    from okralong.jobs.estimate_run import Asking, estimate_questions
+    from okralong.jobs.estimate import Asking, estimate_questions
     from okralong.pipelines.run.config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)
@@ -86,7 +86,7 @@ def answer(
 
     Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.
     """
-    from okralong.jobs.answer_run import answer_questions
+    from okralong.jobs.answer import answer_questions
     from okralong.pipelines.run.config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)

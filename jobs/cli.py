@@ -1,34 +1,468 @@
-"""The command line: parse, call the job, turn errors into one paragraph and an exit code."""
+"""``okralong index``: a folder of documents in, an archive of chunks, embeddings and a search index out."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
+import tempfile
 import traceback
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from okralong.jobs import (
-    answer,
-    archive,
-    compare,
-    doctor,
-    estimate,
-    evaluate,
-    evidence,
-    index,
-    report,
-    sample,
-    show,
-    split,
-    submit,
-    train,
-    train_data,
-    train_sara,
-    tune,
-)
+from okralong.jobs import doctor, report, show
+from okralong.jobs.lab import cli as compare
+from okralong.jobs.lab import cli as evaluate
+from okralong.jobs.lab import cli as evidence
+from okralong.jobs.lab import cli as split
+from okralong.jobs.lab import cli as train
+from okralong.jobs.lab import cli as train_data
+from okralong.jobs.lab import cli as train_sara
+from okralong.jobs.lab import cli as tune
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.core.types import EXIT_BROKEN, OkraError
+from okralong.pipelines.core.types import (
+    EXIT_BROKEN,
+    EXIT_FAILURES,
+    EXIT_OK,
+    EXIT_STOPPED,
+    GO_ON,
+    ConfigError,
+    OkraError,
+)
+
+if TYPE_CHECKING:
+    from okralong.pipelines.indexing.job import IndexResult
+
+FAILURES_SHOWN = 5
+
+
+def index(
+    archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
+    sources: Annotated[list[str], typer.Option("--from", help="A folder, file or URI of documents; may be repeated.")],
+    config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
+    ] = False,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Read documents, cut them into chunks, embed the chunks and build the search index."""
+    from okralong.actors.cluster import connected, homes_to_come
+    from okralong.jobs.terminal import IndexBar, say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.indexing.job import index_archive
+
+    console = Console()
+    settings = load_config(IndexConfig, config)
+    with connected(address), IndexBar(console) as bar:
+        for note in homes_to_come(settings.placement):
+            say_line(console, note, style="yellow")
+        result = index_archive(archive, sources, settings, progress=bar.update, rehash=rehash)
+    _summary(console, result)
+    if result.failures:
+        raise typer.Exit(EXIT_FAILURES)
+
+
+def _summary(console: Console, result: IndexResult) -> None:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.archive.archive import Archive
+
+    chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
+    lines = [f"{result.archive}, version {result.version}: {result.documents} documents, chunks: {chunks}"]
+    if result.up_to_date:
+        lines.append("up to date: neither the documents nor the config have changed, nothing was done")
+    else:
+        lines.append("documents: " + ", ".join(f"{count:,} {what}" for what, count in result.changes.items()))
+        work = (f"{count:,} {what.replace('_', ' ')}" for what, count in result.work.items())
+        lines.append("work: " + ", ".join(work))
+        lines.append("seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items()))
+    for size, count in result.over_limit.items():
+        if count:
+            lines.append(
+                f"{count:,} chunks of {size} tokens are longer than the encoder sees; their tails have no vector"
+            )
+    if result.skipped:
+        lines.append(f"skipped {len(result.skipped)} files of a kind that is not read, e.g. {result.skipped[0]}")
+    failures = Archive.open(f"{result.archive}@{result.version}").failures()
+    lines += [f"not read: {message}" for message in failures[:FAILURES_SHOWN]]
+    if len(failures) > FAILURES_SHOWN:
+        lines.append(f"... and {len(failures) - FAILURES_SHOWN} more in {result.archive}/failures")
+    for line in lines:
+        say_line(console, line)
+
+
+# --------
+# ``okralong archive``: the versions of an archive, what changed between them, and taking things away.
+
+archive_app = typer.Typer(help="The versions of an archive: log, diff, vacuum, purge.", no_args_is_help=True)
+
+Place = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
+IDS_SHOWN = 20
+
+
+@archive_app.command("log")
+def log(archive: Place) -> None:
+    """List the versions that can be read, the newest first."""
+    from okralong.pipelines.archive.versions import before_versions, read_version, version_numbers
+    from okralong.pipelines.core.storage import Folder
+
+    folder = Folder.of(archive)
+    numbers = version_numbers(folder)
+    old = before_versions(folder)
+    if not numbers and old is None:
+        _none(archive)
+    lines = []
+    for number in reversed(numbers):
+        manifest = read_version(folder, number)
+        changes = manifest.get("changes") or {}
+        counts = ", ".join(f"{changes[what]:,} {what}" for what in ("added", "changed", "removed") if changes.get(what))
+        purge = f"; purged so far: {', '.join(manifest['purged'])}" if manifest.get("purged") else ""
+        lines.append(
+            f"version {number}  {manifest['written_at']}  {manifest['documents']:,} documents  {counts or 'no changes'}"
+            f"  ({manifest['failures']:,} not read){purge}"
+        )
+    if old is not None:
+        lines.append(f"version 0  {old.get('written_at', '')}  in the layout before versions")
+    _say(*lines)
+
+
+@archive_app.command("diff")
+def diff(
+    archive: Place,
+    old: Annotated[int, typer.Argument(help="A version.")],
+    new: Annotated[int | None, typer.Argument(help="A later one; without it, the latest.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Name all documents, not the first ones.")] = False,
+) -> None:
+    """Name the documents that were added (+), changed (~) and removed (-) between two versions."""
+    from okralong.pipelines.archive.versions import diff_versions, read_version, version_numbers
+    from okralong.pipelines.core.storage import Folder
+
+    folder = Folder.of(archive)
+    numbers = version_numbers(folder) or _none(archive)
+    before, after = read_version(folder, old), read_version(folder, numbers[-1] if new is None else new)
+    found = diff_versions(folder, before, after)
+    lines = [
+        f"version {before['version']} to {after['version']}: {len(found.added):,} added, "
+        f"{len(found.changed):,} changed, {len(found.removed):,} removed"
+    ]
+    for mark, doc_ids in (("+", found.added), ("~", found.changed), ("-", found.removed)):
+        shown = doc_ids if full else doc_ids[:IDS_SHOWN]
+        lines += [f"{mark} {doc_id}" for doc_id in shown]
+        if len(shown) < len(doc_ids):
+            lines.append(f"{mark} ... and {len(doc_ids) - len(shown):,} more (--full)")
+    _say(*lines)
+
+
+@archive_app.command("vacuum")
+def vacuum(
+    archive: Place,
+    keep: Annotated[int, typer.Option(min=1, help="How many of the newest versions stay.")] = 2,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and take nothing away.")] = False,
+) -> None:
+    """Take away old versions, what only they held, and what killed index jobs left behind."""
+    from okralong.pipelines.archive.versions import before_versions, version_numbers
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.indexing import maintenance as work
+
+    folder = Folder.of(archive)
+    if not version_numbers(folder) and before_versions(folder) is None:
+        _none(archive)
+    with folder.locked("okralong archive vacuum"):
+        done = work.vacuum(folder, keep, dry_run=dry_run)
+    _say(*_vacuumed(done, "would go" if dry_run else "gone"))
+
+
+@archive_app.command("purge")
+def purge(
+    archive: Place,
+    document: Annotated[str, typer.Argument(help="A doc_id.")],
+    run: Annotated[
+        list[str] | None, typer.Option(help="A run folder from which it is purged as well; may be repeated.")
+    ] = None,
+) -> None:
+    """Take a document out for good: out of the archive, with all earlier versions, and out of the runs named."""
+    from okralong.pipelines.archive.versions import version_numbers
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.core.types import InputError
+    from okralong.pipelines.indexing import maintenance as work
+    from okralong.pipelines.run.rows import BEGUN, purge_run
+
+    folder = Folder.of(archive)
+    if not version_numbers(folder):
+        _none(archive)
+    runs = [Folder.of(each) for each in run or ()]
+    for each in runs:
+        if not each.exists(BEGUN):
+            raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Mend --run; nothing was purged.")
+    with folder.locked("okralong archive purge"):
+        done = work.purge(folder, document)
+    _say(
+        f"{document} is purged: version {done.version} is without it, and the only one",
+        *_vacuumed(done.vacuumed, "gone"),
+    )
+    for each in runs:
+        questions = purge_run(each, document)
+        shown = ", ".join(questions[:IDS_SHOWN]) + (" ..." if len(questions) > IDS_SHOWN else "")
+        _say(f"{each.path}: {len(questions)} questions rested on it{': ' if questions else ''}{shown}")
+    _say("Not reached: the source files, other runs, backups, the model's logs, and what a provider of a model keeps.")
+
+
+def _vacuumed(done: Any, word: str) -> list[str]:
+    kept, others = (", ".join(map(str, numbers)) or "none" for numbers in (done.kept, done.versions))
+    return [
+        f"versions kept: {kept}; {word}: {others}",
+        f"{word}: {done.files:,} files, {done.bytes / 1e6:,.1f} MB",
+    ]
+
+
+def _none(archive: str) -> Any:
+    from okralong.pipelines.core.types import ArchiveError
+
+    raise ArchiveError(
+        f"{archive} holds no archive with versions. Check the path, or run okralong index {archive} --from DIR."
+    )
+
+
+def _say(*lines: str) -> None:
+    from okralong.jobs.terminal import say_line
+
+    console = Console()
+    for line in lines:
+        say_line(console, line)
+
+
+# --------
+# ``okralong sample``: write made-up annual reports and questions about them.
+
+
+def sample(
+    folder: Annotated[Path, typer.Argument(help="Where the reports and questions.jsonl go.")],
+    reports: Annotated[int, typer.Option(min=1, help="How many annual reports.")] = 6,
+    questions: Annotated[int, typer.Option(min=0, help="How many questions.")] = 20,
+    words: Annotated[int, typer.Option(min=1_500, help="Words in a report, about.")] = 18_000,
+    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
+) -> None:
+    """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
+    from okralong.pipelines.samples.questions import generate, write_sample
+
+    sample = generate(reports=reports, questions=questions, seed=seed, words=words)
+    write_sample(sample, folder)
+    total = sum(len(document.text.split()) for document in sample.documents)
+    Console().print(
+        f"{folder}: {len(sample.documents)} reports ({total:,} words), {len(sample.questions)} questions "
+        f"in {folder / 'questions.jsonl'}"
+    )
+
+
+# --------
+# ``okralong submit``: hand a job to a Ray cluster over HTTP, follow its logs, return its exit code.
+
+
+def submit(
+    config: Annotated[Path, typer.Argument(help="A YAML that names the job; see configs/submit/answer.yaml.")],
+    address: Annotated[str, typer.Option(help="The cluster's job server, such as http://HEAD:8265.")],
+    follow: Annotated[bool, typer.Option(help="Show the job's log until it ends, and end with its exit code.")] = True,
+) -> None:
+    """Submit a job to a Ray cluster. Keys stay in the environment of its nodes and never travel with the job."""
+    from okralong.jobs.submit import Submission, SubmittedJob, job_server
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+
+    submission = load_config(Submission, config)
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="okralong-submit-") as folder:
+        request = job_request(submission, config.resolve().parent, Path(folder), dict(os.environ))
+        client = job_server(address)
+        job = SubmittedJob.start(client, address, request)
+    say_line(console, f"submitted {job.job_id} to {address}")
+    if not follow:
+        return
+    try:
+        code = job.follow()
+    except KeyboardInterrupt:
+        say_line(console, f"{job.job_id} goes on. To stop it: ray job stop {job.job_id} --address {address}")
+        raise typer.Exit(EXIT_STOPPED) from None
+    if code != EXIT_OK:
+        raise typer.Exit(code)
+
+
+def job_request(submission: Any, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """What Ray is sent, as arguments of ``JobSubmissionClient.submit_job``; the package lies in ``folder``.
+
+    Raises ConfigError when anything in it cannot be used, or holds a secret of this ``environment``.
+    """
+    from okralong.jobs.submit import refuse_secrets, write_package
+
+    driver = submission.driver
+    variables = {"PYTHONUNBUFFERED": "1", **submission.environment}
+    shown: dict[str, Any] = {
+        "submission_id": f"{submission.name}-{uuid.uuid4().hex[:12]}",
+        "entrypoint": submission.entrypoint,
+        "runtime_env": {"env_vars": variables},
+        "metadata": {"okralong": submission.job.kind},
+        "entrypoint_num_cpus": driver.num_cpus or None,
+        "entrypoint_memory": int(driver.memory_gib * 2**30) or None,
+        "entrypoint_resources": driver.place.resources or None,
+        "entrypoint_label_selector": driver.place.labels or None,
+    }
+    refuse_secrets({**shown, "config": submission.model_dump()}, environment)
+    write_package(submission, base, folder, environment)
+    shown["runtime_env"]["working_dir"] = str(folder)
+    return shown
+
+
+# --------
+# Cost tags on the command line: ``--tag team=research --tag report=q3``.
+
+
+def read_tags(given: Sequence[str]) -> dict[str, str]:
+    """Values by name. Raises ConfigError for one that is not NAME=VALUE."""
+    tags: dict[str, str] = {}
+    for each in given:
+        name, sign, value = (part.strip() for part in each.partition("="))
+        if not (name and sign and value):
+            raise ConfigError(f"--tag takes NAME=VALUE, such as --tag team=research, not {each!r}.")
+        tags[name] = value
+    return tags
+
+
+# --------
+# ``okralong answer``: questions and an archive in, cited answers, a journal and a cost ledger out.
+
+
+def answer(
+    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
+    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
+    run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
+    config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
+    strategy: Annotated[
+        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
+    ] = None,
+    analyzer: Annotated[
+        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
+    ] = None,
+    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
+    replies_from: Annotated[
+        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
+    ] = None,
+    retry: Annotated[
+        list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable, over_budget.")
+    ] = None,
+    changed_since: Annotated[
+        int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
+    ] = None,
+    llm_mode: Annotated[
+        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
+    from okralong.jobs.answer import answer_questions
+    from okralong.jobs.show import print_summary
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.answering.analyzer import analyzer_keys
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.core.types import ConfigError
+    from okralong.pipelines.run.config import RunConfig
+
+    given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
+    given |= analyzer_keys(analyzer) if analyzer else {}
+    given |= {"replies_from": replies_from or None, "llm.mode": llm_mode, "llm.batch.deadline": deadline}
+    settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
+    if deadline is not None and llm_mode is None and settings.llm.mode != "batch":
+        raise ConfigError(
+            "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
+            "--llm-mode batch, or leave it out. Nothing was run."
+        )
+    settings = settings.model_copy(update={"tags": settings.tags | read_tags(tag or ())})
+    console = Console()
+    # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        result = answer_questions(
+            archive,
+            questions,
+            run,
+            settings,
+            address=address,
+            retry=frozenset(retry or ()),
+            changed_since=changed_since,
+            console=console,
+        )
+    except KeyboardInterrupt:
+        say_line(console, f"Stopped. {GO_ON}")
+        raise typer.Exit(EXIT_STOPPED) from None
+    if not result.statuses and changed_since is not None:
+        say_line(console, "Nothing was asked.")
+        raise typer.Exit(result.exit_code)
+    print_summary(console, Folder.of(run), result.stopped, result.golds)
+    if result.exit_code != EXIT_OK:
+        raise typer.Exit(result.exit_code)
+
+
+# --------
+# ``okralong estimate``: what a run will cost, with a range, before it is paid for.
+
+
+def estimate(
+    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
+    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
+    pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
+    run: Annotated[
+        str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
+    ] = None,
+    config: Annotated[str, typer.Option(help="The answer config of the run; see configs/answer.yaml.")] = "answer.yaml",
+    strategy: Annotated[str | None, typer.Option(help="The strategy of the run, shown beside the others.")] = None,
+    analyzer: Annotated[
+        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
+    ] = None,
+    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same pilot and same dice.")] = 7,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
+    from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.answering.analyzer import analyzer_keys
+    from okralong.pipelines.core.codec import encode
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.run.config import RunConfig
+
+    given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
+    given |= analyzer_keys(analyzer) if analyzer else {}
+    settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
+    settings = settings.model_copy(update={"tags": settings.tags | read_tags(tag or ())})
+    console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        asking = Asking(pilot=pilot, run=run, seed=seed)
+        result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
+    except KeyboardInterrupt:
+        say_line(console, "Stopped. What the pilot has answered is kept; run the same command again to go on.")
+        raise typer.Exit(EXIT_STOPPED) from None
+    print_estimate(console, result)
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(f"{json.dumps(json.loads(encode(result)), indent=1)}\n", encoding="utf-8")
+    if result.exit_code != EXIT_OK:
+        raise typer.Exit(result.exit_code)
+
+
+# --------
+# The command line: parse, call the job, turn errors into one paragraph and an exit code.
 
 app = typer.Typer(
     name="okralong",
@@ -37,23 +471,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("index")(index.command)
-app.command("estimate")(estimate.command)
-app.command("answer")(answer.command)
-app.add_typer(archive.app, name="archive")
-app.command("submit")(submit.command)
+app.command("index")(index)
+app.command("estimate")(estimate)
+app.command("answer")(answer)
+app.add_typer(archive_app, name="archive")
+app.command("submit")(submit)
 app.command("show")(show.command)
 app.command("report")(report.command)
 app.command("doctor")(doctor.command)
-app.command("sample")(sample.command)
-app.command("split")(split.command)
-app.command("train-data")(train_data.command)
-app.command("train")(train.command)
-app.command("train-sara")(train_sara.command)
-app.command("evidence")(evidence.command)
-app.command("evaluate")(evaluate.command)
-app.command("tune")(tune.command)
-app.command("compare")(compare.command)
+app.command("sample")(sample)
+app.command("split")(split.split)
+app.command("train-data")(train_data.train_data)
+app.command("train")(train.train)
+app.command("train-sara")(train_sara.train_sara)
+app.command("evidence")(evidence.evidence)
+app.command("evaluate")(evaluate.evaluate)
+app.command("tune")(tune.tune)
+app.command("compare")(compare.compare)
 
 
 def main() -> None:

@@ -1,61 +1,270 @@
-"""``okralong estimate``: what a run will cost, with a range, before it is paid for."""
+"""The estimate job: check everything, look at every question, ask a pilot if wanted, draw what the rest may cost."""
 
 from __future__ import annotations
 
-import json
-import signal
-from pathlib import Path
-from typing import Annotated, Any
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import typer
 from rich.console import Console
+from rich.table import Table
 
-from okralong.pipelines.core.types import EXIT_OK, EXIT_STOPPED
+from okralong.actors.cluster import connected
+from okralong.actors.llm import plain_errors
+from okralong.actors.planner import forecasters
+from okralong.jobs.answer import RunResult, answer_prepared, reading_vectors
+from okralong.jobs.generator import as_served
+from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, statuses
+from okralong.jobs.terminal import EstimateBar, say_line
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import token_counter
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, ConfigError
+from okralong.pipelines.methods.registry import granularities_needed, unforeseen
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.dry_run import Asked, Outlook, asked_in, side_by_side
+from okralong.pipelines.run.estimate import (
+    SHARE,
+    Figures,
+    Priors,
+    Range,
+    Setting,
+    StrategyEstimate,
+    draw_pilot,
+    estimate,
+)
+from okralong.pipelines.run.prepare import Prepared, Scoped, prepare
+
+PRIORS = "estimate.yaml"
 
 
-def command(
-    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
-    pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
-    run: Annotated[
-        str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
-    ] = None,
-    config: Annotated[str, typer.Option(help="The answer config of the run; see configs/answer.yaml.")] = "answer.yaml",
-    strategy: Annotated[str | None, typer.Option(help="The strategy of the run, shown beside the others.")] = None,
-    analyzer: Annotated[
-        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
-    ] = None,
-    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same pilot and same dice.")] = 7,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
-) -> None:
-    """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
-    from okralong.jobs.estimate_run import Asking, estimate_questions
-    from okralong.jobs.estimate_table import print_estimate
-    from okralong.jobs.tags import read_tags
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzer import analyzer_keys
-    from okralong.pipelines.core.codec import encode
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.run.config import RunConfig
+@dataclass(frozen=True)
+class Asking:
+    """How much may be asked for real: ``pilot`` questions into the folder ``run``, drawn by ``seed``.
 
-    given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
-    given |= analyzer_keys(analyzer) if analyzer else {}
-    settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
-    settings = settings.model_copy(update={"tags": settings.tags | read_tags(tag or ())})
-    console = Console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        asking = Asking(pilot=pilot, run=run, seed=seed)
-        result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
-    except KeyboardInterrupt:
-        say_line(console, "Stopped. What the pilot has answered is kept; run the same command again to go on.")
-        raise typer.Exit(EXIT_STOPPED) from None
-    print_estimate(console, result)
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(f"{json.dumps(json.loads(encode(result)), indent=1)}\n", encoding="utf-8")
-    if result.exit_code != EXIT_OK:
-        raise typer.Exit(result.exit_code)
+    Without a pilot, what ``run`` already holds is learned from all the same.
+    """
+
+    pilot: int = 0
+    run: str | None = None
+    seed: int = 7
+
+
+@dataclass(frozen=True)
+class EstimateResult:
+    """What was estimated. ``questions`` can be asked, ``bad`` rows cannot; ``asked`` of them were asked already, for
+    ``asked_usd``; ``left_out`` says by strategy why it is not shown; ``notes`` are what the figures rest on, in words.
+    ``stopped`` says why the pilot could not go on, else "".
+    """
+
+    model: str
+    questions: int
+    bad: int
+    asked: int
+    asked_usd: float
+    strategies: Mapping[str, StrategyEstimate]
+    left_out: Mapping[str, str]
+    notes: Sequence[str] = field(default_factory=tuple)
+    stopped: str = ""
+    exit_code: int = EXIT_OK
+
+
+def estimate_questions(
+    archive: str,
+    questions: str,
+    config: RunConfig,
+    asking: Asking,
+    *,
+    address: str | None = None,
+    console: Console | None = None,
+) -> EstimateResult:
+    """The estimate of a run. Nothing is spent but on the pilot, which goes into the run's own folder.
+
+    Raises OkraError before anything is spent when archive, config or questions cannot be used, and ConfigError for a
+    pilot that has no folder to go to or a strategy of which nothing can be foreseen.
+    """
+    console = console or Console()
+    if asking.pilot and asking.run is None:
+        raise ConfigError(
+            "A pilot is answered into the folder of the run to come, so that it is not paid for twice. Name it with "
+            "--run, or leave --pilot out."
+        )
+    if (why := unforeseen(config.strategy)) is not None:
+        raise ConfigError(
+            f"No estimate can tell what the strategy {config.strategy!r} will send: {why}. Answer a few questions with "
+            "a small budget_usd and read what they cost, or estimate another strategy. Nothing was spent."
+        )
+    prepared = prepare(
+        archive if asking.run is None else archive_of_run(Folder.of(asking.run), archive), questions, config
+    )
+    llm = as_served(config.llm, reading_vectors(config))
+    price = prepared.prices.price(llm.model, llm.price)
+    strategies, left_out = _available(prepared)
+    run = Folder.of(asking.run) if asking.run is not None else None
+    if run is not None and run.exists(BEGUN):
+        begin(run, prepared)  # raises when the folder is another run's
+        statuses(run, prepared)
+    pilot: RunResult | None = None
+    with connected(address):
+        with forecasters(prepared, strategies, llm) as hands:
+            outlooks = asyncio.run(_look(hands, prepared, console))
+        if asking.pilot and asking.run is not None:
+            pilot = _ask(prepared, outlooks, asking, asking.run, console)
+    asked = asked_in(run, token_counter(llm.tokenizer)) if run is not None else {}
+    asked = {outlook.query_id: asked[outlook.query_id] for outlook in outlooks if outlook.query_id in asked}
+    setting = Setting(load_config(Priors, PRIORS), llm.completion_limit, price, asking.seed)
+    found = estimate(outlooks, strategies, setting, asked)
+    cannot = len(prepared.bad) + len(prepared.unscoped)
+    faulty = cannot or any(each.problems for each in found.values())
+    code = pilot.exit_code if pilot is not None and pilot.stopped else EXIT_FAILURES if faulty else EXIT_OK
+    return EstimateResult(
+        model=llm.model,
+        questions=len(prepared.questions),
+        bad=cannot,
+        asked=len(asked),
+        asked_usd=sum(each.billed_usd for each in asked.values()),
+        strategies=found,
+        left_out=left_out,
+        notes=_notes(prepared, asked),
+        stopped=pilot.stopped if pilot is not None else "",
+        exit_code=code,
+    )
+
+
+def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The strategies that can be shown side by side over this archive, and why the others cannot."""
+    held = set(prepared.manifest["granularities"])
+    left_out: dict[str, str] = {}
+    strategies = side_by_side(prepared.config.strategy)
+    for name in strategies:
+        if missing := sorted(set(granularities_needed(name, prepared.policy)) - held):
+            left_out[name] = f"the archive was indexed without chunks of {', '.join(map(str, missing))} tokens"
+    return tuple(name for name in strategies if name not in left_out), left_out
+
+
+async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> list[Outlook]:
+    """The outlook of every question, in their order, so many at a time as a run would carry."""
+    places = asyncio.Semaphore(prepared.config.concurrency)
+    with EstimateBar(console, len(prepared.questions)) as bar:
+
+        async def look(number: int, scoped: Scoped) -> Outlook:
+            async with places:
+                hand = hands[number % len(hands)]
+                outlook: Outlook = await plain_errors(hand.foresee.remote(scoped.question, scoped.doc_ids))
+                bar.advance()
+                return outlook
+
+        return list(await asyncio.gather(*(look(at, each) for at, each in enumerate(prepared.questions))))
+
+
+def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: str, console: Console) -> RunResult:
+    """Answer the pilot's questions as the run itself would, into its folder, which stays unfinished."""
+    able = [outlook for outlook in outlooks if prepared.config.strategy in outlook.forecasts]
+    drawn = set(draw_pilot(able, asking.pilot, asking.seed))
+    chosen = [scoped for scoped in prepared.questions if scoped.question.query_id in drawn]
+    # What cannot be asked is the run's to report.
+    part = replace(prepared, questions=chosen, unscoped=[], bad=[])
+    return answer_prepared(part, run, console=console, whole=False)
+
+
+def _notes(prepared: Prepared, asked: Mapping[str, Asked]) -> tuple[str, ...]:
+    config = prepared.config
+    notes = []
+    if asked:
+        notes.append(
+            f"replies, counts and the dealings of each workflow are learned from the {len(asked)} questions already "
+            f"asked, under {config.strategy}"
+        )
+    else:
+        notes.append(
+            "lengths and turns of replies are beliefs (configs/estimate.yaml), and no cached tokens are expected; a "
+            "pilot learns them"
+        )
+    if config.analyzer.kind == "llm":
+        notes.append("the generator analyses: its calls are counted, and the keyword rules stand in for its labels")
+    notes.append(
+        "attempts that fail or are sent again are not in it; batch is the endpoint's price for calls that wait"
+    )
+    return tuple(notes)
+
+
+# --------
+# An estimate on the terminal: the strategies side by side, as a whole, by type and by workflow.
+
+PROBLEMS_SHOWN = 5
+PLAIN_WIDTH = 200
+"""Columns of the table where the output is no terminal: it has more of them than a run's summary."""
+
+
+def print_estimate(console: Console, result: EstimateResult) -> None:
+    """Print the figures, and what they rest on."""
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    grid = Table(title=f"{result.questions:,} questions to {result.model}", title_justify="left")
+    for title in ("questions", "strategy"):
+        grid.add_column(title, overflow="fold")
+    groups = _groups(result.strategies)
+    # Only a pilot can have seen any.
+    cached = any(each.cached_tokens.high for found in groups.values() for each in found.values())
+    titles = ("prompt", *(("cached",) if cached else ()), "completion", "weighted tokens", "real time", "batch")
+    for title in titles:
+        grid.add_column(title, justify="right", no_wrap=True)
+    for name, found in groups.items():
+        for strategy, figures in found.items():
+            grid.add_row(f"{name} ({figures.questions:,})", strategy, *_cells(figures, cached))
+        grid.add_section()
+    console.print(grid)
+    say_line(console, f"expected [low, high]: the actual lies between them in {SHARE:.0%} of the draws")
+    if result.asked:
+        say_line(console, f"{result.asked:,} of the questions are asked already, for ${result.asked_usd:.4f} of it")
+    for note in result.notes:
+        say_line(console, f"- {note}")
+    for strategy, why in result.left_out.items():
+        say_line(console, f"- {strategy} is left out: {why}")
+    if result.bad:
+        say_line(console, f"- {result.bad} rows cannot be asked; okralong answer says why")
+    for strategy, estimate in result.strategies.items():
+        for query_id, why in list(estimate.problems.items())[:PROBLEMS_SHOWN]:
+            say_line(console, f"- {strategy}, {query_id}: {why}")
+        if (more := len(estimate.problems) - PROBLEMS_SHOWN) > 0:
+            say_line(console, f"- {strategy}: {more} more questions cannot be asked")
+    if result.stopped:
+        say_line(console, f"stopped: {result.stopped}", style="red")
+
+
+def _groups(strategies: Mapping[str, StrategyEstimate]) -> dict[str, dict[str, Figures]]:
+    """Figures by group and strategy: all questions, then each type, then each workflow."""
+    groups: dict[str, dict[str, Figures]] = {}
+    for strategy, found in strategies.items():
+        groups.setdefault("all", {})[strategy] = found.total
+        for kind, figures in found.by_type.items():
+            groups.setdefault(kind, {})[strategy] = figures
+    for strategy, found in strategies.items():
+        for workflow, figures in found.by_workflow.items():
+            groups.setdefault(f"{workflow} workflow", {})[strategy] = figures
+    return groups
+
+
+def _cells(figures: Figures, cached: bool) -> list[str]:
+    kept = (figures.cached_tokens,) if cached else ()
+    tokens = (figures.prompt_tokens, *kept, figures.completion_tokens, figures.weighted_tokens)
+    batch = "-" if figures.batch_usd is None else _dollars(figures.batch_usd)
+    return [*(_tokens(each) for each in tokens), _dollars(figures.usd), batch]
+
+
+def _tokens(each: Range) -> str:
+    return f"{_short(each.expected)} [{_short(each.low)}, {_short(each.high)}]" if each.high else "0"
+
+
+def _short(tokens: float) -> str:
+    """Three digits and a unit: 842, 12.3k, 1.04M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if tokens >= size:
+            return f"{tokens / size:.3g}{unit}"
+    return f"{tokens:.0f}"
+
+
+def _dollars(each: Range) -> str:
+    digits = 2 if each.high >= 10 else 4
+    return f"${each.expected:,.{digits}f} [{each.low:,.{digits}f}, {each.high:,.{digits}f}]"

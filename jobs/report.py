@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from okralong.pipelines.core.types import Question
     from okralong.pipelines.reporting.page import Report
 
+
 PAGE = "report.html"
 
 

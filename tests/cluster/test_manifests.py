@@ -14,10 +14,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from okralong.jobs.submit import refuse_secrets
 from okralong.pipelines.core.config import homeless, load_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.run.config import RunConfig
-from okralong.pipelines.submission.secrets import refuse_secrets
 from tests.conftest import CHECKOUT
 
 KUBERNETES = "1.34"

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from okralong.jobs.run_folder import table
-from okralong.jobs.submitted import job_server
+from okralong.jobs.submit import job_server
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.schemas import CHUNKS

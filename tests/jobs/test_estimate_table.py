@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from okralong.jobs.estimate_run import EstimateResult
-from okralong.jobs.estimate_table import print_estimate
+from okralong.jobs.estimate import EstimateResult, print_estimate
 from okralong.pipelines.run.estimate import Figures, Range, StrategyEstimate
 from tests.jobs.conftest import call
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from okralong.jobs.lab.sweep import judge_cells, judge_config
 from okralong.jobs.run_folder import table
-from okralong.jobs.sweep_judge import judge_cells, judge_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError
 from okralong.pipelines.lab.judge import ToJudge, judge_prompt, parse_verdict

@@ -192,7 +192,7 @@ def test_compact_reads_segments_until_the_summary_is_complete(
 
 @pytest.mark.parametrize("strategy", ["adaptive_rag", "flare", "compact", "raptor"])
 def test_an_estimate_says_what_cannot_be_foreseen(strategy: str, tmp_path: Path) -> None:
-    from okralong.jobs.estimate_run import Asking, estimate_questions
+    from okralong.jobs.estimate import Asking, estimate_questions
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.run.config import RunConfig
 

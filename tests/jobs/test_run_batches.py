@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from okralong.jobs.run_batches import desk_plan
+from okralong.jobs.answer import desk_plan
 from okralong.jobs.run_folder import BEGUN
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config

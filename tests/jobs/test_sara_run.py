@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import okralong
-from okralong.jobs.estimate_run import Asking, estimate_questions
+from okralong.jobs.estimate import Asking, estimate_questions
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from okralong.jobs.submitted import job_server
+from okralong.jobs.submit import job_server
 from okralong.pipelines.core.types import ConfigError
 from tests.jobs.conftest import call
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from okralong.jobs.summary import print_summary
+from okralong.jobs.show import print_summary
 from okralong.pipelines.core.schemas import ANSWERS, LEDGER
 from okralong.pipelines.core.storage import Folder
 

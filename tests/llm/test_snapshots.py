@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from okralong.jobs.drive import _Watch
-from okralong.jobs.progress import AnswerBar
+from okralong.jobs.answer import _Watch
+from okralong.jobs.terminal import AnswerBar
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
 from okralong.pipelines.llm.records import Snapshot

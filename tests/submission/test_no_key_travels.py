@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from okralong.jobs.submit import job_request
+from okralong.jobs.cli import job_request
+from okralong.jobs.submit import Submission, refuse_secrets
 from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.submission.config import Submission
-from okralong.pipelines.submission.secrets import refuse_secrets
 
 KEY = "plain-words-of-a-key-4711"
 """A secret that looks like none: only the environment gives it away."""

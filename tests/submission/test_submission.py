@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from okralong.jobs.submit import Submission, write_package
 from okralong.pipelines.core.config import load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.submission.config import Submission
-from okralong.pipelines.submission.package import write_package
 
 ANSWER: dict[str, Any] = {"kind": "answer", "archive": "s3://b/archive", "questions": "q.jsonl", "run": "s3://b/run"}
 

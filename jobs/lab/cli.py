@@ -1,0 +1,546 @@
+"""``okralong compare``: two runs over the same questions; a regression beyond a bound ends with exit code 1."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, GO_ON
+
+if TYPE_CHECKING:
+    from okralong.jobs.lab.sweep import SweepResult
+    from okralong.pipelines.lab.split import Account
+    from okralong.pipelines.lab.sweeps.results import Compared
+    from okralong.pipelines.lab.sweeps.run import Point, Tune
+    from okralong.pipelines.lab.training.analyzer_data import TrainingRow
+    from okralong.pipelines.lab.training.run import SelfTraining
+
+PLAIN_WIDTH = 120
+"""Columns of the table where the output is no terminal."""
+
+
+def compare(
+    run_a: Annotated[str, typer.Argument(help="The run folder that is compared with: yesterday's.")],
+    run_b: Annotated[str, typer.Argument(help="The run folder that is judged: today's.")],
+    questions: Annotated[
+        str | None, typer.Option(help="The questions file with the gold answers; cells of a sweep know theirs.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The metric that --worse-than is about.")] = "f1",
+    worse_than: Annotated[
+        float | None, typer.Option(min=0.0, help="End with exit code 1 when B is worse by more than this, in the mean.")
+    ] = None,
+) -> None:
+    """Compare two runs question by question, with intervals and p-values; usable in a nightly check."""
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.lab.sweeps.results import compare_runs, regression
+
+    console = Console()
+    found = compare_runs(run_a, run_b, questions)
+    _print(console, found)
+    if worse_than is None:
+        return
+    worse = regression(found, metric, worse_than)
+    if worse is not None:
+        said = f"{metric} is worse by {worse.worse_by():.4g}, beyond the bound of {worse_than:g}"
+        say_line(console, f"regression: {said}", style="red")
+        raise typer.Exit(EXIT_FAILURES)
+    say_line(console, f"{metric} is not worse by more than {worse_than:g}")
+
+
+def _print(console: Console, found: list[Compared]) -> None:
+    from okralong.pipelines.lab.sweeps.pages import shown_number
+
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    grid = Table(title="B less A, on the same questions", title_justify="left")
+    for title in ("metric", "A", "B", "difference", "95 % interval", "p", "questions"):
+        grid.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
+    for each in found:
+        interval = f"[{shown_number(each.low)}, {shown_number(each.high)}]"
+        figures = (
+            shown_number(each.first),
+            shown_number(each.second),
+            shown_number(each.difference),
+            interval,
+            shown_number(each.p),
+        )
+        grid.add_row(each.metric, *figures, f"{each.n:,}")
+    console.print(grid)
+
+
+# --------
+# ``okralong evaluate``: methods over data sets with known answers, scored, with intervals and paired tests.
+
+
+def evaluate(
+    sweep: Annotated[str, typer.Argument(help="A sweep file; see configs/sweeps/.")],
+    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    out: Annotated[Path, typer.Option(help="The sweep's folder: cells and tables. The same command goes on there.")],
+    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next sweep.")] = Path(
+        ".evidence"
+    ),
+    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars over the whole sweep.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the cells and what they may cost, and end.")] = False,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Run every method on every set, under one budget, and write scores, summaries, differences and a page of all."""
+    from okralong.jobs.lab.sweep import expand_sweep, run_sweep, show
+    from okralong.jobs.report import write
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.lab.sweeps.config import Sweep
+
+    console = Console()
+    given = {} if budget_usd is None else {"budget_usd": budget_usd}
+    expanded = expand_sweep(load_config(Sweep, sweep, given), data, out, work, console)
+    show(expanded, console)
+    if dry_run:
+        return
+    agreed(yes)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        result = run_sweep(expanded, address=address, console=console)
+    except KeyboardInterrupt:
+        say_line(console, f"Stopped. {GO_ON}")
+        raise typer.Exit(EXIT_STOPPED) from None
+    for name in result.written:
+        say_line(console, f"written: {result.folder / name}")
+    if result.statuses:  # a sweep that was stopped before its first answer has nothing to look at
+        say_line(console, f"written: {write(str(result.folder))[0]}")
+    if result.stopped:
+        say_line(console, f"stopped: {result.stopped}", style="red")
+    if result.exit_code != EXIT_OK:
+        raise typer.Exit(result.exit_code)
+
+
+def agreed(yes: bool) -> None:
+    """Ask whether to begin, unless that is said already. Raises ConfigError where nobody can be asked."""
+    from okralong.pipelines.core.types import ConfigError
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("Nobody is here to be asked whether to begin. Add --yes, or --dry-run to look only.")
+    if not typer.confirm("Begin?"):
+        raise typer.Exit(EXIT_OK)
+
+
+# --------
+# ``okralong evidence``: how much of the gold evidence each policy shows for how many tokens, without a generator.
+
+
+def evidence(
+    sweep: Annotated[str, typer.Argument(help="A sweep file; see configs/evidence/.")],
+    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    out: Annotated[Path, typer.Option(help="Where the tables, figures and picture go.")] = Path("evidence"),
+    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
+        ".evidence"
+    ),
+    side: Annotated[
+        str | None, typer.Option(help="Another side of the split than the file says, in files of their own.")
+    ] = None,
+) -> None:
+    """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.lab.evidence.config import Sweep
+    from okralong.pipelines.lab.evidence.report import over_sets, set_figures, write_report
+    from okralong.pipelines.lab.evidence.sweep import run_sweep
+    from okralong.pipelines.lab.evidence.writers import model_writers
+
+    console = Console()
+    chosen = load_config(Sweep, sweep, {} if side is None else {"side": side})
+    with model_writers(chosen, work) as models:
+        rows = run_sweep(chosen, data, work, lambda line: say_line(console, line), models)
+    names = list(dict.fromkeys(row.dataset for row in rows))
+    figures = [set_figures(chosen, name, rows) for name in names]
+    for path in write_report(out, sweep, chosen, figures, over_sets(chosen, rows, names), side is not None):
+        say_line(console, f"written: {path}")
+
+
+# --------
+# ``okralong split``: a folder of data sets in, one manifest that says what stands on which side out.
+
+
+def split(
+    data: Annotated[Path, typer.Argument(help="The folder that holds the data sets.")],
+    out: Annotated[Path, typer.Option(help="Where manifest.parquet and card.md go.")],
+    catalog: Annotated[str, typer.Option(help="A YAML of the sets' files; see configs/datasets.yaml.")] = (
+        "datasets.yaml"
+    ),
+    rules: Annotated[str, typer.Option(help="A YAML of sides and shares; see configs/split/rules.yaml.")] = (
+        "split/rules.yaml"
+    ),
+) -> None:
+    """Split all sets at hand into train, validation, tune and test; no question or document stands on two sides."""
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.lab.datasets.base import load_catalog
+    from okralong.pipelines.lab.datasets.registry import read_dataset
+    from okralong.pipelines.lab.split import SplitRules, build_split, card, write_manifest
+
+    console = Console()
+    chosen = load_config(SplitRules, rules)
+    sources = load_catalog(catalog).sources
+    absent = [source for source in sources if source.hub is None and not (data / source.path).exists()]
+    datasets = [read_dataset(source, data) for source in sources if source not in absent]
+    split, account = build_split(datasets, chosen)
+    write_manifest(out / "manifest.parquet", split.sides, split.about)
+    (out / "card.md").write_text(card(account, split, chosen), encoding="utf-8")
+    if absent:
+        say_line(console, f"not in {data}, so not split: {', '.join(source.path for source in absent)}")
+    for line in _summary(account):
+        say_line(console, line)
+    say_line(console, f"{out / 'manifest.parquet'} and card.md are written")
+
+
+def _summary(account: Account) -> list[str]:
+    """One line a source: how many of its questions stand where."""
+    return [
+        f"{source}: " + ", ".join(f"{count:,} {side}" for side, count in by_side.items() if count)
+        for source, by_side in account.counts.items()
+    ]
+
+
+# --------
+# ``okralong tune``: values of a policy chosen on one side of the split and reported on another.
+
+
+def tune(
+    tune: Annotated[str, typer.Argument(help="A tune file: a policy, a grid of its values, sets, a metric.")],
+    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    out: Annotated[Path, typer.Option(help="The folder of both sweeps. The same command goes on there.")],
+    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next sweep.")] = Path(
+        ".evidence"
+    ),
+    yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the search and what it may cost, and end.")] = False,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Search a grid of policy values on the tune side, and report the chosen ones on the test side."""
+    from okralong.jobs.lab.sweep import expand_sweep, run_sweep, show, spent_so_far
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.lab.sweeps.config import policy_of
+    from okralong.pipelines.lab.sweeps.results import cells_of, read_scores, summary_rows
+    from okralong.pipelines.lab.sweeps.run import CHOSEN, Tune, choose, points_of
+
+    console = Console()
+    chosen = load_config(Tune, tune)
+    search = expand_sweep(chosen.searching(), data, out / "search", work, console)
+    show(search, console)
+    if dry_run:
+        return
+    agreed(yes)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        _went_well(console, run_sweep(search, address=address, console=console))
+        rows = read_scores(Folder.of(search.folder.path))
+        points = points_of(chosen, summary_rows(cells_of(rows), chosen.seed))
+        best = choose(chosen, points)
+        say_line(console, f"chosen on {chosen.search}: {_words(best)}")
+        spent = sum(spent_so_far(search.folder).values())
+        left = None if chosen.budget_usd is None else max(chosen.budget_usd - spent, 1e-9)
+        report = chosen.reporting(best.values, left)
+        policy = policy_of(report, report.variants[CHOSEN])
+        folder = Folder.of(search.folder.path.parent)
+        folder.write_bytes("chosen.yaml", yaml.safe_dump(policy.model_dump(mode="json"), sort_keys=False).encode())
+        folder.write_bytes("search.md", _page(chosen, points, best).encode())
+        reported = run_sweep(
+            expand_sweep(report, data, out / "report", work, console), address=address, console=console
+        )
+        _went_well(console, reported)
+    except KeyboardInterrupt:
+        say_line(console, f"Stopped. {GO_ON}")
+        raise typer.Exit(EXIT_STOPPED) from None
+    say_line(console, f"written: {folder.path}/chosen.yaml, search.md, and the report on {chosen.report} in report/")
+
+
+def _went_well(console: Console, result: SweepResult) -> None:
+    """Go on with failed questions, which have no marks. Raises typer.Exit for a sweep that is not complete."""
+    from okralong.jobs.terminal import say_line
+
+    if result.exit_code == EXIT_FAILURES:
+        say_line(console, f"{result.statuses['failed']} questions failed and count as wrong", style="yellow")
+    elif result.exit_code != EXIT_OK:  # half of a search chooses nothing
+        say_line(console, f"stopped: {result.stopped}", style="red")
+        raise typer.Exit(result.exit_code)
+
+
+def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
+    from okralong.pipelines.lab.sweeps.pages import shown_number, table
+
+    shown = list(dict.fromkeys([tune.metric, *tune.most, "weighted_tokens"]))
+    rows = [
+        [
+            f"{_words(point)}{' (chosen)' if point is best else ''}",
+            *(shown_number(point.means.get(name)) for name in shown),
+        ]
+        for point in points
+    ]
+    words = f"Means over the sets on the side {tune.search}; the figures that count are those of {tune.report}."
+    return f"# {tune.title}: the search\n\n{words}\n\n{table(['values', *shown], rows)}\n"
+
+
+def _words(point: Point) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in point.values.items())
+
+
+# --------
+# ``okralong train``: training rows in, a trained analyzer or reader with its card and curves out.
+
+
+def train(
+    config: Annotated[str, typer.Argument(help="What to train, or to report on; see configs/training/.")],
+    rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
+    out: Annotated[Path, typer.Option(help="Where the trained analyzer goes; a second start goes on from there.")],
+    here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
+    export: Annotated[bool, typer.Option(help="Train nothing: write what a bare machine needs.")] = False,
+    report: Annotated[bool, typer.Option(help="Train nothing: hold trained analyzers against the test rows.")] = False,
+    leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
+) -> None:
+    """Train an analyzer, for `okralong answer --analyzer`, or a reader, for llm.reader of an answer config."""
+    if report:
+        from okralong.jobs.lab.train import report_on
+
+        report_on(config, rows, out)
+        return
+    if _is_reader(config):
+        if leave_out:
+            raise typer.BadParameter("a reader's rows have no --leave-out: make rows of fewer sets")
+        _reader(config, rows, out, here, export)
+        return
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.lab.split import SIDES
+    from okralong.pipelines.lab.training.analyzer_data import LEARNED, read_rows, without_sets
+    from okralong.pipelines.lab.training.run import TrainConfig, train_session
+
+    console = Console()
+    settings = load_config(TrainConfig, config)
+    recipe, folder = settings.recipe(), Folder.of(rows)
+    train, validation = (read_rows(folder, side) for side in LEARNED)
+    if leave_out:
+        train, validation = without_sets(train, leave_out), without_sets(validation, leave_out, must_be_there=False)
+    if settings.self_training is not None:
+        known = [row for side in SIDES for row in read_rows(folder, side, may_be_empty=True)]
+        train = _with_own_labels(settings.self_training, train[: recipe.rows], known, rows, console)
+        recipe = replace(recipe, rows=None)
+    say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
+    if export:
+        from okralong.pipelines.lab.training.run import examples_of, export_files
+
+        for path in export_files(recipe, examples_of(train), examples_of(validation), out):
+            say_line(console, f"written: {path}")
+        return
+    _run(partial(train_session, recipe, train, validation, out.resolve(), leave_out or ()), here, console)
+    say_line(console, (out / "README.md").read_text(encoding="utf-8"))
+    say_line(console, f"written: {out}; use it with okralong answer --analyzer {out}")
+
+
+def _is_reader(config: str) -> bool:
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.lab.training.run import TrainConfig
+
+    return load_config(TrainConfig, config).kind == "reader"
+
+
+def _reader(config: str, rows: Path, out: Path, here: bool, export: bool) -> None:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.lab.training.reader_data import read_reading
+    from okralong.pipelines.lab.training.run import (
+        TrainConfig,
+        reading_examples,
+        rows_to_learn,
+        train_reader,
+        write_asked,
+    )
+
+    console = Console()
+    recipe, folder = load_config(TrainConfig, config).recipe(), Folder.of(rows)
+    train, validation = read_reading(folder, "train"), read_reading(folder, "validation")
+    say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; reader on {recipe.model}")
+    if export:
+        from okralong.pipelines.lab.training.run import export_files
+
+        learned, held = (rows_to_learn(recipe, rows) for rows in (train, validation))
+        for path in (
+            *export_files(recipe, reading_examples(learned), reading_examples(held), out),
+            write_asked(out, learned),
+        ):
+            say_line(console, f"written: {path}")
+        return
+    _run(partial(train_reader, recipe, train, validation, out.resolve()), here, console)
+    say_line(console, (out / "README.md").read_text(encoding="utf-8"))
+    say_line(console, f"written: {out}; use it with llm.reader: {out} in an answer config")
+
+
+def _run(work: Callable[..., None], here: bool, console: Console) -> None:
+    from okralong.jobs.terminal import say_line
+
+    def say(line: str) -> None:
+        say_line(console, line)
+
+    if here:
+        work(say=say)
+        return
+    from okralong.actors.cluster import connected
+    from okralong.actors.trainer import run_on_cluster
+
+    with connected():
+        run_on_cluster(work, say)
+
+
+def _with_own_labels(
+    config: SelfTraining, train: list[TrainingRow], known: list[TrainingRow], rows: Path, console: Console
+) -> list[TrainingRow]:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.answering.analyzer import load_analyzer
+    from okralong.pipelines.lab.training.run import self_labelled, unlabelled_questions
+
+    questions = unlabelled_questions(config, rows)
+    found = self_labelled(config, load_analyzer(config.teacher), questions, known)
+    say_line(console, f"self-training: {len(found):,} of {len(questions):,} questions got a type")
+    return [*train, *found]
+
+
+# --------
+# ``okralong train-data``: the rows that the analyzer or the reader learns from, out of the data sets and the split.
+
+
+class LabelWith(StrEnum):
+    """Who labels what the sets leave open."""
+
+    NOBODY = "nobody"
+    LLM = "llm"
+
+
+class Learner(StrEnum):
+    """Who learns from the rows."""
+
+    ANALYZER = "analyzer"
+    READER = "reader"
+
+
+def train_data(
+    data: Annotated[Path, typer.Argument(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    out: Annotated[Path, typer.Option(help="Where the rows and their card go.")],
+    learner: Annotated[Learner, typer.Option("--for", help="Who learns from the rows.")] = Learner.ANALYZER,
+    config: Annotated[
+        str | None, typer.Option(help="Which sets, and how many rows; by default training/rows.yaml or reading.yaml.")
+    ] = None,
+    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
+        ".evidence"
+    ),
+    label_with: Annotated[
+        LabelWith, typer.Option(help="llm: the generator labels what the sets leave open, within budget_usd.")
+    ] = LabelWith.NOBODY,
+    llm: Annotated[str, typer.Option(help="The answer config whose llm part and budget_usd label.")] = "answer.yaml",
+) -> None:
+    """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
+    if learner is Learner.READER:
+        if label_with is not LabelWith.NOBODY:
+            raise typer.BadParameter("the reader's rows follow from the sets alone: leave --label-with out")
+        _reading(config or "training/reading.yaml", data, out, work)
+        return
+    from okralong.jobs.lab.train import Labeller
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.core.types import EXIT_OVER_BUDGET
+    from okralong.pipelines.lab.training.analyzer_data import RowsConfig, build_rows, rows_card, write_rows
+    from okralong.pipelines.lab.training.run import UNLABELLED
+    from okralong.pipelines.run.config import RunConfig
+
+    console = Console()
+    label = Labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
+    built = build_rows(
+        load_config(RowsConfig, config or "training/rows.yaml"), data, work, lambda line: say_line(console, line), label
+    )
+    for side, found in built.rows.items():
+        write_rows(Folder.of(out), side, found)
+        say_line(console, f"{side}: {len(found):,} rows")
+    lines = [json.dumps({"query_id": each.query_id, "question": each.question}) for each in built.unlabelled]
+    (out / UNLABELLED).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (out / "card.md").write_text(rows_card(built.rows, label.model if label else None), encoding="utf-8")
+    say_line(console, f"written: {out} (rows by side) and card.md")
+    if label is not None and label.over_budget:
+        say_line(
+            console, f"{label.over_budget:,} rows are left unlabelled: budget_usd is used up. A higher one goes on."
+        )
+        raise typer.Exit(EXIT_OVER_BUDGET)
+
+
+def _reading(config: str, data: Path, out: Path, work: Path) -> None:
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.lab.training.reader_data import ReadingConfig, build_reading, reading_card, write_reading
+
+    console = Console()
+    built = build_reading(load_config(ReadingConfig, config), data, work, lambda line: say_line(console, line))
+    for side, found in built.items():
+        write_reading(Folder.of(out), side, found)
+        say_line(console, f"{side}: {len(found):,} rows")
+    (out / "card.md").write_text(reading_card(built), encoding="utf-8")
+    say_line(console, f"written: {out} (rows by side) and card.md")
+
+
+# --------
+# ``okralong train-sara``: texts and questions in, a trained compressor and adapter of SARA out.
+
+
+def train_sara(
+    config: Annotated[str, typer.Argument(help="What to train; training/sara.yaml or sara_small.yaml of configs/.")],
+    out: Annotated[Path, typer.Option(help="Where the result goes; a second start goes on from there.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")
+    ] = None,
+    work: Annotated[Path, typer.Option(help="Where sentence embeddings are kept for the next run.")] = Path(".sara"),
+    here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
+    report: Annotated[bool, typer.Option(help="Train nothing: measure what OUT holds on held-out documents.")] = False,
+) -> None:
+    """Train SARA's compressor and adapter, stage by stage, or measure them."""
+    from okralong.jobs.terminal import say_line
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.lab.training.run import CARD
+    from okralong.pipelines.lab.training.sara_data import SaraConfig
+    from okralong.pipelines.lab.training.sara_eval import report_sara, train_sara
+
+    console = Console()
+    settings = load_config(SaraConfig, config)
+    data = None if data is None else data.resolve()
+    if report:
+        page, values = report_sara(settings, data, work.resolve(), out.resolve(), lambda line: say_line(console, line))
+        say_line(console, page.read_text(encoding="utf-8"))
+        say_line(console, f"written: {page} and {values}")
+        return
+    if here:
+        train_sara(settings, data, work.resolve(), out.resolve(), lambda line: say_line(console, line))
+    else:
+        from okralong.actors.cluster import connected
+        from okralong.actors.trainer import run_on_cluster
+
+        with connected():
+            run_on_cluster(
+                partial(train_sara, settings, data, work.resolve(), out.resolve()), lambda line: say_line(console, line)
+            )
+    say_line(console, (out / CARD).read_text(encoding="utf-8"))
+    say_line(console, f"written: {out}; measure it with --report")

@@ -1,1 +1,0 @@
-"""Handing a job to a cluster: what it is, what goes with it, and what must not."""
