@@ -31,6 +31,7 @@ from okralong.pipelines.indexing.build import Share, compress_shard, share_texts
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import chunk_part, ingest_part, write_outcomes
+from okralong.pipelines.indexing.job import IndexResult, Report, run_index
 from okralong.pipelines.indexing.sandbox import held_reader
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import ArrayCompressor
@@ -39,90 +40,109 @@ _MOST_BLOCKS: Final = 2000
 """Ours: each block is a Ray task; beyond this several parts share one."""
 
 
-def read_stream(
-    archive: str, parts: Mapping[str, Sequence[Source]], config: IndexConfig, limits: str, purged: Sequence[str] = ()
-) -> Iterator[dict[str, Any]]:
-    """Read, chunk and write every part; counts of each (documents, failures, chunks, seconds), in any order.
-
-    ``limits`` is the hash of what a document may cost; ``purged`` are documents that are not written.
-    """
-
-    def read(row: dict[str, Any]) -> dict[str, Any]:
-        started = time.perf_counter()
-        sources = [Source(**source) for source in row["sources"]]
-        outcomes = ingest_part(archive, row["part"], sources, held_reader(config.reading_limits()), frozenset(purged))
-        have_read = time.perf_counter()
-        pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
-        chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
-        write_outcomes(Folder.of(archive), row["part"], outcomes, limits)
-        index_metrics().chunked(chunks)
-        return {
-            "documents": sum(bool(outcome.part) for outcome in outcomes),
-            "failures": sum(bool(outcome.message) for outcome in outcomes),
-            "chunks": chunks,
-            "read_seconds": have_read - started,
-            "chunk_seconds": time.perf_counter() - have_read,
-        }
-
-    items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in parts.items()]
-    yield from _rows(_dataset(items).map(read, **config.placement.readers.options()))
+def index_archive(
+    archive: str,
+    sources: Sequence[str],
+    config: IndexConfig,
+    progress: Report | None = None,
+    *,
+    rehash: bool = False,
+) -> IndexResult:
+    """The index job on the connected Ray: see ``run_index``, whose errors it raises."""
+    return run_index(archive, sources, config, RayStreams(), progress, rehash=rehash)
 
 
-def chunk_stream(archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
-    """Chunk the documents of parts that were read before at the sizes that they lack; counts of each."""
+class RayStreams:
+    """The streams of the job, each a run of Ray Data or of plain tasks."""
 
-    def chunk(row: dict[str, Any]) -> dict[str, Any]:
-        started = time.perf_counter()
-        chunks = chunk_part(archive, row["part"], row["granularities"], config.boundaries)
-        index_metrics().chunked(chunks)
-        return {"chunks": chunks, "chunk_seconds": time.perf_counter() - started}
+    def read(
+        self,
+        archive: str,
+        parts: Mapping[str, Sequence[Source]],
+        config: IndexConfig,
+        limits: str,
+        purged: Sequence[str] = (),
+    ) -> Iterator[dict[str, Any]]:
+        """Read, chunk and write every part; counts of each (documents, failures, chunks, seconds), in any order.
 
-    items = [{"part": part, "granularities": list(sizes)} for part, sizes in parts.items()]
-    yield from _rows(_dataset(items).map(chunk, **config.placement.readers.options()))
+        ``limits`` is the hash of what a document may cost; ``purged`` are documents that are not written.
+        """
 
+        def read(row: dict[str, Any]) -> dict[str, Any]:
+            started = time.perf_counter()
+            sources = [Source(**source) for source in row["sources"]]
+            outcomes = ingest_part(
+                archive, row["part"], sources, held_reader(config.reading_limits()), frozenset(purged)
+            )
+            have_read = time.perf_counter()
+            pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
+            chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
+            write_outcomes(Folder.of(archive), row["part"], outcomes, limits)
+            index_metrics().chunked(chunks)
+            return {
+                "documents": sum(bool(outcome.part) for outcome in outcomes),
+                "failures": sum(bool(outcome.message) for outcome in outcomes),
+                "chunks": chunks,
+                "read_seconds": have_read - started,
+                "chunk_seconds": time.perf_counter() - have_read,
+            }
 
-def embed_stream(
-    archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
-) -> Iterator[dict[str, Any]]:
-    """Embed the texts of every share; the embedder's row of counts for each vector file, in any order."""
+        items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in parts.items()]
+        yield from _rows(_dataset(items).map(read, **config.placement.readers.options()))
 
-    def texts(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield from share_texts(archive, Share(**row), config)
+    def chunk(self, archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
+        """Chunk the documents of parts that were read before at the sizes that they lack; counts of each."""
 
-    vectors = (
-        _dataset([asdict(share) for share in shares])
-        .flat_map(texts, **config.placement.readers.options())
-        .map_batches(
-            Embedder,
-            fn_constructor_args=(archive, encoder, model.path, config.embedding),
-            batch_size=1,
-            batch_format="pyarrow",
-            compute=ray.data.ActorPoolStrategy(size=config.embedding.actors),
-            num_cpus=1,
-            num_gpus=_gpus(config.embedding),
-            **config.placement.embedders.options(),
+        def chunk(row: dict[str, Any]) -> dict[str, Any]:
+            started = time.perf_counter()
+            chunks = chunk_part(archive, row["part"], row["granularities"], config.boundaries)
+            index_metrics().chunked(chunks)
+            return {"chunks": chunks, "chunk_seconds": time.perf_counter() - started}
+
+        items = [{"part": part, "granularities": list(sizes)} for part, sizes in parts.items()]
+        yield from _rows(_dataset(items).map(chunk, **config.placement.readers.options()))
+
+    def embed(
+        self, archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
+    ) -> Iterator[dict[str, Any]]:
+        """Embed the texts of every share; the embedder's row of counts for each vector file, in any order."""
+
+        def texts(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            yield from share_texts(archive, Share(**row), config)
+
+        vectors = (
+            _dataset([asdict(share) for share in shares])
+            .flat_map(texts, **config.placement.readers.options())
+            .map_batches(
+                Embedder,
+                fn_constructor_args=(archive, encoder, model.path, config.embedding),
+                batch_size=1,
+                batch_format="pyarrow",
+                compute=ray.data.ActorPoolStrategy(size=config.embedding.actors),
+                num_cpus=1,
+                num_gpus=_gpus(config.embedding),
+                **config.placement.embedders.options(),
+            )
         )
-    )
-    yield from _rows(vectors)
+        yield from _rows(vectors)
 
+    def compress(
+        self, archive: str, shards: Sequence[str], compressor: ArrayCompressor, config: IndexConfig
+    ) -> Iterator[int]:
+        """Write the tables of compressed chunks of some shards, by their names; the chunks of each, in any order.
 
-def compress_stream(
-    archive: str, shards: Sequence[str], compressor: ArrayCompressor, config: IndexConfig
-) -> Iterator[int]:
-    """Write the tables of compressed chunks of some shards, by their names; the chunks of each, in any order.
-
-    Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start.
-    """
-    weights = ray.put(compressor)
-    task: Any = ray.remote(compress_shard)
-    place = config.placement.embedders.options()
-    running = [task.options(**place).remote(archive, name, weights) for name in shards]
-    try:
-        while running:
-            done, running = ray.wait(running)
-            yield from ray.get(done)
-    except RayError as error:
-        raise _ours(error) or error from error
+        Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start.
+        """
+        weights = ray.put(compressor)
+        task: Any = ray.remote(compress_shard)
+        place = config.placement.embedders.options()
+        running = [task.options(**place).remote(archive, name, weights) for name in shards]
+        try:
+            while running:
+                done, running = ray.wait(running)
+                yield from ray.get(done)
+        except RayError as error:
+            raise _ours(error) or error from error
 
 
 def _dataset(items: list[dict[str, Any]]) -> ray.data.Dataset:

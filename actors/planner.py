@@ -33,6 +33,7 @@ from okralong.actors.llm import (
 )
 from okralong.actors.models import ADDRESS
 from okralong.actors.retrieval import REVIVED, Retrieval, RetrievalNames, hold, retrieval, wait_for
+from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy, plan_reserve
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
@@ -316,6 +317,7 @@ class Planner:
             shared=self._shared_replies,
             desk=None if setup.desk is None else RayBatchDesk(named_actor(setup.desk)),
             transport=transport,
+            grammar=grammar,
         )
 
     def _client_here(self) -> LlmClient:

@@ -37,8 +37,8 @@ def index(
     Raises OkraError for a bad config, missing sources, or an archive that another process writes.
     """
     from okralong.actors.cluster import connected
+    from okralong.actors.index_streams import index_archive
     from okralong.pipelines.indexing.config import IndexConfig
-    from okralong.pipelines.indexing.job import index_archive
 
     settings = load_config(IndexConfig, config, overrides)
     with connected(address):

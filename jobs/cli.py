@@ -17,14 +17,7 @@ import typer
 from rich.console import Console
 
 from okralong.jobs import doctor, report, show
-from okralong.jobs.lab import cli as compare
-from okralong.jobs.lab import cli as evaluate
-from okralong.jobs.lab import cli as evidence
-from okralong.jobs.lab import cli as split
-from okralong.jobs.lab import cli as train
-from okralong.jobs.lab import cli as train_data
-from okralong.jobs.lab import cli as train_sara
-from okralong.jobs.lab import cli as tune
+from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
@@ -53,10 +46,10 @@ def index(
 ) -> None:
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
     from okralong.actors.cluster import connected, homes_to_come
+    from okralong.actors.index_streams import index_archive
     from okralong.jobs.terminal import IndexBar, say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.indexing.config import IndexConfig
-    from okralong.pipelines.indexing.job import index_archive
 
     console = Console()
     settings = load_config(IndexConfig, config)
@@ -480,18 +473,18 @@ app.command("show")(show.command)
 app.command("report")(report.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)
-app.command("split")(split.split)
-app.command("train-data")(train_data.train_data)
-app.command("train")(train.train)
-app.command("train-sara")(train_sara.train_sara)
-app.command("evidence")(evidence.evidence)
-app.command("evaluate")(evaluate.evaluate)
-app.command("tune")(tune.tune)
-app.command("compare")(compare.compare)
+app.command("split")(lab.split)
+app.command("train-data")(lab.train_data)
+app.command("train")(lab.train)
+app.command("train-sara")(lab.train_sara)
+app.command("evidence")(lab.evidence)
+app.command("evaluate")(lab.evaluate)
+app.command("tune")(lab.tune)
+app.command("compare")(lab.compare)
 
 
 def main() -> None:
-    """Run the command line. Exit codes: see ``pipelines/errors.py``."""
+    """Run the command line. Exit codes: see ``pipelines/core/types.py``."""
     console = Console(stderr=True)
     try:
         app()

@@ -224,10 +224,10 @@ def print_estimate(console: Console, result: EstimateResult) -> None:
         say_line(console, f"- {strategy} is left out: {why}")
     if result.bad:
         say_line(console, f"- {result.bad} rows cannot be asked; okralong answer says why")
-    for strategy, estimate in result.strategies.items():
-        for query_id, why in list(estimate.problems.items())[:PROBLEMS_SHOWN]:
+    for strategy, estimated in result.strategies.items():
+        for query_id, why in list(estimated.problems.items())[:PROBLEMS_SHOWN]:
             say_line(console, f"- {strategy}, {query_id}: {why}")
-        if (more := len(estimate.problems) - PROBLEMS_SHOWN) > 0:
+        if (more := len(estimated.problems) - PROBLEMS_SHOWN) > 0:
             say_line(console, f"- {strategy}: {more} more questions cannot be asked")
     if result.stopped:
         say_line(console, f"stopped: {result.stopped}", style="red")

@@ -123,8 +123,8 @@ def small_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def small_archive(ray_cluster: None, small_sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive of ``small_sources`` at the default granularities, with the embedded model. Not to be written to."""
+    from okralong.actors.index_streams import index_archive
     from okralong.pipelines.indexing.config import IndexConfig
-    from okralong.pipelines.indexing.job import index_archive
 
     archive = tmp_path_factory.mktemp("small-archive")
     index_archive(str(archive), [str(small_sources)], IndexConfig())

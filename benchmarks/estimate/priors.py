@@ -6,7 +6,7 @@
 *Replies*: o200k tokens of the replies in the reading rows, which follow from the public sets' own annotation.
 *Look-ups*: the method with gold types over the test side of the sets that have sub-questions, which it is given:
 *queries* is how many of them a question has, *new* the share of a further look-up's context that no earlier one had
-shown, read off the ladder that an estimate climbs (`pipelines/answering/estimate/ladder.py`). *sd* is over the rows of
+shown, read off the ladder that an estimate climbs (`pipelines/run/dry_run.py`). *sd* is over the rows of
 a line.
 """
 

@@ -326,7 +326,8 @@ def says_unanswerable(answer: str) -> bool:
 # --------
 # The splitting prompt and its parser: a question about several things becomes a question about each (paper 3.3).
 
-SPLIT_INSTRUCTIONS = """Break the question into at most {limit} simpler ones, each answered by a single fact from a single \
+SPLIT_INSTRUCTIONS = """\
+Break the question into at most {limit} simpler ones, each answered by a single fact from a single \
 source. Repeat names, years and measures in full in each. Write one question a line and nothing else.
 Example: Who spent more on research in 2021, Alder or Birch?
 How much did Alder spend on research in 2021?

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from okralong.actors.index_streams import chunk_stream, compress_stream, embed_stream, read_stream
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.files import tables_are_there
 from okralong.pipelines.archive.vectors import TextIndex, VectorStore
@@ -37,6 +36,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.indexing.build import (
     Built,
+    Share,
     VersionBuild,
     compress_shard,
     compressor_facts,
@@ -49,7 +49,7 @@ from okralong.pipelines.indexing.build import (
     wanted_compressor,
 )
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.indexing.documents import RawDocument, Source, make_document
 from okralong.pipelines.indexing.ingest import (
     SourceChanges,
     carried,
@@ -67,6 +67,7 @@ from okralong.pipelines.indexing.ingest import (
 )
 from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
+from okralong.pipelines.sara.artifact import ArrayCompressor
 
 _REASONS_SHOWN: Final = 3
 _NO_CHANGES: Final = {"added": 0, "changed": 0, "removed": 0, "unchanged": 0}
@@ -124,15 +125,47 @@ class _Clock:
 Report = Callable[[IndexProgress], None]
 
 
-def index_archive(
+class IndexStreams(Protocol):
+    """What carries the work of the job over many processes: ``actors/index_streams.py`` is Ray Data's."""
+
+    def read(
+        self,
+        archive: str,
+        parts: Mapping[str, Sequence[Source]],
+        config: IndexConfig,
+        limits: str,
+        purged: Sequence[str],
+    ) -> Iterator[dict[str, Any]]:
+        """Read, chunk and write every part; a row of counts for each, in any order."""
+        ...
+
+    def chunk(self, archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
+        """Chunk the documents of parts that were read before at the sizes that they lack; counts of each."""
+        ...
+
+    def embed(
+        self, archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
+    ) -> Iterator[dict[str, Any]]:
+        """Embed the texts of every share; a row of counts for each vector file, in any order."""
+        ...
+
+    def compress(
+        self, archive: str, shards: Sequence[str], compressor: ArrayCompressor, config: IndexConfig
+    ) -> Iterator[int]:
+        """Write the tables of compressed chunks of some shards, by their names; the chunks of each, in any order."""
+        ...
+
+
+def run_index(
     archive: str,
     sources: Sequence[str],
     config: IndexConfig,
+    streams: IndexStreams,
     progress: Report | None = None,
     *,
     rehash: bool = False,
 ) -> IndexResult:
-    """Bring the archive (a local folder or URI) to what stands at or below ``sources`` now, on the connected Ray.
+    """Bring the archive (a local folder or URI) to what stands at or below ``sources`` now, over ``streams``.
 
     With ``rehash`` every file is opened and hashed, also one of the size and time of change that are known. Raises
     InputError when a source is missing or no document can be read, ConfigError when the model cannot be had or a
@@ -148,7 +181,8 @@ def index_archive(
     listing = list_sources(sources, outside=location)
     model = resolve_embedding_model(config.embedding.model)
     with folder.locked("okralong index"):
-        return _Job(location, folder, sources, config, model, progress or (lambda _: None)).run(listing, rehash)
+        job = _Job(location, folder, sources, config, model, streams, progress or (lambda _: None))
+        return job.run(listing, rehash)
 
 
 class _Job:
@@ -159,10 +193,11 @@ class _Job:
         asked: Sequence[str],
         config: IndexConfig,
         model: ResolvedModel,
+        streams: IndexStreams,
         report: Report,
     ) -> None:
         self.location, self.folder, self.asked = location, folder, asked
-        self.config, self.model, self.report = config, model, report
+        self.config, self.model, self.streams, self.report = config, model, streams, report
         self.clock = _Clock()
         self.parent = latest_version(folder)
         self.compressor = wanted_compressor(config, model)
@@ -265,7 +300,7 @@ class _Job:
         if not parts:
             return []
         purged = self.parent["purged"] if self.parent else []
-        for row in read_stream(self.location, parts, self.config, self.limits, purged):
+        for row in self.streams.read(self.location, parts, self.config, self.limits, purged):
             self.cpu["read"] += row["read_seconds"]
             self.cpu["chunk"] += row["chunk_seconds"]
             self._say(
@@ -278,7 +313,7 @@ class _Job:
     def _embed(self, build: VersionBuild) -> TextIndex:
         self._say(stage="embed")
         if unchunked := build.unchunked():
-            for row in chunk_stream(self.location, unchunked, self.config):
+            for row in self.streams.chunk(self.location, unchunked, self.config):
                 self.cpu["chunk"] += row["chunk_seconds"]
                 self._say(chunks=self.state.chunks + row["chunks"])
         if self.parent is None:
@@ -288,7 +323,7 @@ class _Job:
         with build.embedding_work(index) as (shares, texts):
             self._say(expected_chunks=texts)
             if shares:
-                for row in embed_stream(self.location, shares, build.encoder, self.model, self.config):
+                for row in self.streams.embed(self.location, shares, build.encoder, self.model, self.config):
                     numbers.append(row["number"])
                     self.cpu["embed"] += row["embed_seconds"]
                     self.work["texts_embedded"] += row["texts"]
@@ -301,7 +336,7 @@ class _Job:
         if self.compressor is None or not (names := lacking(self.folder, self.compressor, shards)):
             return
         with self.clock.stage("compress"):
-            counts = compress_stream(self.location, names, self.compressor, self.config)
+            counts = self.streams.compress(self.location, names, self.compressor, self.config)
             self.work["chunks_compressed"] = sum(counts)
 
     def _say(self, **news: Any) -> None:

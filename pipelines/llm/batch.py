@@ -588,7 +588,7 @@ def _seconds(start: datetime, end: datetime) -> float:
 # --------
 # The desk where requests wait for a batch: one for a run. It gathers waves, hands them in, and answers who waits.
 #
-# The Ray actor in ``actors/batch_desk.py`` is this class behind a handle.
+# The Ray actor in ``actors/llm.py`` is this class behind a handle.
 
 LOOK_AGAIN_S: Final = 60.0
 """How often the clock on the wall is compared with the deadline, whatever it does meanwhile. Ours."""

@@ -18,7 +18,6 @@ from typing import Any
 from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, Usage
 from okralong.pipelines.llm.batch import BatchCaller, BatchDeskClient
@@ -204,12 +203,14 @@ class LlmClient:
         shared: SharedReplies | None = None,
         desk: BatchDeskClient | None = None,
         transport: Any = None,
+        grammar: Callable[[str, Sequence[Message]], str | None] | None = None,
     ) -> None:
         """``others`` are the limiters of ``config.endpoints``, in order; ``address`` is where an embedded model
         listens; ``backoff`` first and longest pause, in seconds, of a call between two rounds and of an endpoint that
         does not answer while there are others; ``shared`` are replies of other runs, which are taken instead of paying
         for equal ones; ``desk`` is where calls wait for a batch (None: all are asked in real time);
-        ``transport`` carries the requests to ``address`` where no network does.
+        ``transport`` carries the requests to ``address`` where no network does; ``grammar`` gives the grammar of the
+        reply to a prompt of a role, which is sent where the config is ``constrained``.
 
         Raises ConfigError when a model has no price, the tokenizer is unknown, or a key is needed and missing.
         """
@@ -221,6 +222,7 @@ class LlmClient:
         self._attempts = Attempts(config, ledger, self._router, count)
         self._tags = dict(tags or {})
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
+        self._grammar = grammar
         self._exhausted = 0
         self._shared = shared or SharedReplies()
         price = routes[0].price
@@ -275,7 +277,7 @@ class LlmClient:
             sample=sample,
             api_version=config.api_version,
             response_format="json_object" if role == ANALYZE else None,
-            grammar=grammar(role, messages) if config.constrained else None,
+            grammar=self._grammar(role, messages) if config.constrained and self._grammar else None,
             others=tuple(endpoint.identity for endpoint in config.endpoints),
         )
         canonical = request.canonical()

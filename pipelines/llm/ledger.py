@@ -210,7 +210,7 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
 # The ledger of a run, in one process: the budget, the journal and the group commit that makes both cheap to trust.
 #
 # Requests that arrive within a few milliseconds share one commit; each waits until its rows are durable. The Ray actor
-# in ``actors/ledger.py`` is this class behind a handle.
+# in ``actors/llm.py`` is this class behind a handle.
 
 GATHER_S = 0.01
 """How long a commit waits for company, in seconds. Ours: a call waits for two commits, beside replies that take a

@@ -57,7 +57,7 @@ class PromptMeter:
 #
 # OpenAI's protocol allows a list of parts where a text may stand. To its ``{"type": "text", "text": ...}`` comes
 # ``{"type": "vectors", "data": ..., "rows": n}``, whose data are n rows of little-endian float32 in base64. Only our
-# own server reads them (``pipelines/sara/protocol.py``). A message without vectors is a text, as everywhere.
+# own server reads them (``pipelines/sara/prompts.py``). A message without vectors is a text, as everywhere.
 
 TEXT: Final = "text"
 VECTORS: Final = "vectors"

@@ -86,7 +86,8 @@ async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
 
 Complexity = Literal["A", "B", "C"]
 
-COMPLEXITY_INSTRUCTIONS: Final = """How much must be looked up to answer the question? Reply with one letter and nothing else:
+COMPLEXITY_INSTRUCTIONS: Final = """\
+How much must be looked up to answer the question? Reply with one letter and nothing else:
 A: nothing; it is answered from general knowledge
 B: one thing; a single place holds the answer
 C: several things, one after the other or side by side"""

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import ray.data
 
+from okralong.actors.index_streams import index_archive
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import version_numbers
 from okralong.pipelines.core.config import IndexPlacement, Place
@@ -18,7 +19,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import BrokenError, ConfigError, InputError, LockedError
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig, LimitsConfig
-from okralong.pipelines.indexing.job import IndexProgress, IndexResult, index_archive
+from okralong.pipelines.indexing.job import IndexProgress, IndexResult
 from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import word_bomb
 from tests.indexing.tiny_pdf import tiny_pdf

@@ -12,6 +12,7 @@ import pytest
 
 from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
+from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.config import load_config, shipped_config
@@ -57,7 +58,9 @@ async def test_a_run_with_a_reader_serves_it_and_asks_it_as_it_was_trained(
         assert served.facts["reader"]["name"] == "mine"
         assert f"+{served.facts['reader']['digest']}:" in served.facts["identity"]
         ledger = RunLedger(Folder.of(tmp_path / "run"), None)
-        client = LlmClient(served.llm, ledger, LocalLimiter(Limits(None, None, 1)), address=served.address)
+        client = LlmClient(
+            served.llm, ledger, LocalLimiter(Limits(None, None, 1)), address=served.address, grammar=grammar
+        )
         try:
             prompt = answer_prompt("Who leads Fernhill?", [Passage("d", 0, 20, "Mara Lind leads it.", 0, 0.0)])
             reply = await client.complete("q", "generate", "generate", prompt)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from okralong.pipelines.core.types import Message, Passage
+from okralong.pipelines.core.types import VECTORS_PLACE, Message, Passage
 from okralong.pipelines.models.weights import chat_ids, text_ids
 from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
 from okralong.pipelines.sara.prompts import (
@@ -135,7 +135,7 @@ def test_messages_of_text_alone_are_the_chat_of_everywhere_else(generator: tuple
 
 def test_a_text_cannot_pose_as_a_vectors_place(generator: tuple[Any, Any]) -> None:
     _, tokenizer = generator
-    said = [MixedMessage("user", (Text(f"a{PLACE}b"), Vectors(vectors(1)), Text(PLACE)))]
+    said = [MixedMessage("user", (Text(f"a{VECTORS_PLACE}b"), Vectors(vectors(1)), Text(VECTORS_PLACE)))]
     pieces = chat_pieces(tokenizer, said)
     assert [isinstance(piece, Vectors) for piece in pieces] == [False, True, False]
     assert isinstance(pieces[0], Text)

@@ -15,7 +15,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.analyzer import HeadsLearner
 from okralong.pipelines.lab.training.analyzer_data import UNKNOWN
 from okralong.pipelines.lab.training.fit import CHECKPOINTS, HISTORY, Lora, Recipe
-from okralong.pipelines.lab.training.run import train
+from okralong.pipelines.lab.training.run import fit_recipe
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.training.questions import invented_examples
 
@@ -27,7 +27,7 @@ TUNED = replace(FROZEN, lora=Lora(("query", "value")), learning_rate=0.01, epoch
 
 def trained(recipe: Recipe, out: Path) -> HeadsAnalyzer:
     model = resolve_embedding_model("embedded")
-    train(recipe, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, out)
+    fit_recipe(recipe, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, out)
     return HeadsAnalyzer.load(out)
 
 
@@ -73,9 +73,9 @@ def test_batches_do_not_change_what_is_said(frozen: Path) -> None:
 def test_a_training_that_was_stopped_goes_on_from_its_last_checkpoint(tmp_path: Path, frozen: Path) -> None:
     model = resolve_embedding_model("embedded")
     rows, held = invented_examples(0, 5), invented_examples(5)
-    train(replace(FROZEN, epochs=5), rows, held, model.path, model.sha256, tmp_path)
+    fit_recipe(replace(FROZEN, epochs=5), rows, held, model.path, model.sha256, tmp_path)
     steps = sorted(path.name for path in (tmp_path / CHECKPOINTS).iterdir())
-    train(FROZEN, rows, held, model.path, model.sha256, tmp_path)
+    fit_recipe(FROZEN, rows, held, model.path, model.sha256, tmp_path)
     history = json.loads((tmp_path / HISTORY).read_text())["history"]
     epochs = [entry["epoch"] for entry in history if "eval_loss" in entry]
     assert epochs == sorted(set(epochs))
@@ -98,9 +98,9 @@ def test_the_heads_belong_to_their_encoder(tmp_path: Path, frozen: Path) -> None
 def test_other_rows_in_the_same_folder_begin_anew(tmp_path: Path) -> None:
     model = resolve_embedding_model("embedded")
     short = replace(FROZEN, epochs=2)
-    train(short, invented_examples(0, 3), invented_examples(5), model.path, model.sha256, tmp_path)
+    fit_recipe(short, invented_examples(0, 3), invented_examples(5), model.path, model.sha256, tmp_path)
     first = (tmp_path / "heads.safetensors").read_bytes()
-    history = train(short, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, tmp_path)
+    history = fit_recipe(short, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, tmp_path)
     epochs = [entry["epoch"] for entry in history if "eval_loss" in entry]
     assert min(epochs) <= 1.0 < max(epochs)
     assert (tmp_path / "heads.safetensors").read_bytes() != first

@@ -14,7 +14,7 @@ from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.lab.training.analyzer import LabelLearner
 from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, read_examples, write_examples
 from okralong.pipelines.lab.training.fit import Lora, Recipe
-from okralong.pipelines.lab.training.run import train
+from okralong.pipelines.lab.training.run import fit_recipe
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.training.questions import invented_examples
 
@@ -96,7 +96,7 @@ def test_a_tiny_model_learns_and_its_adapter_is_read(tmp_path: Path, model: Path
     rows, held = invented_examples(0, 5), invented_examples(5)
     write_examples(tmp_path / "rows.jsonl", rows)
     assert read_examples(tmp_path / "rows.jsonl") == rows
-    history = train(RECIPE, rows, held, str(model), None, tmp_path / "out")
+    history = fit_recipe(RECIPE, rows, held, str(model), None, tmp_path / "out")
     losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
     assert min(losses) < losses[0] * 0.8
     asked = [each.asked for each in held]

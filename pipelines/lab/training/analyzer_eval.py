@@ -195,8 +195,6 @@ def analyzer_report(config: ReportConfig, test: Sequence[TrainingRow]) -> Report
         said[name] = probabilities(analyzer.analyze([each.asked for each in held[name].examples]))
     timed: dict[str, Analyze] = {name: analyzer.analyze for name, analyzer in analyzers.items()}
     if config.written is not None:
-        # brings torch and transformers: seconds
-
         timed[WRITING] = WritingModel(causal_model(config.analyzers[config.written].model), available_cores()).write
     with_passages = [each.asked for each in whole.examples if each.asked.passages]
     return Report(

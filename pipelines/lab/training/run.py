@@ -72,13 +72,13 @@ def export_files(
 #
 # On a machine that has no more than those, from a bare checkout:
 #
-# python -m okralong.pipelines.training.run RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
+# python -m okralong.pipelines.lab.training.run RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
 #
 # SHA256 is that of the encoder's weights, for heads; "" for a label scorer. OUT then holds the weights and the
 # history; temperatures, card and curves are made by `okralong train` alone.
 
 
-def train(
+def fit_recipe(
     recipe: Recipe,
     train: Sequence[AnyExample],
     validation: Sequence[AnyExample],
@@ -115,13 +115,10 @@ def main(arguments: Sequence[str]) -> int:
     """See above; prints the last evaluation."""
     said, rows, held, model, sha256, out = arguments
     recipe = Recipe.of(json.loads(Path(said).read_text(encoding="utf-8")))
-    history = train(recipe, read_examples(Path(rows)), read_examples(Path(held)), model, sha256 or None, Path(out))
+    history = fit_recipe(recipe, read_examples(Path(rows)), read_examples(Path(held)), model, sha256 or None, Path(out))
     print(json.dumps([each for each in history if "eval_loss" in each][-1:], indent=1))
     return 0
 
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
 
 # --------
 # Self-training: questions without labels get the type of which a trained analyzer is sure (the paper's section 5 names
@@ -299,11 +296,9 @@ def train_session(
 
     Raises ConfigError when the model cannot be found, InputError when the rows have none to learn from.
     """
-    # brings torch and transformers: seconds
-
     model, name, sha256 = _base(recipe)
     held = examples_of(validation)
-    history = train(recipe, examples_of(train), held, model, sha256, out, say)
+    history = fit_recipe(recipe, examples_of(train), held, model, sha256, out, say)
     temperatures = calibrate(recipe, out, held[: recipe.validation_rows])
     figures = {"validation": figures_of(trained_analyzer(recipe, out), validation[: recipe.validation_rows])}
     learned = train[: recipe.rows]
@@ -339,12 +334,10 @@ def train_reader(
 
     Raises ConfigError when the model cannot be found.
     """
-    # brings torch and transformers: seconds
-
     learned = rows_to_learn(recipe, train)[: recipe.rows]
     held = rows_to_learn(recipe, validation)[: recipe.validation_rows]
     model = causal_model(recipe.model)
-    history = train(recipe, reading_examples(learned), reading_examples(held), model, None, out, say)
+    history = fit_recipe(recipe, reading_examples(learned), reading_examples(held), model, None, out, say)
     write_asked(out, learned)
     draw_curves({"": history}, out / CURVES)
     (out / CARD).write_text(reader_card(recipe, learned, held, history), encoding="utf-8")
@@ -408,3 +401,7 @@ def _roles(rows: Sequence[ReadingRow]) -> str:
 def _counted(names: Iterable[str]) -> str:
     counts = Counter(names)
     return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
