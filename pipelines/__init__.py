@@ -1,1 +1,1 @@
-"""The logic: indexing, search, answering, evaluation. Mostly pure; see docs/architecture.md."""
+"""The logic, mostly pure and without Ray; docs/architecture.md draws the packages."""

@@ -1,1 +1,1 @@
-"""jobs/lab."""
+"""The laboratory's commands: sweeps, tuning, comparison, the evidence bench, training."""

@@ -1,1 +1,1 @@
-"""From a question to a cited answer and its bill."""
+"""From a question to a plan, its context, and a cited answer."""

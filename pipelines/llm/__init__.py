@@ -1,1 +1,1 @@
-"""pipelines/llm."""
+"""Calls of the generator: requests, rate limits, budget, journal, ledger, batches, prices."""

@@ -1,1 +1,1 @@
-"""pipelines/methods."""
+"""The methods: okralong and the baselines, one file each, over the same tools."""

@@ -23,7 +23,7 @@ from okralong.pipelines.models.weights import (
 )
 
 READER: Final = "reader"
-"""The name of the shipped reader, and of its folder below ``configs/adapters``."""
+"""The name of the shipped reader, and of its folder below ``pipelines/models/adapters``."""
 
 NO_READER: Final = "none"
 """What a config says for the model as it is."""

@@ -332,8 +332,8 @@ _WEIGHTS: Final = ("*.safetensors", "*.json")
 
 
 def shipped_adapter(name: str) -> Path:
-    """The folder of ``configs/adapters/NAME``. Raises ConfigError when this installation holds none of that name."""
-    folder = Path(str(resources.files("okralong.configs"))) / "adapters" / name
+    """The folder of ``pipelines/models/adapters/NAME``. Raises ConfigError when this installation holds none of that name."""
+    folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
     if not folder.is_dir():
         raise ConfigError(
             f"This okralong comes without the adapter {name!r} ({folder} is missing). Install it again, or train one "

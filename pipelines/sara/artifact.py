@@ -191,7 +191,7 @@ def _shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
 # Which compressor a config means, and whether it fits an archive.
 
 SARA: Final = "sara"
-"""The folder of the shipped compressor below ``configs/adapters``, and the section of an answer config."""
+"""The folder of the shipped compressor below ``pipelines/models/adapters``, and the section of an answer config."""
 
 AUTO: Final = "auto"
 NONE: Final = "none"
@@ -200,7 +200,7 @@ NONE: Final = "none"
 
 def shipped_folder() -> Path | None:
     """Where the shipped compressor is; None where this installation comes without one."""
-    folder = Path(str(resources.files("okralong.configs"))) / "adapters" / SARA
+    folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / SARA
     return folder if (folder / DESCRIPTION).is_file() else None
 
 

@@ -1,1 +1,1 @@
-"""pipelines/lab/datasets."""
+"""The public data sets in their published formats, read into one form."""

@@ -1,1 +1,1 @@
-"""pipelines/lab/sweeps."""
+"""Sweeps: methods, sets, policy variants and seeds under one budget, with intervals and paired tests."""

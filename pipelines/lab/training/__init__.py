@@ -1,1 +1,1 @@
-"""pipelines/lab/training."""
+"""The training of the models that ship: analyzer, reader, and SARA's compressor."""
