@@ -332,7 +332,7 @@ _WEIGHTS: Final = ("*.safetensors", "*.json")
 
 
 def shipped_adapter(name: str) -> Path:
-    """The folder ``adapters/NAME`` beside this file. Raises ConfigError when this installation holds none of that name."""
+    """The folder ``adapters/NAME`` beside this file. Raises ConfigError when none of that name is installed."""
     folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
     if not folder.is_dir():
         raise ConfigError(
