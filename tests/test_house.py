@@ -53,13 +53,14 @@ def test_no_file_is_longer_than_a_reader_bears() -> None:
     assert sorted(lengths.values())[len(lengths) // 2] < 120
 
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LABORATORY = ("okralong.pipelines.lab", "okralong.jobs.lab")
 
 
 def imports(code: str) -> Iterator[tuple[str, bool]]:
     """Everything imported by its full name, and whether it is when the module is loaded, and not when one calls it."""
     tree = ast.parse(code)
-    inner = {id(node) for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) for node in ast.walk(each)}
+    inner = {id(node) for each in ast.walk(tree) if isinstance(each, FUNCTIONS) for node in ast.walk(each)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, id(node) not in inner) for alias in node.names)

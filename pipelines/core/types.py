@@ -49,8 +49,9 @@ def needs_extra(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
         raise ConfigError(
-            f"The Python package {str(error.name).partition('.')[0]} is not installed. It belongs to the extra {extra!r} of okralong: "
+            f"The Python package {package} is not installed. It belongs to the extra {extra!r} of okralong: "
             f"pip install 'okralong[{extra}]'."
         ) from error
 
