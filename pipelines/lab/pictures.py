@@ -41,16 +41,15 @@ NAME_CHARS: Final = 36
 @contextmanager
 def _style(size: float = 9.0) -> Iterator[None]:
     """Our style and no other for the time of the block; ``size`` is of the letters, in points."""
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    style: dict[str, Any] = dict.fromkeys(inked, INK)
+    style |= {"svg.hashsalt": "okralong", "svg.fonttype": "none", "text.parse_math": False, "font.size": size}
+    style |= {"axes.linewidth": 0.6, "axes.axisbelow": True, "grid.color": FAINT, "grid.linewidth": 0.5}
+    style |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font has not
         matplotlib.rcdefaults()
-        inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-        matplotlib.rcParams.update(
-            dict.fromkeys(inked, INK)
-            | {"svg.hashsalt": "okralong", "svg.fonttype": "none", "text.parse_math": False}
-            | {"font.size": size, "axes.linewidth": 0.6, "axes.axisbelow": True, "grid.color": FAINT}
-            | {"grid.linewidth": 0.5, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
-        )
+        matplotlib.rcParams.update(style)
         yield
 
 
@@ -59,8 +58,8 @@ def _svg(figure: Figure, path: Path) -> None:
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
-def _look(number: int) -> dict[str, str]:
-    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+def _look(number: int, **more: Any) -> dict[str, Any]:
+    return {**more, "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
 # --------
@@ -116,9 +115,9 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     points = {name: f for name, f in panel.points.items() if {accuracy, cost} <= set(f)}
     for number, (name, found) in enumerate(points.items()):
         x, y = found[cost], found[accuracy]
-        reach = {"xerr": _reach(x.value, x.low, x.high), "yerr": _reach(y.value, y.low, y.high)}
-        look = {"markersize": 6, "elinewidth": 0.9, "clip_on": False, "linestyle": "none", **_look(number)}
-        axis.errorbar(x.value, y.value, **reach, **look, label=_short(name))
+        reach: dict[str, Any] = {"xerr": _reach(x.value, x.low, x.high), "yerr": _reach(y.value, y.low, y.high)}
+        look = _look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
+        axis.errorbar(x.value, y.value, **look, **reach)
     line = [points[name] for name in panel.frontier(accuracy, cost)]
     if len(line) > 1:
         x_y = [[f[measure].value for f in line] for measure in (cost, accuracy)]
@@ -235,7 +234,7 @@ def draw_recall(path: Path, panels: Sequence[RecallPanel]) -> None:
     with _style(8.5):
         layout = ConstrainedLayoutEngine(rect=(0, legend_share, 1, 1 - legend_share))
         figure = Figure(figsize=(RECALL_WIDTH, height), facecolor="white", layout=layout)
-        looks = {label: {"markersize": 4.5, "linewidth": 1.4, **_look(n)} for n, label in enumerate(labels)}
+        looks = {label: _look(n, markersize=4.5, linewidth=1.4) for n, label in enumerate(labels)}
         axes = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
         for n, (axis, panel) in enumerate(zip(axes, panels, strict=False)):
             _recall_panel(axis, panel, looks)
