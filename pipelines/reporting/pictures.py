@@ -86,14 +86,13 @@ def _style() -> None:
 
 def _scatter(panel: Panel, accuracy: str, cost: str) -> Canvas:
     canvas, axis = _canvas(4.0)
-    points = {name: f for name, f in panel.points.items() if {accuracy, cost} <= set(f)}
-    for number, (name, found) in enumerate(points.items()):
-        x, y = found[cost], found[accuracy]
+    places = panel.places(accuracy, cost)
+    for number, (name, (x, y)) in enumerate(places.items()):
         axis.errorbar(
-            x.value,
-            y.value,
-            xerr=_reach(x.value, x.low, x.high),
-            yerr=_reach(y.value, y.low, y.high),
+            x,
+            y,
+            xerr=_reach(x, panel.points[name][cost].interval),
+            yerr=_reach(y, panel.points[name][accuracy].interval),
             color=COLOURS[number % len(COLOURS)],
             marker=MARKERS[number % len(MARKERS)],
             markersize=6,
@@ -102,12 +101,10 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Canvas:
             linestyle="none",
             label=_short(name),
         )
-    line = [points[name] for name in panel.frontier(accuracy, cost)]
+    line = [places[name] for name in panel.frontier(accuracy, cost)]
     if len(line) > 1:
-        axis.plot(
-            [f[cost].value for f in line], [f[accuracy].value for f in line], color=INK, lw=0.9, ls="--", zorder=1
-        )
-    costs = [found[cost].value for found in points.values()]
+        axis.plot([x for x, _ in line], [y for _, y in line], color=INK, lw=0.9, ls="--", zorder=1)
+    costs = [x for x, _ in places.values()]
     if min(costs) > 0 and max(costs) / min(costs) > 8:
         axis.set_xscale("log")
         axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -122,10 +119,10 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Canvas:
     return canvas
 
 
-def _reach(value: float, low: float | None, high: float | None) -> list[list[float]] | None:
-    if low is None or high is None:
+def _reach(value: float, interval: tuple[float, float] | None) -> list[list[float]] | None:
+    if interval is None:
         return None
-    return [[max(0.0, value - low)], [max(0.0, high - value)]]
+    return [[max(0.0, value - interval[0])], [max(0.0, interval[1] - value)]]
 
 
 def _bars(data: Mapping[str, Any], *, share: bool, label: str) -> Canvas:
