@@ -27,7 +27,6 @@ from pathlib import Path
 
 from benchmarks.estimate.here import Desk
 from benchmarks.estimate.manner import Manner
-from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
@@ -40,6 +39,7 @@ from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.lab.encoder import cached_encoder, index_encoder
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.dry_run import METHOD, PRECISE, Asked, asked_in, side_by_side
 from okralong.pipelines.run.estimate import Figures, Priors, Range, Setting, StrategyEstimate, draw_pilot, estimate
 from okralong.pipelines.run.prepare import Scoped
@@ -149,7 +149,7 @@ def table(rows: Sequence[Row]) -> str:
                     f"{statistics.median(abs(row.expected / row.actual - 1) for row in mine):.3f}",
                 ]
             )
-    return markdown_table(["strategy", "pilot", "figure", "covered", "width", "off"], lines)
+    return markdown_table(["strategy", "pilot", "figure", "covered", "width", "off"], lines) + "\n"
 
 
 def coverage(rows: Sequence[Row]) -> float:

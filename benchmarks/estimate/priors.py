@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
@@ -40,6 +39,7 @@ from okralong.pipelines.lab.gold import gold_analysis
 from okralong.pipelines.lab.split import Side, Split
 from okralong.pipelines.lab.training.reader_data import read_reading
 from okralong.pipelines.methods.okralong import orchestrate
+from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.dry_run import ladder, prompt_tokens
 
 SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))
@@ -117,7 +117,7 @@ def table(head: Sequence[str], found: Lines) -> str:
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
         shown = [f"{each:.3g}" for each in (np.mean(values), np.std(values), low, middle, high)]
         lines.append([*cells, str(len(values)), *shown])
-    return markdown_table([*head, "n", "mean", "sd", "5 %", "median", "95 %"], lines)
+    return markdown_table([*head, "n", "mean", "sd", "5 %", "median", "95 %"], lines) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,6 +19,7 @@ from okralong.pipelines.core.types import needs_extra
 from okralong.pipelines.reporting.charts import Panel
 from okralong.pipelines.reporting.page import Report
 from okralong.pipelines.reporting.rows import ACCURACY, COST, plain
+from okralong.pipelines.reporting.statistics import Estimate
 
 with needs_extra("lab"):
     import matplotlib
@@ -112,17 +113,16 @@ def _legend(axis: Axes) -> None:
 
 def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     figure, axis = _canvas(4.0)
-    points = {name: f for name, f in panel.points.items() if {accuracy, cost} <= set(f)}
-    for number, (name, found) in enumerate(points.items()):
-        x, y = found[cost], found[accuracy]
-        reach: dict[str, Any] = {"xerr": _reach(x.value, x.low, x.high), "yerr": _reach(y.value, y.low, y.high)}
+    places = panel.places(accuracy, cost)
+    for number, (name, (x, y)) in enumerate(places.items()):
+        found = panel.points[name]
+        reach: dict[str, Any] = {"xerr": _reach(x, found[cost]), "yerr": _reach(y, found[accuracy])}
         look = _look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
-        axis.errorbar(x.value, y.value, **look, **reach)
-    line = [points[name] for name in panel.frontier(accuracy, cost)]
+        axis.errorbar(x, y, **look, **reach)
+    line = [places[name] for name in panel.frontier(accuracy, cost)]
     if len(line) > 1:
-        x_y = [[f[measure].value for f in line] for measure in (cost, accuracy)]
-        axis.plot(*x_y, color=INK, lw=0.9, ls="--", zorder=1)
-    costs = [found[cost].value for found in points.values()]
+        axis.plot(*zip(*line, strict=True), color=INK, lw=0.9, ls="--", zorder=1)
+    costs = [x for x, _ in places.values()]
     if min(costs) > 0 and max(costs) / min(costs) > 8:
         axis.set_xscale("log")
         axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -137,9 +137,11 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     return figure
 
 
-def _reach(value: float, low: float | None, high: float | None) -> list[list[float]] | None:
-    if low is None or high is None:
+def _reach(value: float, found: Estimate) -> list[list[float]] | None:
+    """How far the interval goes to both sides, as error bars take it."""
+    if found.interval is None:
         return None
+    low, high = found.interval
     return [[max(0.0, value - low)], [max(0.0, high - value)]]
 
 

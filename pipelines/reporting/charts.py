@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from okralong.pipelines.answering.analysis import TYPES
-from okralong.pipelines.reporting.rows import ACCURACY, COST, Figure, Row, pareto_frontier
+from okralong.pipelines.reporting.rows import ACCURACY, COST, Row, pareto_frontier
+from okralong.pipelines.reporting.statistics import Estimate
 
 WORKFLOWS = ("linear", "extend", "split", "step")
 _STAGES = ("analyze", "analysis", "retrieve", "retrieval", "split", "generate", "generation")
@@ -26,17 +27,21 @@ class Panel:
     """
 
     name: str
-    points: Mapping[str, Mapping[str, Figure]]
+    points: Mapping[str, Mapping[str, Estimate]]
     compares: bool
+
+    def places(self, accuracy: str, cost: str) -> dict[str, tuple[float, float]]:
+        """``(cost, accuracy)`` by name, of the points that have both."""
+        both = {name: (f.get(cost), f.get(accuracy)) for name, f in self.points.items()}
+        return {
+            name: (x.value, y.value)
+            for name, (x, y) in both.items()
+            if x and y and x.value is not None and y.value is not None
+        }
 
     def frontier(self, accuracy: str, cost: str) -> list[str]:
         """The names on the Pareto frontier, by rising cost; empty where nothing is compared."""
-        if not self.compares:
-            return []
-        both = {
-            name: (f[cost].value, f[accuracy].value) for name, f in self.points.items() if {accuracy, cost} <= set(f)
-        }
-        return pareto_frontier(both)
+        return pareto_frontier(self.places(accuracy, cost)) if self.compares else []
 
     def for_page(self) -> dict[str, Any]:
         """Points with ``[value, low, high, n]`` by measure, and the frontier of each pair of measures."""

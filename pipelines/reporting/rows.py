@@ -13,7 +13,7 @@ import numpy as np
 from okralong.pipelines.answering.prompts import HIDDEN
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.reporting.metrics import answer_marks
-from okralong.pipelines.reporting.statistics import DRAWS, Floats, estimate, resample
+from okralong.pipelines.reporting.statistics import DRAWS, Estimate, estimate, mean, mean_over_sets, resample
 
 
 def pareto_frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:
@@ -176,17 +176,7 @@ WEIGHTS: Final = 8_000_000
 """Draws times documents that are held at once, about 64 MB each; of more documents fewer draws are made. Ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A mean over ``n`` questions. ``low`` and ``high`` are None where the interval cannot be told."""
-
-    value: float
-    low: float | None
-    high: float | None
-    n: int
-
-
-def figures(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Figure]:
+def figures(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Estimate]:
     """The mean of each measure over the rows that have it; measures that no row has are left out.
 
     All measures share their draws.
@@ -198,38 +188,21 @@ def figures(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Figure]:
     found = {}
     for measure in measures:
         values = np.array([row.measures.get(measure, np.nan) for row in rows], dtype=np.float64)
-        known = ~np.isnan(values)
-        if not known.any():
-            continue
-        draws: Floats | None = None
-        if drawn is not None:
-            sums = drawn.means(np.vstack([np.where(known, values, 0.0), known.astype(np.float64)]))
-            with np.errstate(invalid="ignore", divide="ignore"):
-                draws = sums[:, 0] / sums[:, 1]
-        told = estimate(float(values[known].mean()), draws)
-        found[measure] = Figure(float(values[known].mean()), told.low, told.high, int(known.sum()))
+        if count := int((~np.isnan(values)).sum()):
+            found[measure] = estimate(*mean(values, drawn), count)
     return found
 
 
-def mean_over(groups: Mapping[str, Sequence[Row]], measure: str) -> Figure | None:
+def mean_over(groups: Mapping[str, Sequence[Row]], measure: str) -> Estimate | None:
     """The plain mean of the groups' means (of a method over its sets), each group redrawn by itself.
 
     None when a group has no row with the measure: a mean over fewer sets would be another figure.
     """
-    values: list[float] = []
-    draws: list[Floats | None] = []
-    count = 0
-    for rows in groups.values():
-        held = [(row.measures[measure], row.cluster) for row in rows if measure in row.measures]
-        if not held:
-            return None
-        numbers = np.array([value for value, _ in held], dtype=np.float64)
-        values.append(float(numbers.mean()))
-        drawn = resample([cluster for _, cluster in held], seed=7 + len(values), draws=DRAWS)
-        draws.append(None if drawn is None else drawn.means(numbers))
-        count += len(held)
-    if not values:
+    held = [[row for row in rows if measure in row.measures] for rows in groups.values()]
+    if not held or not all(held):
         return None
-    known = [each for each in draws if each is not None]
-    told = estimate(float(np.mean(values)), np.mean(known, axis=0) if len(known) == len(values) else None)
-    return Figure(float(np.mean(values)), told.low, told.high, count)
+    means = [
+        mean(np.array([row.measures[measure] for row in rows]), resample([row.cluster for row in rows], seed))
+        for seed, rows in enumerate(held, start=8)
+    ]
+    return estimate(*mean_over_sets(means), sum(map(len, held)))

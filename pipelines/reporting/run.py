@@ -26,8 +26,8 @@ from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.charts import Groups, Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.page import Report, Tile, compact
-from okralong.pipelines.reporting.rows import ACCURACY, COST, Figure, Row, bounded, figures, run_row
-from okralong.pipelines.reporting.statistics import joined_by_documents
+from okralong.pipelines.reporting.rows import ACCURACY, COST, Row, bounded, figures, run_row
+from okralong.pipelines.reporting.statistics import Estimate, joined_by_documents
 from okralong.pipelines.reporting.tables import (
     Cell,
     Column,
@@ -518,7 +518,7 @@ def group_table(name: str, title: str, of: str, groups: Groups) -> Table:
     return Table(name, title, note, columns, lines)
 
 
-def tiles(rows: Sequence[Row], ledger: Sequence[Mapping[str, Any]], means: Mapping[str, Figure]) -> list[Tile]:
+def tiles(rows: Sequence[Row], ledger: Sequence[Mapping[str, Any]], means: Mapping[str, Estimate]) -> list[Tile]:
     """What the run comes to."""
     billed = bill(ledger)
     answered = sum(row.status == "answered" for row in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.reporting.charts import Groups, stages_of
-from okralong.pipelines.reporting.rows import ACCURACY, COST, Figure, Row, plain
+from okralong.pipelines.reporting.rows import ACCURACY, COST, Row, plain
+from okralong.pipelines.reporting.statistics import Estimate
 
 Kind = Literal["text", "count", "share", "tokens", "usd", "seconds", "number"]
 Better = Literal["", "more", "less"]
-Cell = str | int | float | Figure | None
+Cell = str | int | float | Estimate | None
 NONE: Final = "-"
 """Stands where a figure is not known or not defined."""
 
@@ -62,7 +63,7 @@ def written(column: Column, cell: Cell) -> tuple[str, str]:
     """A cell in words: the figure, and its interval or ""."""
     if isinstance(cell, str):
         return cell, ""
-    if not isinstance(cell, Figure):
+    if not isinstance(cell, Estimate):
         return number(column.kind, cell), ""
     if cell.low is None and cell.high is None:
         return number(column.kind, cell.value), ""
@@ -98,7 +99,7 @@ def for_page(table: Table) -> dict[str, Any]:
 
 
 def _value(cell: Cell) -> float | None:
-    if isinstance(cell, Figure):
+    if isinstance(cell, Estimate):
         return cell.value
     return cell if isinstance(cell, (int, float)) else None
 
@@ -235,26 +236,48 @@ def columns_of(table: Table) -> dict[str, list[Cell]]:
     columns: dict[str, list[Cell]] = {}
     for at, column in enumerate(table.columns):
         cells = [row[at] for row in table.rows]
-        columns[column.key] = [cell.value if isinstance(cell, Figure) else cell for cell in cells]
-        if any(isinstance(cell, Figure) for cell in cells):
-            columns[f"{column.key}_low"] = [cell.low if isinstance(cell, Figure) else None for cell in cells]
-            columns[f"{column.key}_high"] = [cell.high if isinstance(cell, Figure) else None for cell in cells]
+        columns[column.key] = [cell.value if isinstance(cell, Estimate) else cell for cell in cells]
+        if any(isinstance(cell, Estimate) for cell in cells):
+            columns[f"{column.key}_low"] = [cell.low if isinstance(cell, Estimate) else None for cell in cells]
+            columns[f"{column.key}_high"] = [cell.high if isinstance(cell, Estimate) else None for cell in cells]
     return columns
 
 
 def markdown(table: Table) -> str:
     """Title, note and table."""
-    lines = [[column.label for column in table.columns], ["---" if c.kind == "text" else "---:" for c in table.columns]]
-    lines += [[_words(c, cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
-    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    figures = [at for at, column in enumerate(table.columns) if column.kind != "text"]
+    rows = [[_words(c, cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
+    body = markdown_table([column.label for column in table.columns], rows, figures)
     return "\n\n".join(part for part in (f"## {table.title}", table.note, body) if part) + "\n"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], figures: Collection[int] = ()) -> str:
+    """Rows of words as a Markdown table, without a line break at its end.
+
+    The columns numbered in ``figures``, from 0, are set to the right. A bar or a line break in a cell does not end it.
+    """
+    rule = ["---:" if at in figures else "---" for at in range(len(head))]
+    lines = (" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) for line in (head, rule, *rows))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
+    """An estimate in a cell: "0.412 [0.380, 0.447]", with a dash for what is not known; the value alone without ends.
+
+    ``form`` is the format of each number, e.g. "+.3f" for differences.
+    """
+    if each is None or each.value is None:
+        return NONE
+    if each.low is None and each.high is None:
+        return format(each.value, form)
+    low, high = (NONE if end is None else format(end, form) for end in (each.low, each.high))
+    return f"{each.value:{form}} [{low}, {high}]"
 
 
 def _words(column: Column, cell: Cell) -> str:
     main, interval = written(column, cell)
     text = f"{main} [{interval}]" if interval else main
-    # Markdown takes HTML as it is, and a bar ends a cell.
-    return plain(text).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("\n", " ")
+    return plain(text).replace("&", "&amp;").replace("<", "&lt;")  # Markdown takes HTML as it is
 
 
 def _csv(table: Table) -> bytes:

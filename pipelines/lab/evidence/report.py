@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,17 +23,19 @@ from okralong.pipelines.lab.evidence.config import PlainMethod, PolicyMethod, Sw
 from okralong.pipelines.lab.pictures import RecallLine, RecallPanel, draw_recall
 from okralong.pipelines.reporting.statistics import (
     DRAWS,
+    Drawn,
     Estimate,
     Floats,
     Resample,
-    clustered_interval,
+    clustered_mean,
     estimate,
     joined_by_documents,
+    mean_over_sets,
     resample,
 )
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 
 _Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
-_Found: TypeAlias = tuple[Floats, Floats | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,14 +129,14 @@ def rate_ratio(*rates: Rates, seed: int = 7, draws: int = DRAWS) -> Estimate:
     for n, rate in enumerate(rates):
         both = np.stack([rate.method, rate.baseline]).astype(np.float64)
         drawn = resample(rate.clusters, seed + n, draws)
-        found.append((_by(*both.mean(axis=1, keepdims=True)), _by(*drawn.means(both).T) if drawn else None))
+        found.append((_by(*both.mean(axis=1)), _by(*drawn.means(both).T) if drawn else None))
     return _over_sets(found)
 
 
-def _draws(pair: Pair, compare: _Compare, seed: int, draws: int) -> _Found:
+def _draws(pair: Pair, compare: _Compare, seed: int, draws: int) -> Drawn:
     """The comparison on the questions as they are, and in each draw."""
     drawn = resample(pair.clusters, seed, draws)
-    return compare(*_means(pair, None)), compare(*_means(pair, drawn)) if drawn else None
+    return compare(*_means(pair, None))[0], compare(*_means(pair, drawn)) if drawn else None
 
 
 def _means(pair: Pair, drawn: Resample | None) -> tuple[Floats, Floats, Floats, Floats]:
@@ -163,13 +165,8 @@ def _by(above: Floats, below: Floats) -> Floats:
         return np.asarray(above / below)
 
 
-def _over_sets(found: Sequence[_Found]) -> Estimate:
-    """The mean over the sets, each drawn on its own; no interval where a set has only one document."""
-    if not found:
-        return Estimate(None)
-    value = float(np.mean([value[0] for value, _ in found]))
-    drawn = [draws for _, draws in found if draws is not None]
-    return estimate(value, np.mean(drawn, axis=0) if len(drawn) == len(found) else None)
+def _over_sets(found: Sequence[Drawn]) -> Estimate:
+    return estimate(*mean_over_sets(found)) if found else Estimate(None)
 
 
 def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
@@ -357,8 +354,8 @@ def _figures(arrays: _Method) -> MethodFigures:
         workflows[row.workflow] = workflows.get(row.workflow, 0) + 1
     return MethodFigures(
         tokens=float(arrays.results.tokens[arrays.at].mean()),
-        recall=_mean(recall.tolist(), arrays.clusters),
-        all_evidence=Estimate(None) if whole is None else _mean(whole.tolist(), arrays.clusters),
+        recall=clustered_mean(recall.tolist(), arrays.clusters),
+        all_evidence=Estimate(None) if whole is None else clustered_mean(whole.tolist(), arrays.clusters),
         answer_recall=float(np.mean(answers)) if answers else None,
         cells=float(np.mean(cells)) if cells else None,
         queries=float(np.mean([row.queries for row in arrays.rows])),
@@ -368,17 +365,8 @@ def _figures(arrays: _Method) -> MethodFigures:
     )
 
 
-def _mean(values: list[float], clusters: list[str]) -> Estimate:
-    interval = clustered_interval(values, clusters)
-    low, high = interval if interval else (None, None)
-    return Estimate(float(np.mean(values)), low, high)
-
-
 # --------
 # The bench's figures as a page of markdown tables, a JSON file of the same, and the picture.
-
-NONE: Final = "-"
-"""Stands where a figure is not defined, or an end of an interval cannot be told."""
 
 
 def write_report(
@@ -502,8 +490,8 @@ def _method_table(methods: Mapping[str, MethodFigures]) -> str:
         [
             name,
             f"{each.tokens:,.0f}",
-            _estimate(each.recall),
-            _estimate(each.all_evidence),
+            estimate_words(each.recall),
+            estimate_words(each.all_evidence),
             _plain(each.answer_recall),
             _plain(each.cells),
             f"{each.queries:.1f}",
@@ -512,7 +500,7 @@ def _method_table(methods: Mapping[str, MethodFigures]) -> str:
         ]
         for name, each in methods.items()
     ]
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def _mean_table(sweep: Sweep, sets: Sequence[SetFigures]) -> str:
@@ -522,7 +510,7 @@ def _mean_table(sweep: Sweep, sets: Sequence[SetFigures]) -> str:
         tokens, recall = fmean(one.tokens for one in each), [one.recall.value for one in each]
         known = [value for value in recall if value is not None]
         rows.append([name, f"{tokens:,.0f}", _plain(fmean(known) if len(known) == len(each) else None)])
-    return _table(["method", "tokens", "recall"], rows)
+    return markdown_table(["method", "tokens", "recall"], rows)
 
 
 def _comparison_table(compared: Mapping[str, Comparison]) -> str:
@@ -535,44 +523,29 @@ def _comparison_table(compared: Mapping[str, Comparison]) -> str:
     ]
     rows = []
     for name, each in compared.items():
-        half = _estimate(each.half) + ("" if each.half_tokens is None else f" ({each.half_tokens:.2f})")
+        half = estimate_words(each.half) + ("" if each.half_tokens is None else f" ({each.half_tokens:.2f})")
         rows.append(
             [
                 name,
-                _estimate(each.token_ratio),
-                _estimate(each.recall_difference, signed=True),
-                _estimate(each.all_evidence_ratio),
+                estimate_words(each.token_ratio),
+                estimate_words(each.recall_difference, "+.3f"),
+                estimate_words(each.all_evidence_ratio),
                 half,
             ]
         )
-    return _table(head, rows)
-
-
-def _estimate(each: Estimate, signed: bool = False) -> str:
-    if each.value is None:
-        return NONE
-    form = "+.3f" if signed else ".3f"
-    if each.low is None and each.high is None:
-        return format(each.value, form)
-    low, high = (NONE if end is None else format(end, form) for end in (each.low, each.high))
-    return f"{each.value:{form}} [{low}, {high}]"
+    return markdown_table(head, rows)
 
 
 def _plain(value: float | None) -> str:
     return NONE if value is None else f"{value:.3f}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
-
-
 def _rounded(value: object) -> object:
-    """Floats to six digits: a result file that changes only where a figure did."""
+    """Floats to six digits: a result file that changes only where a figure did. Of an Estimate only value and ends."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
+        return {key: _rounded(each) for key, each in value.items() if key != "n"}
     if isinstance(value, list | tuple):
         return [_rounded(each) for each in value]
     return value

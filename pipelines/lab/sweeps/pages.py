@@ -16,8 +16,9 @@ from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.charts import Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.page import Report, Tile
-from okralong.pipelines.reporting.rows import ACCURACY, COST, OPEN, STAGES, Figure, Row, figures, mean_over
+from okralong.pipelines.reporting.rows import ACCURACY, COST, OPEN, STAGES, Row, figures, mean_over
 from okralong.pipelines.reporting.run import archive_texts, facts, run_details
+from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import (
     Better,
     Cell,
@@ -306,16 +307,16 @@ class Summary:
     """The sweep's own means and intervals, which the report repeats rather than draws again."""
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], labels: Mapping[tuple[str, str], str]) -> None:
-        self._figures: dict[tuple[str, str, str, str], list[Figure]] = {}
+        self._figures: dict[tuple[str, str, str, str], list[Estimate]] = {}
         for row in rows:
             label = labels.get((row["method"], row.get("variant") or ""))
             if label is None or row["value"] is None:
                 continue
-            figure = Figure(row["value"], row.get("low"), row.get("high"), row.get("n") or 0)
+            figure = Estimate(row["value"], row.get("low"), row.get("high"), row.get("n") or 0)
             key = (label, row.get("set") or "", row.get("type") or "", row["metric"])
             self._figures.setdefault(key, []).append(figure)
 
-    def figure(self, label: str, dataset: str, metric: str, kind: str = "") -> Figure | None:
+    def figure(self, label: str, dataset: str, metric: str, kind: str = "") -> Estimate | None:
         """The figure of a method on a set ("": mean over the sets) and type ("": all); None where the summary has none
         or one for each of several seeds."""
         found = self._figures.get((label, dataset, kind, metric), [])
@@ -479,7 +480,7 @@ def sweep_panels(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], su
     are the summary's; others are drawn here."""
     panels = []
     for name in sets:
-        points: dict[str, Mapping[str, Figure]] = {}
+        points: dict[str, Mapping[str, Estimate]] = {}
         for label, rows in by_method.items():
             held = [row for row in rows if row.dataset == name]
             known = {m: f for m in MEASURES if (f := summary.figure(label, name, m)) is not None}
@@ -490,7 +491,7 @@ def sweep_panels(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], su
 
 
 def _over_sets(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summary: Summary) -> Panel:
-    points: dict[str, Mapping[str, Figure]] = {}
+    points: dict[str, Mapping[str, Estimate]] = {}
     for label, rows in by_method.items():
         groups = {name: [row for row in rows if row.dataset == name] for name in sets}
         known = {measure: summary.figure(label, "", measure) for measure in MEASURES}
