@@ -22,8 +22,8 @@ from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, 
 if TYPE_CHECKING:
     from okralong.jobs.lab.sweep import SweepResult
     from okralong.pipelines.lab.split import Account
-    from okralong.pipelines.lab.sweeps.results import Compared
-    from okralong.pipelines.lab.sweeps.run import Point, Tune
+    from okralong.pipelines.lab.sweeps.config import Tune
+    from okralong.pipelines.lab.sweeps.results import Compared, Point
     from okralong.pipelines.lab.training.analyzer_data import TrainingRow
     from okralong.pipelines.lab.training.run import SelfTraining
 
@@ -60,7 +60,7 @@ def compare(
 
 
 def _print(console: Console, found: list[Compared]) -> None:
-    from okralong.pipelines.lab.sweeps.pages import shown_number
+    from okralong.pipelines.lab.sweeps.results import shown_number
 
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
@@ -236,9 +236,8 @@ def tune(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.lab.sweeps.config import policy_of
-    from okralong.pipelines.lab.sweeps.results import cells_of, read_scores, summary_rows
-    from okralong.pipelines.lab.sweeps.run import CHOSEN, Tune, choose, points_of
+    from okralong.pipelines.lab.sweeps.config import CHOSEN, Tune, policy_of
+    from okralong.pipelines.lab.sweeps.results import cells_of, choose, points_of, read_scores, summary_rows
 
     console = Console()
     chosen = load_config(Tune, tune)
@@ -283,7 +282,8 @@ def _went_well(console: Console, result: SweepResult) -> None:
 
 
 def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
-    from okralong.pipelines.lab.sweeps.pages import shown_number, table
+    from okralong.pipelines.lab.sweeps.results import shown_number
+    from okralong.pipelines.reporting.tables import markdown_table
 
     shown = list(dict.fromkeys([tune.metric, *tune.most, "weighted_tokens"]))
     rows = [
@@ -294,7 +294,8 @@ def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
         for point in points
     ]
     words = f"Means over the sets on the side {tune.search}; the figures that count are those of {tune.report}."
-    return f"# {tune.title}: the search\n\n{words}\n\n{table(['values', *shown], rows)}\n"
+    table = markdown_table(["values", *shown], rows, range(1, len(shown) + 1))
+    return f"# {tune.title}: the search\n\n{words}\n\n{table}\n"
 
 
 def _words(point: Point) -> str:

@@ -43,7 +43,7 @@ NAME_CHARS: Final = 36
 def _style(size: float = 9.0) -> Iterator[None]:
     """Our style and no other for the time of the block; ``size`` is of the letters, in points."""
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    style: dict[str, Any] = dict.fromkeys(inked, INK)
+    style: Any = dict.fromkeys(inked, INK)
     style |= {"svg.hashsalt": "okralong", "svg.fonttype": "none", "text.parse_math": False, "font.size": size}
     style |= {"axes.linewidth": 0.6, "axes.axisbelow": True, "grid.color": FAINT, "grid.linewidth": 0.5}
     style |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
