@@ -12,13 +12,13 @@ from typing import Final, Literal
 
 from okralong.pipelines.answering.citations import ask_and_read
 from okralong.pipelines.answering.context import passage_of, prompt_fits
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate, generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, neutralise, parse_answer, strip_thought
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, Plan, Question, ReplyError
 from okralong.pipelines.methods.flare import write_sentence
-from okralong.pipelines.methods.registry import most_of, plain_plan
 
 
 async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -> Answer:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question
-from okralong.pipelines.methods.registry import most_of, plain_plan
 
 
 def granularities(policy: Policy) -> list[int]:

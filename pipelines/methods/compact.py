@@ -18,13 +18,13 @@ from typing import Final
 
 from okralong.pipelines.answering.citations import ask_and_read
 from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.prompts import cut_at_labels, framed_prompt, label_pattern, neutralise, strip_thought
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
-from okralong.pipelines.methods.registry import most_of, plain_plan
 
 INSTRUCTIONS: Final = """Do not answer the question yet: gather what another reader needs to answer it. \
 Reply in this form:

@@ -14,13 +14,13 @@ from functools import partial
 from typing import Final
 
 from okralong.pipelines.answering.context import fit_passages, passage_of
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, framed_prompt, neutralise, says_unanswerable
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, Reply
 from okralong.pipelines.indexing.chunking import boundaries
-from okralong.pipelines.methods.registry import most_of, plain_plan
 
 INSTRUCTIONS: Final = """Reason step by step, one sentence at a time. Write the next sentence of the reasoning only: \
 one fact, with all names written out.

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import LongLlmLinguaPolicy, Policy
+from okralong.pipelines.answering.policy import LongLlmLinguaPolicy, Policy, plain_plan
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question
-from okralong.pipelines.methods.registry import most_of, plain_plan
 
 Span = tuple[int, int]
 

@@ -21,14 +21,14 @@ from sklearn.mixture import GaussianMixture
 
 from okralong.pipelines.answering.citations import ask_and_read
 from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.prompts import render_passages, strip_thought
 from okralong.pipelines.answering.retrieve import sort_hits, within_tokens
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Chunk, Hit, Message, Passage, Question, ReplyError
-from okralong.pipelines.methods.registry import most_of, plain_plan
 
 Matrix = NDArray[np.float32]
 

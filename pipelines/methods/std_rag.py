@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
-from okralong.pipelines.methods.registry import plain_plan
 
 
 def granularities(policy: Policy) -> list[int]:
