@@ -52,17 +52,19 @@ PART: Final = "part-000000001.parquet"
 
 
 def write_results(
-    folder: Folder, title: str, rows: Sequence[ResultRow], against: Sequence[System], seed: int = 7
+    folder: Folder, title: str, words: str, rows: Sequence[ResultRow], against: Sequence[System], seed: int = 7
 ) -> list[str]:
-    """Write ``scores`` as Parquet, and summary and differences as Parquet, CSV and Markdown; the names of the files, as
-    they lie in ``folder``."""
+    """Write ``scores`` as Parquet, and summary and differences as Parquet, CSV and Markdown.
+
+    ``words`` stand above the means. Returns the names of the files, as they lie in ``folder``.
+    """
     folder.at(SCORES_FOLDER).write_table(PART, pa.Table.from_pylist(list(rows), schema=SCORES))
     cells = cells_of(rows)
     summaries = summary_rows(cells, seed)
     differences = paired_rows(cells, against, seed)
     written = [f"{SCORES_FOLDER}/{PART}"]
     for name, schema, found, page in (
-        ("summary", SUMMARY, summaries, summary_page(title, summaries)),
+        ("summary", SUMMARY, summaries, summary_page(title, words, summaries)),
         ("paired", PAIRED, differences, paired_page(title, differences)),
     ):
         table = pa.Table.from_pylist(found, schema=schema)
@@ -316,9 +318,9 @@ _PAIRED_WORDS: Final = (
 )
 
 
-def summary_page(title: str, rows: Sequence[ResultRow]) -> str:
+def summary_page(title: str, words: str, rows: Sequence[ResultRow]) -> str:
     """The page of rows of ``summary``."""
-    parts = [f"# {title}", _WORDS]
+    parts = [f"# {title}", *([words.strip()] if words.strip() else []), _WORDS]
     for name in _order(row["set"] for row in rows):
         own = [row for row in rows if row["set"] == name and not row["type"]]
         parts += [f"## {name or 'Mean over the sets'}", _grid(own, _system, _valued)]

@@ -1,9 +1,10 @@
-"""The questions of a set as a file that ``okralong answer`` asks and that scoring reads.
+"""What a sweep is run with: its sets as questions and archives, one budget for all cells, and the scores of a cell.
 
-Beside the columns of a questions file a row has ``dataset``, ``parts`` (what answer recall looks for) and ``documents``
-(the sources that the question is about, which are drawn together). A plain questions file will do: its parts are then
-its answers, its documents the ``doc_ids``. ``evidence`` are ranges, "doc_id:start:end"; anything else there is not
-known by its place, and no recall of it is measured.
+A set's questions lie in a file that ``okralong answer`` asks and that scoring reads. Beside the columns of a questions
+file a row has ``dataset``, ``parts`` (what answer recall looks for) and ``documents`` (the sources that the question is
+about, which are drawn together). A plain questions file will do: its parts are then its answers, its documents the
+``doc_ids``. ``evidence`` are ranges, "doc_id:start:end"; anything else there is not known by its place, and no recall
+of it is measured.
 """
 
 from __future__ import annotations
@@ -43,6 +44,84 @@ from okralong.pipelines.reporting.metrics import answer_marks
 from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.run.prepare import read_questions
 from okralong.pipelines.sara.artifact import NONE
+
+CELL_FILE = "cell.json"
+"""In a cell's folder: what it is called, and where its questions lie from there."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The sets of a sweep as questions and documents, and the shelf that indexes them."""
+
+    shelf: Shelf
+    pooled: dict[str, Pooled]
+
+
+def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
+    """All sets, read, split, drawn and pooled; nothing is embedded yet. Raises InputError when one cannot be had."""
+    shelf = Shelf(
+        catalog=load_catalog(sweep.catalog),
+        split=None if sweep.side == "all" else Split.load(sweep.split),
+        data=data,
+        work=work,
+        side=sweep.side,
+        seed=sweep.seed,
+        encoder=cached_encoder(work, sweep.embedding),
+        say=say,
+    )
+    pooled = {chosen.named: shelf.pooled(chosen, sweep.every) for chosen in sweep.sets}
+    gold = [variant for variant in sweep.variants.values() if variant.analyzer == "gold"]
+    for chosen in sweep.sets if gold else ():
+        check_types(chosen, pooled[chosen.named])
+    return Material(shelf, pooled)
+
+
+def build(material: Material, chosen: SweepSet, sizes: Sequence[int], embedding: str, compressor: str = NONE) -> Bench:
+    """The archive of a set at all chunk sizes that its cells need, with the table of ``compressor`` (as an index config
+    names it); one that is there is found again.
+    """
+    config = IndexConfig(granularities=list(sizes), embedding=EmbeddingConfig(model=embedding), compressor=compressor)
+    return material.shelf.bench(chosen, material.pooled[chosen.named], config)
+
+
+def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: Material) -> None:
+    """Questions, policies, and what each cell is called."""
+    for chosen in {plan.named.set: plan.chosen for plan in plans}.values():
+        file = folder.questions(chosen)
+        write_gold_questions(Folder.of(file.parent), file.name, material.pooled[chosen.named].questions)
+    for plan in plans:
+        place = folder.policy(plan.named.variant)
+        body = yaml.safe_dump(plan.policy.model_dump(mode="json"), sort_keys=False)
+        Folder.of(place.parent).write_bytes(place.name, body.encode())
+        questions = f"../../{folder.questions(plan.chosen).relative_to(folder.path)}"
+        named = {**asdict(plan.named), "questions": questions}
+        Folder.of(folder.cell(plan.named.cell)).write_bytes(CELL_FILE, json.dumps(named, indent=1).encode())
+
+
+async def write_gold_labels(file: Path, bench: Bench, policy: Policy) -> None:
+    """The gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
+
+    They are the bench's: the set's own type, and pattern and evidence as our retrievers make them of what is marked.
+    """
+    rows = [(q.item.gold.question.query_id, await _labels(bench, policy, q)) for q in bench.pooled.questions]
+    write_labels(file, rows)
+
+
+async def _labels(bench: Bench, policy: Policy, question: PooledQuestion) -> Labels:
+    tools = BenchTools(bench.retrievals, policy, question.doc_ids, (), _nobody, GoldWriter())
+    asked = question.item.gold.question
+    chunks, _ = await primary_retrieval(tools, "primary/retrieve", asked.question)
+    found = await gold_labels(bench.retrievals, bench.texts, question, policy.primary.granularity, chunks)
+    pattern, evidence = found or ("same", False)
+    return asked.type, pattern, evidence
+
+
+async def _nobody(*_: object) -> Analysis:
+    raise NobodyAsked("Gold labels are made without an analyzer.")
+
+
+# --------
+# The questions of a set as a file.
 
 _RANGE: Final = re.compile(r"(.+):(\d+):(\d+)", re.DOTALL)
 
@@ -127,90 +206,6 @@ def _places(evidence: Sequence[str]) -> tuple[Span, ...]:
 
 
 # --------
-# What the cells of a sweep share: a set's questions and its archive, built once, policies, and gold labels.
-
-CELL_FILE = "cell.json"
-"""In a cell's folder: what it is called, and where its questions lie from there."""
-
-
-@dataclass(frozen=True)
-class Material:
-    """The sets of a sweep as questions and documents, and the shelf that indexes them."""
-
-    shelf: Shelf
-    pooled: dict[str, Pooled]
-
-
-def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
-    """All sets, read, split, drawn and pooled; nothing is embedded yet. Raises InputError when one cannot be had."""
-    shelf = Shelf(
-        catalog=load_catalog(sweep.catalog),
-        split=None if sweep.side == "all" else Split.load(sweep.split),
-        data=data,
-        work=work,
-        side=sweep.side,
-        seed=sweep.seed,
-        encoder=cached_encoder(work, sweep.embedding),
-        say=say,
-    )
-    pooled = {chosen.named: shelf.pooled(chosen, sweep.every) for chosen in sweep.sets}
-    gold = [variant for variant in sweep.variants.values() if variant.analyzer == "gold"]
-    for chosen in sweep.sets if gold else ():
-        check_types(chosen, pooled[chosen.named])
-    return Material(shelf, pooled)
-
-
-def build(material: Material, chosen: SweepSet, sizes: Sequence[int], embedding: str, compressor: str = NONE) -> Bench:
-    """The archive of a set at all chunk sizes that its cells need, with the table of ``compressor`` (as an index config
-    names it); one that is there is found again.
-    """
-    config = IndexConfig(granularities=list(sizes), embedding=EmbeddingConfig(model=embedding), compressor=compressor)
-    return material.shelf.bench(chosen, material.pooled[chosen.named], config)
-
-
-def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: Material) -> None:
-    """Questions, policies, and what each cell is called."""
-    for chosen in {plan.named.set: plan.chosen for plan in plans}.values():
-        file = folder.questions(chosen)
-        write_gold_questions(Folder.of(file.parent), file.name, material.pooled[chosen.named].questions)
-    for plan in plans:
-        place = folder.policy(plan.named.variant)
-        body = yaml.safe_dump(plan.policy.model_dump(mode="json"), sort_keys=False)
-        Folder.of(place.parent).write_bytes(place.name, body.encode())
-        named = {
-            "cell": plan.named.cell,
-            "method": plan.named.method,
-            "set": plan.named.set,
-            "variant": plan.named.variant,
-            "seed": plan.named.seed,
-            "questions": f"../../{folder.questions(plan.chosen).relative_to(folder.path)}",
-        }
-        Folder.of(folder.cell(plan.named.cell)).write_bytes(CELL_FILE, json.dumps(named, indent=1).encode())
-
-
-async def write_gold_labels(file: Path, bench: Bench, policy: Policy) -> None:
-    """The gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
-
-    They are the bench's: the set's own type, and pattern and evidence as our retrievers make them of what is marked.
-    """
-    rows = [(q.item.gold.question.query_id, await _labels(bench, policy, q)) for q in bench.pooled.questions]
-    write_labels(file, rows)
-
-
-async def _labels(bench: Bench, policy: Policy, question: PooledQuestion) -> Labels:
-    tools = BenchTools(bench.retrievals, policy, question.doc_ids, (), _nobody, GoldWriter())
-    asked = question.item.gold.question
-    chunks, _ = await primary_retrieval(tools, "primary/retrieve", asked.question)
-    found = await gold_labels(bench.retrievals, bench.texts, question, policy.primary.granularity, chunks)
-    pattern, evidence = found or ("same", False)
-    return asked.type, pattern, evidence
-
-
-async def _nobody(*_: object) -> Analysis:
-    raise NobodyAsked("Gold labels are made without an analyzer.")
-
-
-# --------
 # One budget for many cells: what a cell may spend is taken out before it begins, and its rest put back after it.
 
 HELD: Final = ("ok", "unknown")
@@ -218,7 +213,7 @@ HELD: Final = ("ok", "unknown")
 
 
 @dataclass
-class Purse:
+class SharedBudget:
     """``total_usd`` for all cells, None without a cap; ``spent`` is what each has cost before.
 
     The grants of cells that run and what all others have spent never pass the total together. Safe between threads.
@@ -340,19 +335,12 @@ def _row(
     marks = answer_marks(gold.gold.dataset, row["status"], row["answer"] or "", question.answers)
     billed = bill(attempts)
     return {
-        "cell": named.cell,
-        "method": named.method,
-        "set": named.set,
-        "variant": named.variant,
-        "seed": named.seed,
+        **asdict(named),
         "query_id": question.query_id,
         "cluster": f"{named.set}: {gold.cluster}",
         "type": question.type,
         "status": row["status"],
-        "f1": marks.f1,
-        "em": marks.em,
-        "rouge_l": marks.rouge_l,
-        "numeric": marks.numeric,
+        **asdict(marks),
         "judge": judged,
         **_shown(gold, row, text),
         "prompt_tokens": row["prompt_tokens"] or 0,
