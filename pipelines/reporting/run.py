@@ -67,7 +67,7 @@ def run_report(run: Folder, golds: Mapping[str, Question], details: int) -> Repo
     ledger = read_run_table(run, "ledger", CALL_COLUMNS).to_pylist()
     rows = run_rows(answers, ledger, golds)
     text_of, missing = archive_texts(begun)
-    groups = _grouped(rows, lambda row: row.type or row.analysed, TYPES)
+    groups = _grouped(rows, lambda row: row.type or row.analysed, TYPES)  # by gold, where it is known
     workflows = _grouped(rows, lambda row: row.workflow, WORKFLOWS)
     matrix = confusion(ALL, rows)
     panel = Panel("by question type", {name: figures(own, [*MEASURES]) for name, own in groups.items()}, compares=False)
@@ -124,8 +124,8 @@ def run_rows(
 
 
 def _grouped(rows: Sequence[Row], name_of: Callable[[Row], str], order: Sequence[str]) -> Groups:
-    """All questions, then those of each name; the type is the gold one where it is known, else the analyzer's."""
-    names = in_order((name for row in rows if (name := name_of(row))), order)
+    """All questions, then those of each name, the known ones in ``order``."""
+    names = in_order(filter(None, map(name_of, rows)), order)
     return {ALL: rows} | {name: [row for row in rows if name_of(row) == name] for name in names}
 
 
@@ -296,10 +296,7 @@ def detail_of(answer: Mapping[str, Any], gold: Question | None, steps: Sequence[
         "error": bounded(answer["error"] or "", ANSWER_CHARS),
         "golds": [bounded(text, ANSWER_CHARS) for text in (gold.answers if gold else ())[:NAMES]],
         "context": len(context),
-        "context_tokens": answer["context_tokens"],
-        "calls": answer["calls"],
-        "prompt_tokens": answer["prompt_tokens"],
-        "completion_tokens": answer["completion_tokens"],
+        **{key: answer[key] for key in ("context_tokens", "calls", "prompt_tokens", "completion_tokens")},
         "analysis": _analysis(answer["analysis"]),
         "plan": _plan(answer["plan"]),
         "seconds": [[stage, round(spent, 3)] for stage, spent in sorted(answer["seconds"] or ())],

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -41,6 +40,7 @@ from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import calls_begun
 from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.reporting.metrics import answer_marks
+from okralong.pipelines.reporting.run import evidence_span, spans_of
 from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.run.prepare import read_questions
 from okralong.pipelines.sara.artifact import NONE
@@ -123,8 +123,6 @@ async def _nobody(*_: object) -> Analysis:
 # --------
 # The questions of a set as a file.
 
-_RANGE: Final = re.compile(r"(.+):(\d+):(\d+)", re.DOTALL)
-
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
@@ -199,10 +197,8 @@ def _extra_columns(path: str | Path) -> Mapping[str, Mapping[str, Any]]:
 
 def _places(evidence: Sequence[str]) -> tuple[Span, ...]:
     """The ranges; none at all when one of them is no range, so that no recall is of half of the evidence."""
-    found = [_RANGE.fullmatch(each) for each in evidence]
-    if not all(found):
-        return ()
-    return tuple(Span(match[1], int(match[2]), int(match[3])) for match in found if match)
+    found = [span for each in evidence if (span := evidence_span(each)) is not None]
+    return tuple(Span(*span) for span in found) if len(found) == len(evidence) else ()
 
 
 # --------
@@ -366,7 +362,7 @@ def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, 
     """Recalls of the context and the precision of citations; of a question that was not asked none is known."""
     if row["status"] == "over_budget":
         return dict.fromkeys(("answer_recall", "evidence_recall", "citation_precision"))
-    context, citations = (_spans(row[name]) for name in ("context", "citations"))
+    context, citations = ([Span(*span) for span in spans_of(row[name])] for name in ("context", "citations"))
     texts = {span.doc_id: text(span.doc_id) for span in (*context, *citations, *gold.evidence)}
     passages = [
         Passage(s.doc_id, s.start_char, s.end_char, texts[s.doc_id][s.start_char : s.end_char], 0, 0.0) for s in context
@@ -378,7 +374,3 @@ def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, 
         "evidence_recall": shown.evidence_recall,
         "citation_precision": citation_precision(citations, gold.evidence, texts),
     }
-
-
-def _spans(rows: Sequence[Mapping[str, Any]] | None) -> list[Span]:
-    return [Span(row["doc_id"], row["start_char"], row["end_char"]) for row in rows or ()]
