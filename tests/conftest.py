@@ -24,6 +24,31 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
+SLOW_FOLDERS = {"actors", "faults", "models", "serving"}
+"""Folders of ``tests`` in which each test starts Ray, a command's process or a model server. ``make quick`` does not
+even import them."""
+
+SLOW_FIXTURES = {"browser", "endpoint_process", "merge_cache", "minilm", "random_reader", "ray_cluster", "store"}
+"""Fixtures that start Ray, a browser or a server's process, or load a model."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """``make quick`` leaves the slow folders alone: their imports alone take longer than many of its tests."""
+    return True if config.option.markexpr == "quick" and _is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as ``quick`` what is neither marked as slow or soak, nor in a slow folder, nor uses a slow fixture."""
+    for item in items:
+        marked = any(item.iter_markers("slow")) or any(item.iter_markers("soak"))
+        fixtures = SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        if not (marked or fixtures or _is_slow(item.path)):
+            item.add_marker("quick")
+
+
+def _is_slow(path: Path) -> bool:
+    return any((CHECKOUT / "tests" / name) in (path, *path.parents) for name in SLOW_FOLDERS)
+
 NODE_KEY = "sk-of-the-test-node-0123456789"
 """The API key in the environment of the test cluster's nodes, where keys belong; the driver's own may differ."""
 
