@@ -49,6 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _is_slow(path: Path) -> bool:
     return any((CHECKOUT / "tests" / name) in (path, *path.parents) for name in SLOW_FOLDERS)
 
+
 NODE_KEY = "sk-of-the-test-node-0123456789"
 """The API key in the environment of the test cluster's nodes, where keys belong; the driver's own may differ."""
 
