@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.jobs.conftest import PAPER
+from tests.jobs.warm import answer
 
 MODEL = "gpt-4o-2024-08-06"
 SCENARIO: dict[str, Any] = {"models": {MODEL: {}}, "prompt_cache": {"enabled": False}}
@@ -49,10 +49,10 @@ def test_a_batch_run_answers_the_same_for_half_of_the_bill(
 ) -> None:
     questions = sample_folder / "questions.jsonl"
     server.reset(SCENARIO)
-    okralong.answer(sample_archive, questions, tmp_path / "realtime", **told(server))
+    answer(sample_archive, questions, tmp_path / "realtime", **told(server))
     full = server.bill_usd
     server.reset(SCENARIO)
-    result = okralong.answer(sample_archive, questions, tmp_path / "batch", **told(server, concurrency=100))
+    result = answer(sample_archive, questions, tmp_path / "batch", **told(server, concurrency=100))
     half, state = server.bill_usd, server.state()
     assert half == full / 2
     assert state["bill"]["chat"]["calls"] == 0
@@ -90,7 +90,7 @@ def test_a_revoked_key_stops_the_run_and_what_its_batch_did_is_collected_after_t
     server.reset({**SCENARIO, "batches": {"requests_per_s": 0.5}, "faults": [revoked]})
     given = told(server, concurrency=100)
     questions, run = sample_folder / "questions.jsonl", Folder.of(tmp_path)
-    result = okralong.answer(sample_archive, questions, tmp_path, **given)
+    result = answer(sample_archive, questions, tmp_path, **given)
     assert result.exit_code == 4
     assert "OPENAI_API_KEY" in result.stopped
     assert run.read_manifest() is None
@@ -100,7 +100,7 @@ def test_a_revoked_key_stops_the_run_and_what_its_batch_did_is_collected_after_t
 
     server.change({"revoked_keys": [], "faults": []})
     given = told(server, concurrency=100, deadline="0s")
-    result = okralong.answer(sample_archive, questions, tmp_path, **given)
+    result = answer(sample_archive, questions, tmp_path, **given)
     assert result.exit_code == 0
     assert sum(result.statuses.values()) == 18
     ledger, bill = table(run, "ledger"), server.state()["bill"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.prompts import FORMULA
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
+from tests.jobs.warm import answer
 
 
 def test_formulas_are_asked_for_and_worked_out(sample_archive: Path, sample_folder: Path, tmp_path: Path) -> None:
@@ -22,6 +22,6 @@ def test_formulas_are_asked_for_and_worked_out(sample_archive: Path, sample_fold
     ]
     told: dict[str, Any] = {"strategy": "std_rag", "llm.calculator": True, "llm.demonstrations": True}
     with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
-        okralong.answer(sample_archive, few, tmp_path / "run", **told, **endpoint(server))
+        answer(sample_archive, few, tmp_path / "run", **told, **endpoint(server))
     rows = table(Folder.of(tmp_path / "run"), "answers")
     assert [(row["answer"], row["cited"]) for row in rows] == [("25%", True)] * 2

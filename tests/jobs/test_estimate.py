@@ -14,6 +14,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET, ConfigError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, config_file, endpoint
+from tests.jobs.warm import answer
 
 PILOT = 5
 
@@ -27,7 +28,7 @@ def test_an_estimate_asks_nobody_and_its_range_holds(
     assert (found.questions, found.asked, found.exit_code) == (18, 0, 0)
     for strategy in ("okralong", "std_rag", "long_context"):
         before = reader.bill_usd
-        okralong.answer(sample_archive, questions, tmp_path / strategy, strategy=strategy, **endpoint(reader))
+        answer(sample_archive, questions, tmp_path / strategy, strategy=strategy, **endpoint(reader))
         usd = found.strategies[strategy].total.usd
         assert usd.low <= reader.bill_usd - before <= usd.high, strategy
 
@@ -82,7 +83,7 @@ def test_a_folder_of_another_set_up_is_refused(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
     questions = sample_folder / "questions.jsonl"
-    okralong.answer(sample_archive, questions, tmp_path, strategy="std_rag", **endpoint(reader))
+    answer(sample_archive, questions, tmp_path, strategy="std_rag", **endpoint(reader))
     asked = len(reader.received)
     with pytest.raises(ConfigError, match="begun with another set-up"):
         okralong.estimate(sample_archive, questions, run=tmp_path, pilot=2, **endpoint(reader))

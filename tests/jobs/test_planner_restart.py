@@ -11,12 +11,12 @@ from typing import Any
 import ray
 from ray.util import list_named_actors
 
-import okralong
 from okralong.actors.cluster import NAMESPACE
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
+from tests.jobs.warm import answer
 
 KILL_AFTER = 4
 """Requests that have arrived when the planner is killed."""
@@ -40,7 +40,7 @@ def test_a_planner_that_dies_is_started_again_and_pays_for_nothing_twice(
     killer = threading.Thread(target=_kill_the_planner, args=(reader, killed))
     killer.start()
     given: dict[str, Any] = {"planners": 1, "concurrency": 3, **endpoint(reader)}
-    result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **given)
+    result = answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **given)
     killer.join()
     assert len(killed) == 1
     assert result.statuses == {"answered": 18}
