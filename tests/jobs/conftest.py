@@ -74,6 +74,21 @@ def run_rows(sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest
     return {"result": result, "bill": bill, "manifest": folder.read_manifest(), "folder": folder, **tables}
 
 
+@pytest.fixture(autouse=True)
+def _no_limiters_of_endpoints_that_are_gone() -> Iterator[None]:
+    """A limiter outlives its run on purpose, and each test here has an endpoint of its own."""
+    yield
+    if "ray" in sys.modules:
+        import ray
+        from ray.util import list_named_actors
+
+        from okralong.actors.cluster import NAMESPACE
+
+        for one in list_named_actors(all_namespaces=True) if ray.is_initialized() else ():
+            if one["name"].startswith("rate-limiter-"):
+                ray.kill(ray.get_actor(one["name"], NAMESPACE))
+
+
 @pytest.fixture
 def reader() -> Iterator[FakeOpenAI]:
     """The endpoint: two sub-questions for a split, a quotation for everything else."""
