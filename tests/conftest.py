@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,30 +24,33 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
-SLOW_FOLDERS = {"actors", "faults", "models", "serving"}
-"""Folders of ``tests`` in which each test starts Ray, a command's process or a model server. ``make quick`` does not
-even import them."""
+SLOW_FOLDERS: Final = ("actors", "faults", "models", "reader", "sara", "serving", "training")
+"""Folders of ``tests`` whose tests start Ray, a command's process or a model server, or train."""
 
-SLOW_FIXTURES = {"browser", "endpoint_process", "merge_cache", "minilm", "random_reader", "ray_cluster", "store"}
+SLOW_MODULE: Final = "\npytestmark = pytest.mark.slow\n"
+"""The line by which a module outside these folders says the same of itself."""
+
+SLOW_FIXTURES: Final = {"browser", "endpoint_process", "merge_cache", "minilm", "random_reader", "ray_cluster", "store"}
 """Fixtures that start Ray, a browser or a server's process, or load a model."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``make quick`` leaves the slow folders alone: their imports alone take longer than many of its tests."""
-    return True if config.option.markexpr == "quick" and _is_slow(collection_path) else None
+    """``make quick`` does not import what is slow: torch, transformers and Ray alone take longer than many tests."""
+    if config.option.markexpr != "quick":
+        return None
+    if any((CHECKOUT / "tests" / name) in (collection_path, *collection_path.parents) for name in SLOW_FOLDERS):
+        return True
+    is_module = collection_path.suffix == ".py" and collection_path.is_file()
+    return True if is_module and SLOW_MODULE in collection_path.read_text(encoding="utf-8") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as ``quick`` what is neither marked as slow or soak, nor in a slow folder, nor uses a slow fixture."""
+    """Mark as ``quick`` what is neither ``slow`` nor ``soak`` and uses no slow fixture."""
     for item in items:
-        marked = any(item.iter_markers("slow")) or any(item.iter_markers("soak"))
-        fixtures = SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
-        if not (marked or fixtures or _is_slow(item.path)):
+        folder = item.path.relative_to(CHECKOUT / "tests").parts[0]
+        marked = folder in SLOW_FOLDERS or any(item.iter_markers("slow")) or any(item.iter_markers("soak"))
+        if not marked and not SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("quick")
-
-
-def _is_slow(path: Path) -> bool:
-    return any((CHECKOUT / "tests" / name) in (path, *path.parents) for name in SLOW_FOLDERS)
 
 
 NODE_KEY = "sk-of-the-test-node-0123456789"

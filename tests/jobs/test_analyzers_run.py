@@ -20,6 +20,8 @@ from tests.jobs.conftest import always, call, endpoint, quoting
 from tests.jobs.warm import answer
 from tests.training.questions import invented_examples
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def two_questions(sample_folder: Path, tmp_path: Path) -> Path:

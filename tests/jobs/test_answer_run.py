@@ -19,6 +19,8 @@ from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.jobs.conftest import PAPER, always, call, endpoint
 from tests.jobs.warm import answer
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_question_has_one_row_and_the_manifest_says_complete(run_rows: dict[str, Any]) -> None:
     counts = Counter(row["query_id"] for row in run_rows["answers"])

@@ -16,6 +16,8 @@ from tests.fakes.endpoint.process import EndpointProcess
 from tests.jobs.conftest import PAPER
 from tests.jobs.warm import answer
 
+pytestmark = pytest.mark.slow
+
 MODEL = "gpt-4o-2024-08-06"
 SCENARIO: dict[str, Any] = {"models": {MODEL: {}}, "prompt_cache": {"enabled": False}}
 BRISK = {"quiet_s": 2.0, "gather_s": 20.0, "poll_s": 0.1, "longest_poll_s": 0.5}

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.prompts import FORMULA
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
 from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 
 def test_formulas_are_asked_for_and_worked_out(sample_archive: Path, sample_folder: Path, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, config_file, endpoint
 from tests.jobs.warm import answer
 
+pytestmark = pytest.mark.slow
+
 PILOT = 5
 
 

@@ -18,6 +18,8 @@ from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.jobs.conftest import call, endpoint
 
+pytestmark = pytest.mark.slow
+
 CELLS = 4
 
 

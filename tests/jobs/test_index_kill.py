@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import yaml
 
 from okralong.pipelines.archive.archive import Archive
@@ -17,6 +18,8 @@ from okralong.pipelines.archive.versions import latest_version
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.conftest import CHECKOUT
+
+pytestmark = pytest.mark.slow
 
 FILES_BEFORE_KILL = 6
 MOST_LOST = 0.05

@@ -20,6 +20,8 @@ from tests.conftest import CHECKOUT
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import config_file
 
+pytestmark = pytest.mark.slow
+
 KILL_AFTER = 6
 """Requests that have arrived when the driver is killed; the run needs 18."""
 DEAF_TO_CTRL_C = """

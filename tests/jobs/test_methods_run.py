@@ -25,6 +25,8 @@ from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import always, call, endpoint, quoting
 from tests.jobs.warm import answer
 
+pytestmark = pytest.mark.slow
+
 
 def summarises(messages: Messages) -> bool:
     return messages[0]["content"] == SUMMARIZE

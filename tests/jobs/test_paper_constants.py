@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.codec import decode
 from okralong.pipelines.core.storage import Folder
@@ -14,6 +16,8 @@ from okralong.pipelines.core.types import Analysis, Plan
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, endpoint
 from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 WORKFLOW = {
     "extractive": "linear",

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import ray
 from ray.util import list_named_actors
 
@@ -17,6 +18,8 @@ from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
 from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 KILL_AFTER = 4
 """Requests that have arrived when the planner is killed."""

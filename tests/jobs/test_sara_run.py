@@ -20,6 +20,8 @@ from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call
 from tests.sara.compressors import random_compressor
 
+pytestmark = pytest.mark.slow
+
 REPLY = 12
 """Tokens of a reply."""
 

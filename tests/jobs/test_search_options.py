@@ -14,6 +14,8 @@ from okralong.pipelines.core.types import ConfigError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def questions(sample_folder: Path, tmp_path: Path) -> Path:

@@ -16,6 +16,8 @@ from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call, endpoint
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_run_selects_by_a_local_model(
     sample_archive: Path,

@@ -15,6 +15,8 @@ from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, call, config_file, endpoint
 from tests.jobs.warm import answer
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_second_run_pays_for_what_is_new_and_knows_its_price_alone(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI

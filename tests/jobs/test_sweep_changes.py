@@ -19,6 +19,8 @@ from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, endpoint
 
+pytestmark = pytest.mark.slow
+
 
 def write_sweep(folder: Path, data: Path, server: FakeOpenAI, **more: object) -> Path:
     """One cell over the whole town."""

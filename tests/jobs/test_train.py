@@ -19,6 +19,8 @@ from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 kind: heads
 hidden: 32

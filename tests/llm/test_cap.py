@@ -26,6 +26,8 @@ from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.tools import PRICE, ask, rows
 from tests.money import settled_and_unknown
 
+pytestmark = pytest.mark.slow
+
 KINDS: Final = (
     "server_error", "bad_gateway", "unavailable", "rate_limited", "reset", "hang", "truncated_body", "malformed_json",
     "empty_content", "refusal", "length",
