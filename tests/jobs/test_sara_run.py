@@ -137,6 +137,7 @@ def test_a_table_that_was_lost_is_computed_again(archive: Path, sample_folder: P
     assert (again.up_to_date, lost.read_bytes() == held) == (True, True)
 
 
+@pytest.mark.soak  # tests/answering/test_sara.py has the strategy under a budget
 def test_text_alone_under_a_budget_is_asked_of_the_same_generator(
     archive: Path, few: Path, tmp_path: Path, told: dict[str, Any]
 ) -> None:

@@ -13,6 +13,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
+from tests.jobs.warm import answer
 
 pytestmark = pytest.mark.slow
 
@@ -31,10 +32,9 @@ def test_two_processes_for_a_shard_answer_as_one_does(
 ) -> None:
     given = {"strategy": "std_rag", "analyzer.kind": "rules", **endpoint(reader)}
     contexts = []
-    for replicas in (1, 2):
-        run = tmp_path / f"run-{replicas}"
-        result = okralong.answer(sample_archive, questions, run, **given, **{"search.replicas": replicas})
-        assert result.exit_code == 0
+    answer(sample_archive, questions, tmp_path / "run-1", **given)
+    okralong.answer(sample_archive, questions, tmp_path / "run-2", **given, **{"search.replicas": 2})
+    for run in (tmp_path / "run-1", tmp_path / "run-2"):
         contexts.append({row["query_id"]: row["context"] for row in table(Folder.of(run), "answers")})
     assert len(contexts[0]) == 4
     assert contexts[0] == contexts[1]

@@ -206,7 +206,7 @@ def play(server: EndpointProcess, case: Case) -> None:
 EVERY: Final = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=25, derandomize=True, **EVERY)
+@settings(max_examples=12, derandomize=True, **EVERY)
 @given(case=cases)
 def test_the_bill_never_passes_the_cap(server: EndpointProcess, case: Case) -> None:
     play(server, case)

@@ -14,7 +14,7 @@ NEAR = 0.1
 PILOT = 6
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in (2, 3))])
 def test_the_range_holds_the_actual_or_is_near_it(number: int, tmp_path: Path) -> None:
     rows = one_archive(number, [PILOT], LETTERS, tmp_path, strategies=("okralong",))
     assert {row.strategy for row in rows} == {"okralong", "std_rag", "long_context"}
