@@ -31,11 +31,10 @@ def test_two_processes_for_a_shard_answer_as_one_does(
     sample_archive: Path, questions: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
     given = {"strategy": "std_rag", "analyzer.kind": "rules", **endpoint(reader)}
-    contexts = []
-    answer(sample_archive, questions, tmp_path / "run-1", **given)
-    okralong.answer(sample_archive, questions, tmp_path / "run-2", **given, **{"search.replicas": 2})
-    for run in (tmp_path / "run-1", tmp_path / "run-2"):
-        contexts.append({row["query_id"]: row["context"] for row in table(Folder.of(run), "answers")})
+    runs = [tmp_path / "run-1", tmp_path / "run-2"]
+    answer(sample_archive, questions, runs[0], **given)
+    okralong.answer(sample_archive, questions, runs[1], **given, **{"search.replicas": 2})
+    contexts = [{row["query_id"]: row["context"] for row in table(Folder.of(run), "answers")} for run in runs]
     assert len(contexts[0]) == 4
     assert contexts[0] == contexts[1]
 
