@@ -63,6 +63,7 @@ def test_the_generator_analyses_and_is_paid_for_it(
     assert "what llm:gpt-4o-2024-08-06 says of the question" in said
 
 
+@pytest.mark.soak  # the shipped heads analyse in run_rows, and test_own_analyzer.py loads heads of one's own
 def test_trained_heads_speak_with_their_probabilities(
     sample_archive: Path, two_questions: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:

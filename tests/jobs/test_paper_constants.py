@@ -114,6 +114,7 @@ def test_the_context_is_what_the_papers_arithmetic_says(run_rows: dict[str, Any]
     assert min(same, dropped, unequal) > 0, "the sample has a question for each case"
 
 
+@pytest.mark.soak  # two more runs; tests/answering/test_strategies.py has what the baselines ask for
 def test_the_baselines_constants_are_what_was_done(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:

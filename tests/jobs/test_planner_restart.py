@@ -35,6 +35,7 @@ def _kill_the_planner(reader: FakeOpenAI, killed: list[str]) -> None:
             killed.append(one["name"])
 
 
+@pytest.mark.soak  # tests/faults/test_kills.py kills a planner, and every other part
 def test_a_planner_that_dies_is_started_again_and_pays_for_nothing_twice(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:

@@ -129,6 +129,7 @@ def test_a_run_shows_vectors_counts_them_and_goes_on_for_nothing(
     assert "Compressed passages: 1. [1 vector(s)]" in said
 
 
+@pytest.mark.soak
 def test_a_table_that_was_lost_is_computed_again(archive: Path, sample_folder: Path, compressor: Path) -> None:
     (lost,) = (archive / "compressed").rglob("compressed.arrow")
     held = lost.read_bytes()
