@@ -9,6 +9,8 @@ import pytest
 from benchmarks.estimate.coverage import FIGURES, coverage, one_archive, table
 from tests.answering.estimate.conftest import LETTERS
 
+pytestmark = pytest.mark.slow
+
 NEAR = 0.1
 """Of the range's ends: how far a run that is not in it may be."""
 PILOT = 6
