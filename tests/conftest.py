@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 
 if TYPE_CHECKING:
+    from tests.fakes.endpoint.process import EndpointProcess
     from tests.fakes.object_store import ObjectStore
 
 # Ray reads these when it is imported.
@@ -178,6 +179,15 @@ def random_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.fakes.random_reader import write_random_reader
 
     return write_random_reader(tmp_path_factory.mktemp("readers") / "random", converted_model(), layers=range(30))
+
+
+@pytest.fixture(scope="session")
+def endpoint_process() -> Iterator[EndpointProcess]:
+    """One endpoint in a process of its own. Who uses it resets it first: a process takes seconds, a reset nothing."""
+    from tests.fakes.endpoint.process import EndpointProcess
+
+    with EndpointProcess() as process:
+        yield process
 
 
 @pytest.fixture

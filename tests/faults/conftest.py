@@ -43,10 +43,10 @@ def fault_archive(ray_cluster: None, fault_sample: Path, tmp_path_factory: pytes
 
 
 @pytest.fixture
-def priced_endpoint() -> Iterator[EndpointProcess]:
+def priced_endpoint(endpoint_process: EndpointProcess) -> EndpointProcess:
     """An endpoint that takes a quarter of a second for a reply."""
-    with EndpointProcess(SCENARIO) as server:
-        yield server
+    endpoint_process.reset(SCENARIO)
+    return endpoint_process
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,8 @@ BRISK = {"quiet_s": 2.0, "gather_s": 20.0, "poll_s": 0.1, "longest_poll_s": 0.5}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[EndpointProcess]:
-    with EndpointProcess(SCENARIO) as process:
-        yield process
+def server(endpoint_process: EndpointProcess) -> EndpointProcess:
+    return endpoint_process
 
 
 def told(server: EndpointProcess, **batch: Any) -> dict[str, Any]:

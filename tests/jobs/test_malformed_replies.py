@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,9 @@ ANALYSES = [
 
 
 @pytest.fixture
-def server() -> Iterator[EndpointProcess]:
-    with EndpointProcess({"models": {MODEL: {}}}) as process:
-        yield process
+def server(endpoint_process: EndpointProcess) -> EndpointProcess:
+    endpoint_process.reset({"models": {MODEL: {}}})
+    return endpoint_process
 
 
 def test_malformed_replies_fail_with_their_raw_text_and_are_asked_for_anew(

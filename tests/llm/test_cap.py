@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -101,9 +100,8 @@ cases = st.builds(
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[EndpointProcess]:
-    with EndpointProcess() as process:
-        yield process
+def server(endpoint_process: EndpointProcess) -> EndpointProcess:
+    return endpoint_process
 
 
 def quiet(server: EndpointProcess) -> None:
