@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import io
 import re
@@ -44,6 +45,12 @@ def sources(folders: tuple[str, ...] = FOLDERS) -> Iterator[tuple[str, str]]:
 
 
 def imported(code: str) -> set[str]:
+    """The distributions' names of what a file imports anywhere."""
+    return {module.split(".")[0] for module in modules(code)}
+
+
+@functools.cache
+def modules(code: str) -> set[str]:
     """Modules that a file imports anywhere, with the names taken from them, as these may be modules, too."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(code)):
@@ -52,10 +59,6 @@ def imported(code: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
-
-
-def distributions(code: str) -> set[str]:
-    return {module.split(".")[0] for module in imported(code)}
 
 
 def package(parts: list[str]) -> str:
@@ -78,7 +81,7 @@ def source_lines(code: str) -> int:
 def test_pure_logic_imports_no_ray() -> None:
     pure = dict(sources(("pipelines",)))
     assert len(pure) > 80
-    assert [name for name, code in pure.items() if "ray" in distributions(code)] == []
+    assert [name for name, code in pure.items() if "ray" in imported(code)] == []
 
 
 def test_packages_form_a_tree() -> None:
@@ -86,8 +89,8 @@ def test_packages_form_a_tree() -> None:
     arrows: dict[str, set[str]] = {}
     for name, code in sources(PRODUCT):
         here = package(name.removesuffix(".py").split("/"))
-        modules = [module.split(".")[1:] for module in imported(code) if module.startswith("okralong.")]
-        there = {package(parts) for parts in modules if parts[0] in PRODUCT and parts != ["pipelines"]}
+        names = [module.split(".")[1:] for module in modules(code) if module.startswith("okralong.")]
+        there = {package(parts) for parts in names if parts[0] in PRODUCT and parts != ["pipelines"]}
         arrows.setdefault(here, set()).update(there - {here})
     assert not {"jobs", "actors"} & set().union(*(there for here, there in arrows.items() if "/" in here))
     assert "jobs" not in arrows["actors"]
@@ -103,7 +106,7 @@ def test_every_dependency_is_imported_and_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["embedded"], "faiss-cpu"]
     names = [re.split(r"[\[<>=; ]", requirement)[0] for requirement in wanted]
-    used = set().union(*(distributions(code) for name, code in sources() if not name.startswith("tests/")))
+    used = set().union(*(imported(code) for name, code in sources() if not name.startswith("tests/")))
     assert [name for name in names if (module := IMPORT_NAMES.get(name, name)) and module not in used] == []
     pins = (ROOT / "requirements.lock").read_text(encoding="utf-8").lower().replace("_", "-")
     assert [name for name in names if f"\n{name.lower()}==" not in f"\n{pins}"] == []
