@@ -50,10 +50,15 @@ def imported(code: str) -> set[str]:
 
 
 @functools.cache
+def nodes(code: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(code)))
+
+
+@functools.cache
 def modules(code: str) -> set[str]:
     """Modules that a file imports anywhere, with the names taken from them, as these may be modules, too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(code)):
+    for node in nodes(code):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -72,7 +77,7 @@ def source_lines(code: str) -> int:
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
         if token.type not in NO_SOURCE:
             lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(code)):
+    for node in nodes(code):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
