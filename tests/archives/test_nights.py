@@ -94,6 +94,7 @@ def test_shards_double_and_never_shrink() -> None:
     assert IndexConfig(shards=5).shard_count(10**12, before=2) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 4), (2, 6), (3, 4), (4, 2)])
 def test_shards_are_dealt_anew_whether_the_old_number_divides_the_new_one_or_not(
     tmp_path: Path, before: int, after: int
