@@ -17,6 +17,7 @@ from tests.jobs.warm import answer
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.soak  # tests/answering/test_calculate.py
 def test_formulas_are_asked_for_and_worked_out(sample_archive: Path, sample_folder: Path, tmp_path: Path) -> None:
     few = tmp_path / "few.jsonl"
     few.write_text("".join((sample_folder / "questions.jsonl").read_text().splitlines(keepends=True)[:2]))

@@ -68,6 +68,7 @@ def test_a_pilot_is_part_of_the_run_and_is_paid_once(
     assert usd["low"] <= reader.bill_usd <= usd["high"]
 
 
+@pytest.mark.soak  # a run keeps to it in test_answer_run.py
 def test_a_pilot_keeps_to_the_budget_and_says_so(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:

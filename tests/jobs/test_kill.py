@@ -90,6 +90,7 @@ def test_a_killed_run_pays_for_nothing_twice(
     assert manifest["totals"]["statuses"] == {"answered": 18}
 
 
+@pytest.mark.soak  # tests/faults/test_stops.py has Ctrl-C
 def test_sigterm_stops_a_background_run_as_ctrl_c_would(
     command: list[str], environment: dict[str, str], tmp_path: Path, reader: FakeOpenAI
 ) -> None:

@@ -137,6 +137,7 @@ def test_longllmlingua_measures_keeps_and_answers(
         assert row["context_tokens"] < 4000
 
 
+@pytest.mark.soak  # tests/answering/test_flare.py, tests/llm/test_logprobs.py
 def test_flare_looks_up_what_it_doubts_and_stops_where_nobody_says_how_sure(
     sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:
@@ -152,6 +153,7 @@ def test_flare_looks_up_what_it_doubts_and_stops_where_nobody_says_how_sure(
     assert "log-probabilities" in stopped.stopped
 
 
+@pytest.mark.soak  # tests/answering/test_adaptive_rag.py
 def test_adaptive_rag_goes_the_way_that_the_classifier_says(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:
@@ -173,6 +175,7 @@ def test_adaptive_rag_goes_the_way_that_the_classifier_says(
     assert server.bill_usd == pytest.approx(sum(row["cost_usd"] for row in answers.values()))
 
 
+@pytest.mark.soak  # tests/answering/test_compact.py
 def test_compact_reads_segments_until_the_summary_is_complete(
     sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:

@@ -27,6 +27,7 @@ def questions(sample_folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "questions.jsonl"
 
 
+@pytest.mark.soak  # tests/search/test_replicas.py
 def test_two_processes_for_a_shard_answer_as_one_does(
     sample_archive: Path, questions: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:

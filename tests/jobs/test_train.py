@@ -55,7 +55,7 @@ def rows(first: int, last: int) -> list[TrainingRow]:
     return found
 
 
-@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize("here", [pytest.param(True, marks=pytest.mark.soak), False])
 def test_from_rows_to_an_analyzer_in_use(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
