@@ -50,11 +50,13 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The reports, indexed through the Python API."""
+def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The reports, indexed through the Python API. What runs over it share ends with it."""
     archive = tmp_path_factory.mktemp("sample-archive")
     okralong.index(archive, sources=[sample_folder / "reports"])
-    return archive
+    yield archive
+    if "tests.jobs.warm" in sys.modules:
+        sys.modules["tests.jobs.warm"].WARM.close()
 
 
 @pytest.fixture(scope="session")

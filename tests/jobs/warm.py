@@ -22,7 +22,7 @@ class Warm:
 
     def __init__(self) -> None:
         self._models = SharedModels("okralong-tests")
-        self._held = ExitStack()  # closed by nobody: all of it ends with the session's cluster
+        self._held = ExitStack()
         self._looking: dict[str, RetrievalNames] = {}
 
     def looking(self, prepared: Prepared) -> RetrievalNames:
@@ -32,6 +32,11 @@ class Warm:
             self._models.bring([prepared])
             (self._looking[key],) = self._held.enter_context(self._models.over([prepared]))
         return self._looking[key]
+
+    def close(self) -> None:
+        """End all of it."""
+        self._held.close()
+        self._models.keep([])
 
 
 WARM: Final = Warm()
