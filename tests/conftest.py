@@ -46,8 +46,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as ``quick`` what is neither ``slow`` nor ``soak`` and uses no slow fixture. Modules that are quick as a whole
-    go first, before Ray runs beside them."""
+    """Mark as ``quick`` what is neither ``slow`` nor ``soak`` and uses no slow fixture.
+
+    Modules that are quick as a whole run first, before Ray runs beside them.
+    """
     slow_modules: set[Path] = set()
     for item in items:
         folder = item.path.relative_to(CHECKOUT / "tests").parts[0]
