@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import okralong
 from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import table
@@ -19,6 +18,7 @@ from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
+from tests.jobs.warm import answer
 from tests.llm.tools import config_for, further
 
 MODEL = "gpt-4o-2024-08-06"
@@ -78,7 +78,7 @@ def test_a_run_whose_first_endpoint_is_revoked_half_way_is_finished_by_the_secon
             "price": {"input": 2.5, "cached_input": 1.25, "output": 10.0},
         }
         told = {**endpoint(first), "llm.endpoints": [spare], "concurrency": 4, "strategy": "std_rag"}
-        result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **told)
+        result = answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **told)
         assert result.statuses == {"answered": 18}
         assert len(first.received) <= 4
         bill = second.bill_usd

@@ -29,6 +29,8 @@ from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 
+pytestmark = pytest.mark.slow
+
 READ = re.compile(r'(Evidence: \[\d+\] "[^\n]+"\n){0,3}(Answer: [^\n]+|Evidence: [^\n]*)')
 """The contract, to which llama.cpp's grammar holds a reply; the last line may be cut short by the token limit."""
 
