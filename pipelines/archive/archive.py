@@ -72,7 +72,7 @@ class DocumentStore:
         return store
 
     def _note(self, name: str) -> None:
-        with self.folder.filesystem.open_input_file(self.folder.at(name).path) as file:
+        with self.folder.open(name) as file:
             parquet = pq.ParquetFile(file)
             columns = parquet.read(["doc_id", "n_tokens"]).to_pydict()
             for doc_id, n_tokens in zip(columns["doc_id"], columns["n_tokens"], strict=True):
@@ -116,7 +116,7 @@ class DocumentStore:
 
     def _read(self, doc_id: str, name: str) -> dict[str, Any]:
         # First the ids alone, then batches, which keep the memory at a few documents, however many share a file.
-        with self.folder.filesystem.open_input_file(self.folder.at(name).path) as file:
+        with self.folder.open(name) as file:
             parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):
                 left = pc.index(parquet.read_row_group(group, ["doc_id"])["doc_id"], doc_id).as_py()
@@ -237,7 +237,7 @@ class Archive:
         folder = self.folder.at("failures")
         if not self.version:
             return list(folder.read_tables(FAILURES, ["message"])["message"].to_pylist())
-        with folder.filesystem.open_input_file(folder.at(self.manifest["files"]["failures"]).path) as file:
+        with folder.open(self.manifest["files"]["failures"]) as file:
             return list(pq.ParquetFile(file).read(["message"])["message"].to_pylist())
 
     def _no_such(self, entry: str) -> str:

@@ -12,6 +12,7 @@ import io
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import fs
 from pydantic import Field, model_validator
 
 from okralong.pipelines.core.config import Settings
@@ -257,7 +257,7 @@ def write_columns(folder: Folder, name: str, table: pa.Table) -> None:
 
 def read_columns(folder: Folder, name: str) -> pa.Table:
     """Read an Arrow IPC file of any filesystem."""
-    with folder.filesystem.open_input_file(folder.at(name).path) as file:
+    with folder.open(name) as file:
         return pa.ipc.open_file(file).read_all()
 
 
@@ -284,11 +284,8 @@ def mapped_here(folder: Folder, *names: str) -> Iterator[Path]:
         yield Path(folder.path)
         return
     with tempfile.TemporaryDirectory(prefix="okralong-shard-", ignore_cleanup_errors=True) as copied_to:
-        if names:
-            for name in names:
-                folder.copy_out(name, Path(copied_to, name))
-        else:
-            fs.copy_files(folder.path, copied_to, source_filesystem=folder.filesystem)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda name: folder.copy_out(name, Path(copied_to, name)), names or folder.names()))
         yield Path(copied_to)
 
 

@@ -108,14 +108,14 @@ class VectorStore:
     def about(self) -> tuple[int, str] | None:
         """The dimension of the vectors and the number format that the encoder ran in; None while there are none."""
         for number in self.numbers()[-1:]:
-            with self.folder.filesystem.open_input_file(self.folder.at(name_of(number)).path) as file:
+            with self.folder.open(name_of(number)) as file:
                 schema = pq.ParquetFile(file).schema_arrow
                 return schema.field("vector").type.list_size, schema.metadata[_PRECISION].decode()
         return None
 
     def keys(self, number: int) -> Keys:
         """The keys of a file, in its order."""
-        with self.folder.filesystem.open_input_file(self.folder.at(name_of(number)).path) as file:
+        with self.folder.open(name_of(number)) as file:
             column = pq.ParquetFile(file).read(columns=["text_key"])["text_key"].combine_chunks()
         return np.frombuffer(b"".join(column.to_pylist()), dtype=f"S{KEY_BYTES}")
 
@@ -137,7 +137,7 @@ class VectorStore:
         if number in self._decoded:
             self._decoded.move_to_end(number)
             return self._decoded[number]
-        with self.folder.filesystem.open_input_file(self.folder.at(name_of(number)).path) as file:
+        with self.folder.open(name_of(number)) as file:
             table = pq.ParquetFile(file).read(columns=["vector", "over_limit"])
         column = table["vector"].combine_chunks()
         values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
@@ -368,7 +368,7 @@ def drop_dead_vectors(store: VectorStore, live: Iterable[Keys], *, every_row: bo
 
 def _copy_rows(store: VectorStore, number: int, bits: Any, target: int) -> None:
     folder = store.folder
-    with folder.filesystem.open_input_file(folder.at(name_of(number)).path) as file:
+    with folder.open(name_of(number)) as file:
         table = pq.ParquetFile(file).read()
     kept = np.concatenate([bits, np.zeros(len(table) - len(bits), dtype=np.bool_)])
     folder.write_table(name_of(target), table.filter(pa.array(kept)))

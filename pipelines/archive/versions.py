@@ -62,7 +62,7 @@ def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[Claim]:
     """The claims of some catalogue files, one file in memory at a time."""
     folder = archive.at(CATALOGUES)
     for name in names:
-        with folder.filesystem.open_input_file(folder.at(name).path) as file:
+        with folder.open(name) as file:
             for batch in pq.ParquetFile(file).iter_batches(1024):
                 for row in batch.to_pylist():
                     yield Claim(**row)
@@ -144,7 +144,7 @@ def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
 def read_sources(archive: Folder, name: str) -> dict[str, KnownSource]:
     """The sources of a version by uri."""
     folder = archive.at(KNOWN_SOURCES)
-    with folder.filesystem.open_input_file(folder.at(name).path) as file:
+    with folder.open(name) as file:
         return {
             row["uri"]: KnownSource(**row | {"failed": tuple((f["doc_id"], f["message"]) for f in row["failed"])})
             for batch in pq.ParquetFile(file).iter_batches(1024)

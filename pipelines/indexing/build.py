@@ -231,13 +231,13 @@ def _same_encoder(old: dict[str, Any], config: IndexConfig, model: ResolvedModel
 
 
 def _columns(folder: Folder, name: str, *columns: str) -> Any:
-    with folder.filesystem.open_input_file(folder.at(name).path) as file:
+    with folder.open(name) as file:
         table = pq.ParquetFile(file).read(columns=list(columns))
     return zip(*(table[column].to_pylist() for column in columns), strict=True)
 
 
 def _vectors(folder: Folder, name: str) -> Any:
-    with folder.filesystem.open_input_file(folder.at(name).path) as file:
+    with folder.open(name) as file:
         column = pq.ParquetFile(file).read(columns=["vector"])["vector"].combine_chunks()
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size).astype("float32")
 

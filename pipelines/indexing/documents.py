@@ -13,7 +13,7 @@ from typing import Final
 
 from pyarrow import fs
 
-from okralong.pipelines.core.storage import located
+from okralong.pipelines.core.storage import located, open_file
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, DocumentError, TableSpan
 from okralong.pipelines.indexing.tables import find_tables
@@ -36,11 +36,7 @@ class Source:
     def open(self) -> fs.NativeFile:
         """The file, open for reading and seeking. Raises DocumentError when it is not there or may not be read."""
         try:
-            if "://" in self.uri:
-                filesystem, path = located(self.uri)
-            else:
-                filesystem, path = fs.LocalFileSystem(), self.uri
-            return filesystem.open_input_file(path)
+            return open_file(*(located(self.uri) if "://" in self.uri else (fs.LocalFileSystem(), self.uri)))
         except FileNotFoundError as error:
             raise DocumentError(
                 f"{self.uri} is missing. It was there when the folder was listed; put it back or index again."

@@ -287,7 +287,7 @@ def finished_parts(archive: Folder) -> list[str]:
 def read_outcomes(archive: Folder, name: str) -> tuple[list[Read], str]:
     """What came of a part, and the hash of the limits that it was read under."""
     folder = archive.at(OUTCOMES_FOLDER)
-    with folder.filesystem.open_input_file(folder.at(part_file(name)).path) as file:
+    with folder.open(part_file(name)) as file:
         rows = pq.ParquetFile(file).read().to_pylist()
     limits = {row.pop("limits") for row in rows}
     return [Read(**row) for row in rows], next(iter(limits), "")
@@ -371,6 +371,6 @@ def read_keys(folder: Folder, part: str) -> Keys:
 
 def chunk_batches(folder: Folder, part: str) -> Iterator[pa.RecordBatch]:
     """The chunks of one part: by doc_id, then in order of the text."""
-    with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
+    with folder.open(part_file(part)) as file:
         for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS):
             yield batch.replace_schema_metadata(None)

@@ -235,7 +235,7 @@ def _holding(archive: Folder, parts: Iterable[str], doc_id: str) -> list[str]:
     """The parts with a row of the document, also one that no version shows any more: what it was before it changed."""
     folder, found = archive.at("documents"), []
     for part in parts:
-        with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
+        with folder.open(part_file(part)) as file:
             if pc.index(pq.ParquetFile(file).read(["doc_id"])["doc_id"], doc_id).as_py() >= 0:
                 found.append(part)
     return found
@@ -261,7 +261,7 @@ def _without(
 
 
 def _filter(folder: Folder, part: str, target: str, doc_id: str) -> pa.Table:
-    with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
+    with folder.open(part_file(part)) as file:
         table = pq.ParquetFile(file).read()
     table = table.filter(pc.not_equal(table["doc_id"], doc_id))
     folder.write_table(part_file(target), table)
