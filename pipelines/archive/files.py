@@ -229,11 +229,6 @@ def granularity_folder(archive: Folder, granularity: int) -> Folder:
     return archive.at("index", f"granularity={granularity}")
 
 
-def shard_folder(archive: Folder, granularity: int, number: int) -> Folder:
-    """Where one shard is."""
-    return granularity_folder(archive, granularity).at(f"shard-{number:05d}")
-
-
 def write_array(folder: Folder, name: str, array: NDArray[Any]) -> None:
     """Write a ``.npy`` file without pickle."""
     buffer = io.BytesIO()
@@ -267,6 +262,13 @@ def open_columns(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
     if not table.schema.equals(schema):
         raise ValueError(f"{name} has the columns {table.schema.names}, not {schema.names}")
     return table.combine_chunks()
+
+
+def open_ranges(folder: Path) -> dict[str, range]:
+    """The rows of each document of a shard. Raises ValueError as ``open_columns`` does."""
+    ranges = open_columns(folder, RANGES, RANGES_SCHEMA).to_pydict()
+    firsts, ends = ranges["first_row"], ranges["end_row"]
+    return {doc_id: range(*rows) for doc_id, *rows in zip(ranges["doc_id"], firsts, ends, strict=True)}
 
 
 # --------

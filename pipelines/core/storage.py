@@ -341,15 +341,20 @@ def _create_object(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
         endpoint = options["endpoint_override"]
         if endpoint and "://" not in endpoint:
             endpoint = f"{options['scheme']}://{endpoint}"
-        client = {"allow_http": endpoint.startswith("http:")}
-        store = S3Store(container, region=filesystem.region, endpoint=endpoint or None, client_options=client)
-    try:
-        put(store, key, data, mode="create", use_multipart=False)
-    except AlreadyExistsError:
-        return False
-    except BaseError as error:
-        raise OSError(f"{path} could not be created: {error}") from error
-    return True
+        place = {"region": filesystem.region, "endpoint": endpoint or None}
+        store = S3Store(container, **place, client_options={"allow_http": endpoint.startswith("http:")})
+
+    def send() -> bool:
+        try:
+            put(store, key, data, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return False
+        except BaseError as error:
+            raise OSError(f"{path} could not be created: {error}") from error
+        return True
+
+    # The client sends a request again that was refused, but not one whose reply was cut off.
+    return bool(_retrying(send))
 
 
 LEAST_READ: Final = 64 * 1024
