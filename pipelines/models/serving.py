@@ -104,33 +104,24 @@ def choose(
 
 
 def _llama_cpp(gguf: Path, name: str, weights: str, parallel: int, window: int) -> ServedModel:
-    def command(port: int) -> list[str]:
-        sizes = [
-            "--port",
-            str(port),
-            "--parallel",
-            str(parallel),
-            "--window",
-            str(window),
-            "--parent",
-            str(os.getpid()),
-        ]
-        return module_command(
-            "okralong.pipelines.models.llama_cpp_server", "--model", str(gguf), "--alias", name, *sizes
-        )
-
+    command = _command("llama.cpp", gguf, alias=name, parallel=parallel, window=window)
     return ServedModel("llama.cpp", name, f"llama.cpp:{weights}:q8_0", str(gguf_tokenizer(gguf)), command)
 
 
 def _transformers(folder: Path, weights: str, precision: str) -> ServedModel:
     device = best_device()
     dtype = str(dtype_for(device, precision)).removeprefix("torch.")
-
-    def command(port: int) -> list[str]:
-        place = ["--port", str(port), "--device", device, "--dtype", dtype, "--parent", str(os.getpid())]
-        return module_command("okralong.pipelines.models.transformers_server", "--model", str(folder), *place)
-
+    command = _command("transformers", folder, device=device, dtype=dtype)
     return ServedModel("transformers", str(folder), f"transformers:{weights}:{dtype}", str(folder), command)
+
+
+def _command(engine: Engine, model: Path, **options: str | int) -> Callable[[int], list[str]]:
+    def command(port: int) -> list[str]:
+        said = {"model": model, "port": port, "parent": os.getpid(), **options}
+        arguments = [word for name, value in said.items() for word in (f"--{name}", str(value))]
+        return module_command("okralong.pipelines.models.engine_process", engine, *arguments)
+
+    return command
 
 
 # --------

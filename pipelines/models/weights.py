@@ -243,7 +243,7 @@ def gguf_tokenizer(gguf: Path) -> Path:
 
 def _rewrite(form: str, source: Path, target: Path) -> None:
     # In a process of its own: it takes 2 GB for a moment and draws progress bars, neither of which is the driver's.
-    run_module("okralong.pipelines.models.gguf", form, str(source), str(target))
+    run_module("okralong.pipelines.models.rewrite", form, str(source), str(target))
 
 
 @lru_cache(maxsize=8)
