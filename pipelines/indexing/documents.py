@@ -1,6 +1,6 @@
-"""What a reader gets and gives: a source file in, raw documents and named failures out.
+"""What a parser gets and gives: a source file in, raw documents and named failures out.
 
-A reader is a function ``read(source) -> Iterator[RawDocument | BadRow]``. It raises DocumentError when the whole file
+A parser is a function ``read(source) -> Iterator[RawDocument | BadRow]``. It raises DocumentError when the whole file
 is of no use, and yields a BadRow where only one row of it is.
 """
 
@@ -108,10 +108,6 @@ def newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-# --------
-# A raw document made ready for the ``documents`` table.
-
-
 def make_document(raw: RawDocument) -> Document:
     """``raw`` with its tables found and its tokens counted."""
     return document_with_tables(raw, ((table.start_char, table.end_char) for table in find_tables(raw.text, "")))
@@ -134,9 +130,6 @@ def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) ->
         metadata=raw.metadata,
     )
 
-
-# --------
-# What reading one document may cost before it counts as a failure.
 
 MOST_BAD_ROWS: Final = 1000
 """Rows of one file that are reported one by one. Ours: a file may hold a hundred million lines that are no documents,
