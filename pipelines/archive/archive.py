@@ -114,9 +114,8 @@ class Archive:
 
     def failures(self) -> list[str]:
         """Why documents could not be had, a paragraph each, in order of their doc_ids."""
-        folder = self.folder.at("failures")
-        with folder.open(self.manifest["files"]["failures"]) as file:
-            return list(pq.ParquetFile(file).read(["message"])["message"].to_pylist())
+        table = self.folder.at("failures").read_table(self.manifest["files"]["failures"], ["message"])
+        return list(table["message"].to_pylist())
 
     def _no_such(self, entry: str) -> str:
         near = difflib.get_close_matches(entry, self.doc_ids(), n=3, cutoff=0.4)

@@ -121,8 +121,7 @@ class VectorStore:
 
     def keys(self, number: int) -> Keys:
         """The keys of a file, in its order."""
-        with self.folder.open(name_of(number)) as file:
-            return _as_keys(pq.ParquetFile(file).read(columns=["text_key"])["text_key"])
+        return _as_keys(self.folder.read_table(name_of(number), ["text_key"])["text_key"])
 
     def gather(self, files: Places, rows: Places) -> tuple[Vectors, NDArray[np.bool_]]:
         """The vectors at some places, shape (n, d), float32, and whether their texts are over the limit."""
@@ -140,8 +139,7 @@ class VectorStore:
         if number in self._decoded:
             self._decoded.move_to_end(number)
             return self._decoded[number]
-        with self.folder.open(name_of(number)) as file:
-            table = pq.ParquetFile(file).read(columns=["vector", "over_limit"])
+        table = self.folder.read_table(name_of(number), ["vector", "over_limit"])
         column = table["vector"].combine_chunks()
         values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
         flags = table["over_limit"].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
@@ -279,7 +277,6 @@ def drop_unused_vectors(store: VectorStore, used: Iterable[Keys], *, every_row: 
 
 
 def _copy_rows(store: VectorStore, number: int, bits: NDArray[np.bool_], target: int) -> None:
-    with store.folder.open(name_of(number)) as file:
-        table = pq.ParquetFile(file).read()
+    table = store.folder.read_table(name_of(number))
     kept = np.concatenate([bits, np.zeros(len(table) - len(bits), dtype=np.bool_)])
     store.folder.write_table(name_of(target), table.filter(pa.array(kept)))

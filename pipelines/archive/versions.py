@@ -155,16 +155,11 @@ def write_catalogue(archive: Folder, entries: Iterable[DocumentEntry], shards: i
     parted: list[list[DocumentEntry]] = [[] for _ in range(shards)]
     for entry in entries:
         parted[shard_of(entry.doc_id, shards)].append(entry)
-    folder = archive.at(CATALOGUES)
-    there = set(folder.names(".parquet"))
     names = []
     for part in parted:
         part.sort(key=lambda entry: (entry.doc_id, entry.shadowed, entry.source_name, entry.source_uri))
         rows = [asdict(entry) for entry in part]
-        name = f"{digest(rows)}.parquet"
-        if name not in there:
-            folder.write_table(name, pa.Table.from_pylist(rows, schema=CATALOGUE))
-        names.append(name)
+        names.append(write_once(archive.at(CATALOGUES), rows, rows, CATALOGUE))
     return names
 
 
@@ -176,6 +171,14 @@ def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[DocumentEn
             for batch in pq.ParquetFile(file).iter_batches(1024):
                 for row in batch.to_pylist():
                     yield DocumentEntry(**row)
+
+
+def write_once(folder: Folder, content: object, rows: list[dict[str, Any]], schema: pa.Schema) -> str:
+    """Write a table that is named by the hash of ``content``, unless it is there; its file name."""
+    name = f"{digest(content)}.parquet"
+    if not folder.exists(name):
+        folder.write_table(name, pa.Table.from_pylist(rows, schema=schema))
+    return name
 
 
 def digest(content: object) -> str:
@@ -238,10 +241,7 @@ def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
         asdict(source) | {"failed": [{"doc_id": doc_id, "message": why} for doc_id, why in source.failed]}
         for source in sorted(sources, key=lambda source: source.uri)
     ]
-    folder, name = archive.at(KNOWN_SOURCES), f"{digest(rows)}.parquet"
-    if not folder.exists(name):
-        folder.write_table(name, pa.Table.from_pylist(rows, schema=SOURCES))
-    return name
+    return write_once(archive.at(KNOWN_SOURCES), rows, rows, SOURCES)
 
 
 def read_sources(archive: Folder, name: str) -> dict[str, KnownSource]:

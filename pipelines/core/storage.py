@@ -94,6 +94,11 @@ class Folder:
         with self.open(name) as file:
             return bytes(file.read())
 
+    def read_table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A Parquet file in here, or some of its columns, as it is. Raises FileNotFoundError."""
+        with self.open(name) as file:
+            return pq.ParquetFile(file).read(columns=columns)
+
     def write_bytes(self, name: str, data: bytes) -> None:
         """Write a whole file, durable and never seen half-written."""
         self.create()
@@ -160,10 +165,10 @@ class Folder:
         Raises ArchiveError when a file has another schema version. A missing folder gives an empty table.
         """
         wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns], schema.metadata)
-        found = [self._read_table(name, schema, columns) for name in self.names(".parquet")]
+        found = [self._read_checked(name, schema, columns) for name in self.names(".parquet")]
         return pa.concat_tables([completed(table, wanted) for table in found]) if found else wanted.empty_table()
 
-    def _read_table(self, name: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
+    def _read_checked(self, name: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
         with self.open(name) as file:
             parquet = pq.ParquetFile(file, pre_buffer=not self.is_local)
             found = (parquet.schema_arrow.metadata or {}).get(b"okralong.schema_version", b"?").decode()

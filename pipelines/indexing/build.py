@@ -50,6 +50,7 @@ from okralong.pipelines.archive.versions import (
     digest,
     publish,
     write_catalogue,
+    write_once,
     write_sources,
 )
 from okralong.pipelines.core.schemas import FAILURES, SCHEMA_VERSION
@@ -272,15 +273,12 @@ def fingerprint_of(
 
 
 def _write_failures(archive: Folder, failures: Sequence[tuple[str, str]]) -> str:
-    folder, name = archive.at("failures"), f"{digest(sorted(failures))}.parquet"
-    if not folder.exists(name):
-        now = datetime.now(UTC)
-        rows = [
-            {"id": doc_id, "stage": "read", "error_type": "DocumentError", "message": message, "at": now}
-            for doc_id, message in sorted(failures)
-        ]
-        folder.write_table(name, pa.Table.from_pylist(rows, schema=FAILURES))
-    return name
+    now = datetime.now(UTC)
+    rows = [
+        {"id": doc_id, "stage": "read", "error_type": "DocumentError", "message": message, "at": now}
+        for doc_id, message in sorted(failures)
+    ]
+    return write_once(archive.at("failures"), sorted(failures), rows, FAILURES)
 
 
 def _version(package: str) -> str:

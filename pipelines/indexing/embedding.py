@@ -6,7 +6,6 @@ allow, since the usual default of 256 would drop the tail of a 400-token chunk w
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -165,11 +164,6 @@ class SentenceEmbedder:
     def _own_prompt(self, *names: str) -> str:
         prompts = (self._model.prompts.get(name) for name in names)
         return next((prompt for prompt in prompts if prompt), "")
-
-
-def available_threads() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # Batches of like length: an encoder is at its best when it never waits and pads little. Texts are tokenized block by

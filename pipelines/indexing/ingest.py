@@ -303,9 +303,7 @@ def finished_parts(archive: Folder) -> list[str]:
 
 def read_outcomes(archive: Folder, name: str) -> tuple[list[Read], str]:
     """What came of a part, and the hash of the limits that it was read under."""
-    folder = archive.at(OUTCOMES_FOLDER)
-    with folder.open(part_file(name)) as file:
-        rows = pq.ParquetFile(file).read().to_pylist()
+    rows = archive.at(OUTCOMES_FOLDER).read_table(part_file(name)).to_pylist()
     limits = {row.pop("limits") for row in rows}
     return [Read(**row) for row in rows], next(iter(limits), "")
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from okralong.pipelines.archive.files import COMPRESSED, granularity_folder, table_folders
@@ -224,12 +223,8 @@ def _known_somewhere(archive: Folder, doc_id: str) -> None:
 
 def _holding(archive: Folder, parts: Iterable[str], doc_id: str) -> list[str]:
     """The parts with a row of the document, also one that no version shows any more: what it was before it changed."""
-    folder, found = archive.at("documents"), []
-    for part in parts:
-        with folder.open(part_file(part)) as file:
-            if pc.index(pq.ParquetFile(file).read(["doc_id"])["doc_id"], doc_id).as_py() >= 0:
-                found.append(part)
-    return found
+    ids = ((part, archive.at("documents").read_table(part_file(part), ["doc_id"])["doc_id"]) for part in parts)
+    return [part for part, column in ids if pc.index(column, doc_id).as_py() >= 0]
 
 
 def _without(
@@ -252,8 +247,7 @@ def _without(
 
 
 def _filter(folder: Folder, part: str, target: str, doc_id: str) -> pa.Table:
-    with folder.open(part_file(part)) as file:
-        table = pq.ParquetFile(file).read()
+    table = folder.read_table(part_file(part))
     table = table.filter(pc.not_equal(table["doc_id"], doc_id))
     folder.write_table(part_file(target), table)
     return table

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-import pyarrow.parquet as pq
-
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Question
@@ -288,8 +286,7 @@ def read_records(folder: Folder, name: str) -> Records:
         names = [f"{name}/{file}" for file in folder.at(name).names(".parquet")]
     rows: Records = []
     for each in names:
-        with folder.open(each) as file:
-            rows += pq.ParquetFile(file).read().to_pylist()
+        rows += folder.read_table(each).to_pylist()
     return rows
 
 
