@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-import pyarrow.parquet as pq
-
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
@@ -110,11 +108,8 @@ def sweep_report(sweep: Folder, details: int) -> Report:
 
 def _records(folder: Folder, name: str) -> Records:
     """The rows of ``name.parquet``; none when it is not there."""
-    if not folder.exists(f"{name}.parquet"):
-        return []
-    with folder.filesystem.open_input_file(folder.at(f"{name}.parquet").path) as file:
-        rows: Records = pq.ParquetFile(file).read().to_pylist()
-        return rows
+    file = f"{name}.parquet"
+    return folder.read_table(file).to_pylist() if folder.exists(file) else []
 
 
 def _labels(scores: Records) -> Labels:
