@@ -53,9 +53,44 @@ def test_no_file_is_longer_than_a_reader_bears() -> None:
     assert sorted(lengths.values())[len(lengths) // 2] < 120
 
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LABORATORY = ("okralong.pipelines.lab", "okralong.jobs.lab")
+
+
+def imports(code: str) -> Iterator[tuple[str, bool]]:
+    """Everything imported by its full name, and whether it is when the module is loaded, and not when one calls it."""
+    tree = ast.parse(code)
+    inner = {id(node) for each in ast.walk(tree) if isinstance(each, FUNCTIONS) for node in ast.walk(each)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) not in inner) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((f"{node.module}.{alias.name}", id(node) not in inner) for alias in node.names)
+
+
+def test_the_product_never_imports_the_laboratory() -> None:
+    product = {
+        file: code
+        for file, code in sources()
+        if file.startswith(("pipelines/", "actors/", "jobs/")) and not file.startswith(("pipelines/lab/", "jobs/lab/"))
+    }
+    found = {
+        (file, loaded)
+        for file, code in product.items()
+        for name, loaded in imports(code)
+        if name.startswith(LABORATORY)
+    }
+    # Its commands' names and options, which load no part of it, and pictures and a sweep's page when one asks for them.
+    assert found == {("jobs/cli.py", True), ("jobs/report.py", False)}
+    commands = (ROOT / "jobs" / "lab" / "cli.py").read_text(encoding="utf-8")
+    names = [name for name, loaded in imports(commands.replace("if TYPE_CHECKING:", "def types() -> None:")) if loaded]
+    assert [name for name in names if name.startswith(LABORATORY)] == []
+
+
 def test_every_dependency_is_imported_and_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["embedded"], "faiss-cpu"]
+    wanted = [*project["dependencies"], "faiss-cpu"]
+    wanted += [each for extra in ("embedded", "lab") for each in project["optional-dependencies"][extra]]
     names = [re.split(r"[\[<>=; ]", requirement)[0] for requirement in wanted]
     used = set().union(*(imported(code) for name, code in sources() if not name.startswith("tests/")))
     assert [name for name in names if (module := IMPORT_NAMES.get(name, name)) and module not in used] == []

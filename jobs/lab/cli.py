@@ -119,7 +119,8 @@ def evaluate(
     for name in result.written:
         say_line(console, f"written: {result.folder / name}")
     if result.statuses:  # a sweep that was stopped before its first answer has nothing to look at
-        say_line(console, f"written: {write(str(result.folder))[0]}")
+        page, *_ = write(str(result.folder), note=lambda line: say_line(console, line, style="yellow"))
+        say_line(console, f"written: {page}")
     if result.stopped:
         say_line(console, f"stopped: {result.stopped}", style="red")
     if result.exit_code != EXIT_OK:

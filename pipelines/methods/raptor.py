@@ -16,8 +16,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
-from sklearn.mixture import GaussianMixture
 
 from okralong.pipelines.answering.citations import ask_and_read
 from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
@@ -27,8 +25,12 @@ from okralong.pipelines.answering.prompts import render_passages, strip_thought
 from okralong.pipelines.answering.retrieve import sort_hits, within_tokens
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Answer, Chunk, Hit, Message, Passage, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Chunk, Hit, Message, Passage, Question, ReplyError, needs_extra
 from okralong.pipelines.methods.registry import most_of, plain_plan
+
+with needs_extra("lab"):
+    from sklearn.decomposition import PCA
+    from sklearn.mixture import GaussianMixture
 
 Matrix = NDArray[np.float32]
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.reporting.rows import ACCURACY, COST, Row, pareto_frontier
 from okralong.pipelines.reporting.statistics import Estimate
-
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b")
-"""Okabe and Ito's palette for readers who do not see all colours, black and yellow softened; markers tell as well."""
-MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
-INK: Final = "#24292f"
-FAINT: Final = "#d0d7de"
 
 WORKFLOWS = ("linear", "extend", "split", "step")
 _STAGES = ("analyze", "analysis", "retrieve", "retrieval", "split", "generate", "generation")

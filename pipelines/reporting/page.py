@@ -214,20 +214,16 @@ def _asset(name: str) -> str:
 # A report's files: the page, and beside it a folder with the same tables and pictures for other programs.
 
 
-def write_report(folder: Folder, name: str, report: Report) -> list[str]:
+def write_report(folder: Folder, name: str, report: Report, pictures: Mapping[str, bytes]) -> list[str]:
     """Write the page ``name`` (report.html) into ``folder``, and its files into ``tables`` and ``pictures`` of the
-    folder of the page's stem (report/). Returns the paths, the page's first.
+    folder of the page's stem (report/). ``pictures`` are files by name. Returns the paths, the page's first.
     """
-    from okralong.pipelines.reporting.pictures import pictures  # brings matplotlib, a second to load
-
     folder.write_bytes(name, render(report))
-    written = [folder.at(name).path]
     beside = folder.at(name.rpartition(".")[0] or f"{name}_files")
-    for table in (*report.tables, *report.files_only):
-        for file, content in table_files(table).items():
-            beside.at("tables").write_bytes(file, content)
-            written.append(beside.at("tables", file).path)
-    for file, content in pictures(report).items():
-        beside.at("pictures").write_bytes(file, content)
-        written.append(beside.at("pictures", file).path)
+    tables = {file: body for each in (*report.tables, *report.files_only) for file, body in table_files(each).items()}
+    written = [folder.at(name).path]
+    for place, files in ((beside.at("tables"), tables), (beside.at("pictures"), pictures)):
+        for file, body in files.items():
+            place.write_bytes(file, body)
+            written.append(place.at(file).path)
     return written

@@ -40,6 +40,7 @@ from okralong.pipelines.reporting.tables import (
     question_table,
     written,
 )
+from okralong.pipelines.run.rows import BEGUN
 
 AROUND: Final = 320
 """Characters shown before and after a span. Ours."""
@@ -388,7 +389,6 @@ def _nothing(_: str) -> str | None:
 # --------
 # The report of one run, from its tables, its archive and, where they are given, the gold answers.
 
-BEGUN: Final = "run.json"
 ALL: Final = "all questions"
 CALL_COLUMNS: Final = [*COLUMNS, "query_id", "role", "queue_s", "latency_s"]
 

@@ -10,24 +10,17 @@ curves anew.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from okralong.pipelines.lab.evidence.bench import Row
 from okralong.pipelines.lab.evidence.config import PlainMethod, PolicyMethod, Sweep
-from okralong.pipelines.reporting.charts import COLOURS, FAINT, INK, MARKERS
+from okralong.pipelines.lab.pictures import RecallLine, RecallPanel, draw_recall
 from okralong.pipelines.reporting.statistics import (
     DRAWS,
     Drawn,
@@ -194,134 +187,6 @@ def _read(x: Floats, y: Floats, at: Floats) -> Floats:
     share = np.divide(at - x[rows, left], width, out=np.ones_like(width), where=(width > 0) & (after > 0))
     read = y[rows, left] + share * (y[rows, right] - y[rows, left])
     return np.where(after > last, np.nan, np.where(after == 0, 0.0, read))
-
-
-# --------
-# The recall-against-tokens picture: one panel a set, one line a method, as an SVG for the README.
-#
-# Up and to the left is better. The ground is painted white, so that the picture reads alike on light and dark pages.
-# The same points give the same bytes. This is the one module of the bench that loads matplotlib.
-
-PANELS_A_ROW: Final = 3
-WIDTH: Final = 9.0
-"""Inches; at 96 pixels an inch, about the 860 pixels of a README."""
-PANEL_HEIGHT: Final = 2.5
-LEGEND_ROW: Final = 0.24
-LEGEND_COLUMNS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A method's points: mean context ``tokens`` (above zero) and mean ``recall``, one for each budget."""
-
-    label: str
-    tokens: Sequence[float]
-    recall: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """A set with the numbers of its questions and documents, and the methods measured on it.
-
-    ``measure`` says what the recall is of, for sets that mark no evidence.
-    """
-
-    name: str
-    questions: int
-    documents: int
-    lines: Sequence[Line]
-    measure: str = "evidence recall"
-
-
-def draw(path: Path, panels: Sequence[Panel]) -> None:
-    """Write the picture of ``panels`` to an SVG file. A method has one colour and marker in all panels.
-
-    Raises ValueError when there is no panel with a point, or a point has no tokens.
-    """
-    labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
-    tokens = [each for panel in panels for line in panel.lines for each in line.tokens]
-    if not tokens or min(tokens) <= 0:
-        raise ValueError("The picture needs panels with points, each at more than zero tokens.")
-    columns = min(PANELS_A_ROW, len(panels))
-    rows, legend_rows = -(-len(panels) // columns), -(-len(labels) // LEGEND_COLUMNS)
-    height = rows * PANEL_HEIGHT + legend_rows * LEGEND_ROW + 0.15
-    legend_share = (legend_rows * LEGEND_ROW + 0.15) / height
-    with matplotlib.rc_context():
-        _set_style()
-        layout = ConstrainedLayoutEngine(rect=(0, legend_share, 1, 1 - legend_share))
-        figure = Figure(figsize=(WIDTH, height), facecolor="white", layout=layout)
-        grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-        looks = {label: (COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]) for n, label in enumerate(labels)}
-        axes = list(grid.flat)
-        for n, (axis, panel) in enumerate(zip(axes, panels, strict=False)):
-            _draw_panel(axis, panel, looks)
-            _scale(axis, min(tokens), max(tokens))
-            if n % columns == 0 or panel.measure != panels[n - 1].measure:
-                axis.set_ylabel(panel.measure)
-            if n + columns >= len(panels):
-                axis.set_xlabel("context tokens (o200k, log scale)")
-        for axis in axes[len(panels) :]:
-            axis.set_visible(False)
-        figure.legend(handles=_handles(looks), loc="lower center", ncols=LEGEND_COLUMNS, frameon=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-
-
-def _set_style() -> None:
-    matplotlib.rcdefaults()  # a style of the user's own must not change the picture
-    matplotlib.rcParams.update(
-        {
-            "svg.hashsalt": "okralong",
-            "svg.fonttype": "none",
-            "font.family": "sans-serif",
-            "font.size": 8.5,
-            "text.color": INK,
-            "text.parse_math": False,
-            "axes.labelcolor": INK,
-            "axes.edgecolor": INK,
-            "axes.linewidth": 0.6,
-            "xtick.color": INK,
-            "ytick.color": INK,
-        }
-    )
-
-
-def _draw_panel(axis: Axes, panel: Panel, looks: dict[str, tuple[str, str]]) -> None:
-    for line in panel.lines:
-        colour, marker = looks[line.label]
-        points = sorted(zip(line.tokens, line.recall, strict=True))
-        x, y = [each[0] for each in points], [each[1] for each in points]
-        front = 4 if len(points) == 1 else 3  # a lone point would drown under the lines
-        axis.plot(x, y, color=colour, marker=marker, markersize=4.5, linewidth=1.4, clip_on=False, zorder=front)
-    documents = "1 document" if panel.documents == 1 else f"{panel.documents:,} documents"
-    axis.set_title(f"{panel.name}\n{panel.questions:,} questions, {documents}", fontsize=9)
-
-
-def _scale(axis: Axes, least: float, most: float) -> None:
-    """Tokens by powers of two, recall from 0 to 1, the same in all panels."""
-    first, last = math.floor(math.log2(least / 1000) + 0.01), math.ceil(math.log2(most / 1000) - 0.01)
-    last = max(last, first + 1)
-    axis.set_xscale("log", base=2)
-    axis.set_xlim(1000 * 2.0**first, 1000 * 2.0**last)
-    axis.xaxis.set_major_locator(FixedLocator([1000 * 2.0**n for n in range(first, last + 1)]))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(_tokens))
-    axis.set_ylim(0, 1)
-    axis.grid(visible=True, color=FAINT, linewidth=0.5)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(labelsize=8, length=2.5)
-
-
-def _tokens(value: float, _position: int | None = None) -> str:
-    return f"{value / 1000:g}k" if value >= 1000 else f"{value:.0f}"
-
-
-def _handles(looks: dict[str, tuple[str, str]]) -> Iterable[Line2D]:
-    return [
-        Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=1.4, label=label)
-        for label, (colour, marker) in looks.items()
-    ]
 
 
 # --------
@@ -517,8 +382,6 @@ def write_report(
     They bear the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
     side's. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
     """
-    # brings matplotlib, a second to load
-
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
     page, data = folder / f"{name}.md", folder / f"{name}.json"
@@ -533,11 +396,12 @@ def write_report(
         return [page, data]
     panels = []
     for figures in sets:
-        lines = [Line(m, figures.methods[m].curve.tokens, figures.methods[m].curve.recall) for m in sweep.pictured]
+        curves = {method: figures.methods[method].curve for method in sweep.pictured}
+        lines = [RecallLine(method, curve.tokens, curve.recall) for method, curve in curves.items()]
         measured = f"{figures.measure} recall"
-        panels.append(Panel(figures.name, figures.questions, figures.documents, lines, measured))
+        panels.append(RecallPanel(figures.name, figures.questions, figures.documents, lines, measured))
     picture = folder / f"{name}.svg"
-    draw(picture, panels)
+    draw_recall(picture, panels)
     return [page, data, picture]
 
 

@@ -17,7 +17,7 @@ from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.charts import Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.page import Report, Tile
 from okralong.pipelines.reporting.rows import ACCURACY, COST, OPEN, STAGES, Row, figures, mean_over
-from okralong.pipelines.reporting.run import BEGUN, archive_texts, facts, run_details
+from okralong.pipelines.reporting.run import archive_texts, facts, run_details
 from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import (
     Better,
@@ -31,6 +31,7 @@ from okralong.pipelines.reporting.tables import (
     question_table,
 )
 from okralong.pipelines.run.prepare import read_questions
+from okralong.pipelines.run.rows import BEGUN
 
 NONE: Final = "-"
 """Stands where a figure is not defined, or an end of an interval cannot be told."""

@@ -25,6 +25,7 @@ from okralong.pipelines.lab.sweeps.pages import paired_page, summary_page
 from okralong.pipelines.lab.sweeps.run import CELL_FILE, GoldQuestion, read_gold_questions, score_rows
 from okralong.pipelines.reporting.statistics import Floats, Resample, estimate, holm, resample, sign_flip_p
 from okralong.pipelines.reporting.tables import safe_cell
+from okralong.pipelines.run.rows import BEGUN
 
 NAMES: Final = tuple(METRICS)
 """The order of the metrics in arrays."""
@@ -318,7 +319,6 @@ def _test(row: Mapping[str, Any]) -> tuple[frozenset[System], str, str]:
 # --------
 # Two runs over the same questions: what the second does better or worse, and whether that is beyond a bound.
 
-BEGUN: Final = "run.json"
 FIRST: Final[System] = ("A", "default")
 SECOND: Final[System] = ("B", "default")
 
