@@ -115,7 +115,7 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     places = panel.places(accuracy, cost)
     for number, (name, (x, y)) in enumerate(places.items()):
         found = panel.points[name]
-        reach = {"xerr": _reach(x, found[cost].interval), "yerr": _reach(y, found[accuracy].interval)}
+        reach: dict[str, Any] = {"xerr": _reach(x, found[cost].interval), "yerr": _reach(y, found[accuracy].interval)}
         look = _look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
         axis.errorbar(x, y, **look, **reach)
     line = [places[name] for name in panel.frontier(accuracy, cost)]
