@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
+
 from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.citations import REPAIR
 from okralong.pipelines.answering.context import passage_of
@@ -24,6 +26,7 @@ from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import LocalShard, search
+from okralong.pipelines.archive.shard import Vector
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Analysis,
@@ -378,10 +381,10 @@ class RememberedShard(LocalShard):
     found: dict[Hashable, Candidates] = field(default_factory=dict)
 
     async def candidates(
-        self, terms: Sequence[str], vector: Vectors, doc_ids: Sequence[str] | None, k: int
+        self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
     ) -> Candidates:
         """See ``Shard.candidates``."""
-        key = (tuple(terms), vector.tobytes(), doc_ids if doc_ids is None else tuple(doc_ids))
+        key = (tuple(terms), np.asarray(vector).tobytes(), doc_ids if doc_ids is None else tuple(doc_ids))
         if key not in self.found or k > DEPTH:
             self.found[key] = self.shard.candidates(terms, vector, doc_ids, max(k, DEPTH))
         return Candidates(self.found[key].exact[:k], self.found[key].semantic[:k])
