@@ -141,7 +141,7 @@ def _source(dataset: DataSet) -> str:
 def _counts(datasets: Sequence[DataSet], split: Split) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for dataset in datasets:
-        counts = Counter(split.side_of(item) or LEFT_OUT for item in dataset.items)
+        counts: Counter[str] = Counter(split.side_of(item) or LEFT_OUT for item in dataset.items)
         found[_source(dataset)] = {side: counts[side] for side in (*SIDES, LEFT_OUT)}
     return found
 
