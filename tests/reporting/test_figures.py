@@ -8,7 +8,8 @@ import io
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.reporting.rows import Row, figures, mean_over, pareto_frontier
+from okralong.pipelines.reporting.charts import pareto_frontier
+from okralong.pipelines.reporting.rows import Row, figures, mean_over
 from okralong.pipelines.reporting.statistics import Estimate, clustered_mean
 from okralong.pipelines.reporting.tables import Column, Kind, Table, best_rows, for_page, markdown, number, table_files
 

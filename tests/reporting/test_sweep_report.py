@@ -73,7 +73,6 @@ def test_details_are_of_whole_questions_of_all_sets_alike(made_report: Report) -
 
 def test_a_sweep_without_summary_or_runs_is_reported_too(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "sweep", 6, summary=False)
-    shutil.rmtree(folder / "runs")
     shutil.rmtree(folder / "cells")
     found = sweep_report(Folder.of(folder), details=100)
     assert {json.loads(detail) for detail in found.details} == {None}

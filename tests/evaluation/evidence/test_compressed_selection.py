@@ -21,6 +21,8 @@ from okralong.pipelines.sara.artifact import ArrayCompressor
 from tests.fakes.tools import paper_policy
 from tests.sara.compressors import random_compressor
 
+pytestmark = pytest.mark.slow
+
 NOVELTY = {"selection__method": "novelty", "selection__space": "compressor"}
 
 
