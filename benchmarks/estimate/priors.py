@@ -26,12 +26,12 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Analysis, Hit, Message, OkraError, RetrieverScores
+from okralong.pipelines.core.types import Message, OkraError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.evidence.bench import Bench, BenchTools
+from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, given
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import Shelf
 from okralong.pipelines.lab.evidence.writers import GoldWriter
@@ -104,9 +104,7 @@ def _new(size: int, rungs: Sequence[int], look_ups: int) -> float | None:
 
 
 def _tools(bench: Bench, policy: Policy, question: PooledQuestion, writer: Measuring) -> BenchTools:
-    async def by_gold(text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
-        return gold_analysis(question.item.gold.question.type, "same", evidence=True)
-
+    by_gold = given(gold_analysis(question.item.gold.question.type, "same", evidence=True))
     return BenchTools(bench.retrievals, policy, question.doc_ids, question.item.gold_queries, by_gold, writer)
 
 

@@ -22,7 +22,7 @@ from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, 
 
 if TYPE_CHECKING:
     from okralong.jobs.lab.sweep import SweepResult
-    from okralong.pipelines.lab.split import Account
+    from okralong.pipelines.lab.split_build import Account
     from okralong.pipelines.lab.sweeps.config import Tune
     from okralong.pipelines.lab.sweeps.results import Compared, Point
     from okralong.pipelines.lab.training.analyzer_data import TrainingRow
@@ -193,7 +193,7 @@ def split(
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.lab.datasets.base import load_catalog
     from okralong.pipelines.lab.datasets.registry import read_dataset
-    from okralong.pipelines.lab.split import SplitRules, build_split, card, write_manifest
+    from okralong.pipelines.lab.split_build import SplitRules, build_split, card
 
     console = Console()
     chosen = load_config(SplitRules, rules)
@@ -201,7 +201,7 @@ def split(
     absent = [source for source in sources if source.hub is None and not (data / source.path).exists()]
     datasets = [read_dataset(source, data) for source in sources if source not in absent]
     split, account = build_split(datasets, chosen)
-    write_manifest(out / "manifest.parquet", split.sides, split.about)
+    split.write(out / "manifest.parquet")
     (out / "card.md").write_text(card(account, split, chosen), encoding="utf-8")
     if absent:
         say_line(console, f"not in {data}, so not split: {', '.join(source.path for source in absent)}")

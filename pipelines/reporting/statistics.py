@@ -99,8 +99,8 @@ def joined_by_documents(asked: Sequence[tuple[str, ...]]) -> list[str]:
     names: dict[str, str] = {}
 
     def find(document: str) -> str:
-        while names.setdefault(document, document) != document:
-            document = names[document]
+        while (parent := names.setdefault(document, document)) != document:
+            names[document] = document = names[parent]  # chains stay short
         return document
 
     for documents in asked:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reports.gold_file import write_gold
 from benchmarks.reports.score import main, score
 from benchmarks.reports.scoring import score_run
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_USAGE, InputError
-from okralong.pipelines.lab.gold import write_gold
 from okralong.pipelines.reporting.tables import markdown_table
 from tests.evaluation.runs import GOLDS, TEXTS, write_archive, write_run
 

@@ -1,16 +1,16 @@
-"""Recall against tokens: a method's curve over its budgets, and how two methods compare at equal recall or tokens.
+"""The evidence bench's report: each method on each set, how methods compare, and the page, data and picture of it.
 
-A curve is read off its upper envelope: what fewer tokens have shown, more tokens can show as well. Between points, and
-between nothing (0 tokens, recall 0) and the first point, it is linear; beyond the last point it is not defined.
-
-Comparisons are paired: each bootstrap draw takes whole documents, the same for both methods, and reads both
-curves anew.
+A method's curve is its recall against its tokens over its budgets, read off the upper envelope: what fewer tokens have
+shown, more tokens can show as well. Between points, and between nothing (0 tokens, recall 0) and the first point, it is
+linear; beyond the last point it is not defined. Two methods are compared at equal recall or at equal tokens, and
+paired: each bootstrap draw takes whole documents, the same for both methods, and reads both curves anew.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -26,7 +26,6 @@ from okralong.pipelines.reporting.statistics import (
     Drawn,
     Estimate,
     Floats,
-    Resample,
     clustered_mean,
     estimate,
     joined_by_documents,
@@ -35,165 +34,185 @@ from okralong.pipelines.reporting.statistics import (
 )
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 
-_Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
+HALF: Final = 0.5
+"""The share of the baseline's tokens at which all-evidence rates are compared."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Results:
-    """A method on the questions of a set: ``tokens`` shown and ``recall`` reached, each (budgets, questions).
+def write_report(
+    folder: Path,
+    source: str,
+    sweep: Sweep,
+    sets: Sequence[SetFigures],
+    overall: Mapping[str, Mapping[str, Comparison]],
+    other_side: bool = False,
+) -> list[Path]:
+    """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
 
-    Raises ValueError when the shapes differ or a value is nan: questions without evidence are to be left out.
+    They bear the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
+    side's. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
     """
-
-    tokens: Floats
-    recall: Floats
-
-    def __post_init__(self) -> None:
-        if self.tokens.ndim != 2 or self.tokens.shape != self.recall.shape or not self.tokens.size:
-            raise ValueError(
-                f"Tokens and recall must both be (budgets, questions); they are {self.tokens.shape} and "
-                f"{self.recall.shape}."
-            )
-        if np.isnan(self.tokens).any() or np.isnan(self.recall).any():
-            raise ValueError("A question has no tokens or no recall; leave out the questions without evidence.")
-
-    @property
-    def curve(self) -> Curve:
-        """Mean tokens and mean recall at each budget."""
-        return Curve(tuple(self.tokens.mean(axis=1).tolist()), tuple(self.recall.mean(axis=1).tolist()))
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Points of mean ``tokens`` and mean ``recall``, in the order of the budgets."""
-
-    tokens: tuple[float, ...]
-    recall: tuple[float, ...]
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
+    page, data = folder / f"{name}.md", folder / f"{name}.json"
+    page.write_text(markdown(source, sweep, sets, overall, other_side), encoding="utf-8")
+    content = {
+        "sweep": _dumped(sweep),
+        "sets": [asdict(figures) for figures in sets],
+        "overall": {other: {m: asdict(c) for m, c in by.items()} for other, by in overall.items()},
+    }
+    data.write_text(json.dumps(_rounded(content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if not sweep.pictured:
+        return [page, data]
+    panels = []
+    for figures in sets:
+        curves = {method: figures.methods[method].curve for method in sweep.pictured}
+        lines = [RecallLine(method, curve.tokens, curve.recall) for method, curve in curves.items()]
+        measured = f"{figures.measure} recall"
+        panels.append(RecallPanel(figures.name, figures.questions, figures.documents, lines, measured))
+    picture = folder / f"{name}.svg"
+    draw_recall(picture, panels)
+    return [page, data, picture]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pair:
-    """Two methods on the same questions. ``clusters`` names each question's document; ``at`` is the budget of
-    ``baseline`` at which the two are compared. Raises ValueError when the numbers of questions differ.
-    """
-
-    method: Results
-    baseline: Results
-    clusters: Sequence[Hashable]
-    at: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.method.tokens.shape[1] == self.baseline.tokens.shape[1] == len(self.clusters):
-            raise ValueError("Both methods and the clusters of a pair must have the same questions.")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rates:
-    """Marks of two methods on the same questions, each (questions,): 1 where all evidence is shown, else 0."""
-
-    method: Floats
-    baseline: Floats
-    clusters: Sequence[Hashable]
-
-
-def recall_at_tokens(curve: Curve, tokens: float) -> float | None:
-    """The recall of a curve at so many tokens; None beyond its last point."""
-    x, y = _envelope(np.array([curve.tokens]), np.array([curve.recall]))
-    read = float(_read(x, y, np.array([tokens]))[0])
-    return None if np.isnan(read) else read
-
-
-def tokens_at_recall(curve: Curve, recall: float) -> float | None:
-    """The fewest tokens at which a curve reaches a recall; None where it never does."""
-    x, y = _envelope(np.array([curve.tokens]), np.array([curve.recall]))
-    read = float(_read(y, x, np.array([recall]))[0])
-    return None if np.isnan(read) else read
+def markdown(
+    source: str,
+    sweep: Sweep,
+    sets: Sequence[SetFigures],
+    overall: Mapping[str, Mapping[str, Comparison]],
+    other_side: bool = False,
+) -> str:
+    """The whole page."""
+    side = f" --side {sweep.side}" if other_side else ""
+    parts = [
+        f"# {sweep.title}",
+        f"`okralong evidence {public_name(source)}{side} --data DATA --out benchmarks/results/evidence`",
+        sweep.words.strip(),
+        f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
+        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not "
+        "reached, or not defined.",
+        "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
+    ]
+    if len(sets) > 1:
+        parts += [f"## Mean over {len(sets)} sets, each counted alike", _mean_table(sweep, sets)]
+    for other, by_method in overall.items():
+        parts += [f"## Against {other}, mean over {len(sets)} sets", _comparison_table(by_method)]
+    drawn = {f"{choice.name} {choice.part}": choice.limit for choice in sweep.sets if choice.limit is not None}
+    for figures in sets:
+        limit = f" (at most {drawn[figures.name]}, drawn with seed {sweep.seed})" if figures.name in drawn else ""
+        parts += [
+            f"## {figures.name}",
+            f"{figures.questions} questions{limit} on {figures.documents} source documents; recall is "
+            f"{figures.measure} recall.",
+            _method_table(figures.methods),
+        ]
+        for versus, compared in figures.against.items():
+            parts += [f"Against {versus}:", _comparison_table(compared)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def recall_difference(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
-    """The method's recall at the baseline's tokens, less the baseline's recall: the mean over the pairs, one a set."""
-    return _over_sets([_draws(pair, _recall_difference, seed + n, draws) for n, pair in enumerate(pairs)])
+def _words(choice: PlainMethod | PolicyMethod) -> str:
+    prefixed = f", queries embedded after {choice.query_prefix!r}" if choice.query_prefix else ""
+    cut = "" if choice.boundaries == "sentences" else f", chunks cut at {choice.boundaries}"
+    if isinstance(choice, PlainMethod):
+        counts = ", ".join(map(str, choice.counts))
+        points = f"(curve: {counts}){prefixed}{cut}"
+        return f"{choice.count} chunks of {choice.granularity} tokens by {choice.retriever} {points}"
+    changed = "".join(f", {key} = {value}" for key, value in choice.overrides.items())
+    scales = ", ".join(f"{scale:g}" for scale in choice.scales)
+    policy = f"{public_name(choice.policy)}{changed}"
+    return f"{policy}; analyzer {choice.analyzer}, queries by {choice.writer} (scales: {scales}){prefixed}{cut}"
 
 
-def token_ratio(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
-    """The method's tokens at the baseline's recall, by the baseline's tokens: the mean over the pairs, one a set.
-
-    Where the method does not reach that recall the ratio is out of reach: no value, or no upper end.
-    """
-    return _over_sets([_draws(pair, _token_ratio, seed + n, draws) for n, pair in enumerate(pairs)])
+def public_name(source: str) -> str:
+    """A config or model as a report may name it: of a path on this machine only the last part."""
+    path = Path(source).expanduser()
+    return path.name if path.is_absolute() else source
 
 
-def rate_ratio(*rates: Rates, seed: int = 7, draws: int = DRAWS) -> Estimate:
-    """The method's rate by the baseline's: the mean over the sets. Out of reach where the baseline's rate is zero."""
-    found = []
-    for n, rate in enumerate(rates):
-        both = np.stack([rate.method, rate.baseline]).astype(np.float64)
-        drawn = resample(rate.clusters, seed + n, draws)
-        found.append((_by(*both.mean(axis=1)), _by(*drawn.means(both).T) if drawn else None))
-    return _over_sets(found)
+def _dumped(sweep: Sweep) -> dict[str, Any]:
+    """The sweep as it was run."""
+    content = sweep.model_dump()
+    for key in ("catalog", "split", "scorer"):
+        content[key] = public_name(content[key])
+    for analyzer in content["analyzers"].values():
+        for key in ("model", "adapter"):
+            analyzer[key] = analyzer[key] and public_name(analyzer[key])
+    for method in content["methods"].values():
+        if "policy" in method:
+            method["policy"] = public_name(method["policy"])
+    return content
 
 
-def _draws(pair: Pair, compare: _Compare, seed: int, draws: int) -> Drawn:
-    """The comparison on the questions as they are, and in each draw."""
-    drawn = resample(pair.clusters, seed, draws)
-    return compare(*_means(pair, None))[0], compare(*_means(pair, drawn)) if drawn else None
+def _method_table(methods: Mapping[str, MethodFigures]) -> str:
+    head = ["method", "tokens", "recall", "all evidence", "answer recall", "cells with heads"]
+    head += ["queries", "all prompts", "workflows"]
+    rows = [
+        [
+            name,
+            f"{each.tokens:,.0f}",
+            estimate_words(each.recall),
+            estimate_words(each.all_evidence),
+            _plain(each.answer_recall),
+            _plain(each.cells),
+            f"{each.queries:.1f}",
+            f"{each.prompt_tokens:,.0f}",
+            ", ".join(f"{count} {workflow}" for workflow, count in sorted(each.workflows.items())),
+        ]
+        for name, each in methods.items()
+    ]
+    return markdown_table(head, rows)
 
 
-def _means(pair: Pair, drawn: Resample | None) -> tuple[Floats, Floats, Floats, Floats]:
-    """Mean tokens and recall of the method (draws, budgets) and of the baseline at its budget (draws,)."""
-
-    def mean(values: Floats) -> Floats:
-        return drawn.means(values) if drawn else values.mean(axis=-1)[None]
-
-    method, baseline, at = pair.method, pair.baseline, pair.at
-    return mean(method.tokens), mean(method.recall), mean(baseline.tokens[at]), mean(baseline.recall[at])
-
-
-def _recall_difference(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
-    x, y = _envelope(tokens, recall)
-    return _read(x, y, other_tokens) - other_recall
+def _mean_table(sweep: Sweep, sets: Sequence[SetFigures]) -> str:
+    rows = []
+    for name in sweep.methods:
+        each = [figures.methods[name] for figures in sets]
+        tokens, recall = fmean(one.tokens for one in each), [one.recall.value for one in each]
+        known = [value for value in recall if value is not None]
+        rows.append([name, f"{tokens:,.0f}", _plain(fmean(known) if len(known) == len(each) else None)])
+    return markdown_table(["method", "tokens", "recall"], rows)
 
 
-def _token_ratio(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
-    x, y = _envelope(tokens, recall)
-    reached = _read(y, x, other_recall)
-    return _by(np.where(np.isnan(reached), np.inf, reached), other_tokens)
+def _comparison_table(compared: Mapping[str, Comparison]) -> str:
+    head = [
+        "method",
+        "tokens at its recall, ratio",
+        "recall at its tokens, difference",
+        "all evidence, ratio",
+        "all evidence at ≤ half its tokens, ratio (tokens)",
+    ]
+    rows = []
+    for name, each in compared.items():
+        half = estimate_words(each.half) + ("" if each.half_tokens is None else f" ({each.half_tokens:.2f})")
+        rows.append(
+            [
+                name,
+                estimate_words(each.token_ratio),
+                estimate_words(each.recall_difference, "+.3f"),
+                estimate_words(each.all_evidence_ratio),
+                half,
+            ]
+        )
+    return markdown_table(head, rows)
 
 
-def _by(above: Floats, below: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(above / below)
+def _plain(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
 
 
-def _over_sets(found: Sequence[Drawn]) -> Estimate:
-    return estimate(*mean_over_sets(found)) if found else Estimate(None)
-
-
-def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
-    """Points (rows, budgets) in order of tokens, from nothing on, the recall never falling."""
-    order = np.lexsort((-recall, tokens), axis=1)
-    x = np.take_along_axis(tokens, order, axis=1)
-    y = np.maximum.accumulate(np.take_along_axis(recall, order, axis=1), axis=1)
-    start = np.zeros((len(x), 1))
-    return np.hstack([start, x]), np.hstack([start, y])
-
-
-def _read(x: Floats, y: Floats, at: Floats) -> Floats:
-    """y where x first reaches ``at``, row by row; nan where it never does. Both x and y never fall along a row."""
-    after = (x < at[:, None]).sum(axis=1)
-    rows, last = np.arange(len(x)), x.shape[1] - 1
-    right, left = np.minimum(after, last), np.maximum(np.minimum(after, last) - 1, 0)
-    width = x[rows, right] - x[rows, left]
-    share = np.divide(at - x[rows, left], width, out=np.ones_like(width), where=(width > 0) & (after > 0))
-    read = y[rows, left] + share * (y[rows, right] - y[rows, left])
-    return np.where(after > last, np.nan, np.where(after == 0, 0.0, read))
+def _rounded(value: object) -> object:
+    """Floats to six digits: a result file that changes only where a figure did. Of an Estimate only value and ends."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items() if key != "n"}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return value
 
 
 # --------
 # From rows to figures: each method on each set, and each method against the baseline and the strong hybrid.
-
-HALF = 0.5
-"""The share of the baseline's tokens at which all-evidence rates are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +234,7 @@ class MethodFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A method against another: see ``curves``. ``half`` is the ratio of all-evidence rates at the method's largest
+    """A method against another. ``half`` is the ratio of all-evidence rates at the method's largest
     point of at most half of the other's tokens, with that point's share of tokens; None where there is no such point.
     """
 
@@ -347,205 +366,167 @@ def _arrays(sweep: Sweep, method: str, rows: Sequence[Row]) -> _Method:
 def _figures(arrays: _Method) -> MethodFigures:
     recall = arrays.results.recall[arrays.at]
     whole = None if arrays.all_evidence is None else arrays.all_evidence[arrays.at]
-    answers = [row.shown.answer_recall for row in arrays.rows if row.shown.answer_recall is not None]
-    cells = [row.shown.cell_recall for row in arrays.rows if row.shown.cell_recall is not None]
-    workflows: dict[str, int] = {}
-    for row in arrays.rows:
-        workflows[row.workflow] = workflows.get(row.workflow, 0) + 1
     return MethodFigures(
         tokens=float(arrays.results.tokens[arrays.at].mean()),
         recall=clustered_mean(recall.tolist(), arrays.clusters),
         all_evidence=Estimate(None) if whole is None else clustered_mean(whole.tolist(), arrays.clusters),
-        answer_recall=float(np.mean(answers)) if answers else None,
-        cells=float(np.mean(cells)) if cells else None,
+        answer_recall=_known_mean(row.shown.answer_recall for row in arrays.rows),
+        cells=_known_mean(row.shown.cell_recall for row in arrays.rows),
         queries=float(np.mean([row.queries for row in arrays.rows])),
         prompt_tokens=float(np.mean([row.prompt_tokens for row in arrays.rows])),
         curve=arrays.results.curve,
-        workflows=workflows,
+        workflows=dict(Counter(row.workflow for row in arrays.rows)),
     )
 
 
+def _known_mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
 # --------
-# The bench's figures as a page of markdown tables, a JSON file of the same, and the picture.
+# Curves, and two methods on the same questions.
+
+_Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
+"""Compares mean tokens and recall of a method (curves, budgets) with those of a baseline at one budget (curves,)."""
 
 
-def write_report(
-    folder: Path,
-    source: str,
-    sweep: Sweep,
-    sets: Sequence[SetFigures],
-    overall: Mapping[str, Mapping[str, Comparison]],
-    other_side: bool = False,
-) -> list[Path]:
-    """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
+@dataclass(frozen=True, slots=True, eq=False)
+class Results:
+    """A method on the questions of a set: ``tokens`` shown and ``recall`` reached, each (budgets, questions).
 
-    They bear the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
-    side's. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
+    Raises ValueError when the shapes differ or a value is nan: questions without evidence are to be left out.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
-    page, data = folder / f"{name}.md", folder / f"{name}.json"
-    page.write_text(markdown(source, sweep, sets, overall, other_side), encoding="utf-8")
-    content = {
-        "sweep": _dumped(sweep),
-        "sets": [asdict(figures) for figures in sets],
-        "overall": {other: {m: asdict(c) for m, c in by.items()} for other, by in overall.items()},
-    }
-    data.write_text(json.dumps(_rounded(content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    if not sweep.pictured:
-        return [page, data]
-    panels = []
-    for figures in sets:
-        curves = {method: figures.methods[method].curve for method in sweep.pictured}
-        lines = [RecallLine(method, curve.tokens, curve.recall) for method, curve in curves.items()]
-        measured = f"{figures.measure} recall"
-        panels.append(RecallPanel(figures.name, figures.questions, figures.documents, lines, measured))
-    picture = folder / f"{name}.svg"
-    draw_recall(picture, panels)
-    return [page, data, picture]
+
+    tokens: Floats
+    recall: Floats
+
+    def __post_init__(self) -> None:
+        if self.tokens.ndim != 2 or self.tokens.shape != self.recall.shape or not self.tokens.size:
+            raise ValueError(
+                f"Tokens and recall must both be (budgets, questions); they are {self.tokens.shape} and "
+                f"{self.recall.shape}."
+            )
+        if np.isnan(self.tokens).any() or np.isnan(self.recall).any():
+            raise ValueError("A question has no tokens or no recall; leave out the questions without evidence.")
+
+    @property
+    def curve(self) -> Curve:
+        """Mean tokens and mean recall at each budget."""
+        return Curve(tuple(self.tokens.mean(axis=1).tolist()), tuple(self.recall.mean(axis=1).tolist()))
 
 
-def markdown(
-    source: str,
-    sweep: Sweep,
-    sets: Sequence[SetFigures],
-    overall: Mapping[str, Mapping[str, Comparison]],
-    other_side: bool = False,
-) -> str:
-    """The whole page."""
-    side = f" --side {sweep.side}" if other_side else ""
-    parts = [
-        f"# {sweep.title}",
-        f"`okralong evidence {public_name(source)}{side} --data DATA --out benchmarks/results/evidence`",
-        sweep.words.strip(),
-        f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
-        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not "
-        "reached, or not defined.",
-        "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
-    ]
-    if len(sets) > 1:
-        parts += [f"## Mean over {len(sets)} sets, each counted alike", _mean_table(sweep, sets)]
-    for other, by_method in overall.items():
-        parts += [f"## Against {other}, mean over {len(sets)} sets", _comparison_table(by_method)]
-    drawn = {f"{choice.name} {choice.part}": choice.limit for choice in sweep.sets if choice.limit is not None}
-    for figures in sets:
-        limit = f" (at most {drawn[figures.name]}, drawn with seed {sweep.seed})" if figures.name in drawn else ""
-        parts += [
-            f"## {figures.name}",
-            f"{figures.questions} questions{limit} on {figures.documents} source documents; recall is "
-            f"{figures.measure} recall.",
-            _method_table(figures.methods),
-        ]
-        for versus, compared in figures.against.items():
-            parts += [f"Against {versus}:", _comparison_table(compared)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of mean ``tokens`` and mean ``recall``, in the order of the budgets."""
+
+    tokens: tuple[float, ...]
+    recall: tuple[float, ...]
 
 
-def _words(choice: PlainMethod | PolicyMethod) -> str:
-    prefixed = f", queries embedded after {choice.query_prefix!r}" if choice.query_prefix else ""
-    cut = "" if choice.boundaries == "sentences" else f", chunks cut at {choice.boundaries}"
-    if isinstance(choice, PlainMethod):
-        counts = ", ".join(map(str, choice.counts))
-        points = f"(curve: {counts}){prefixed}{cut}"
-        return f"{choice.count} chunks of {choice.granularity} tokens by {choice.retriever} {points}"
-    changed = "".join(f", {key} = {value}" for key, value in choice.overrides.items())
-    scales = ", ".join(f"{scale:g}" for scale in choice.scales)
-    policy = f"{public_name(choice.policy)}{changed}"
-    return f"{policy}; analyzer {choice.analyzer}, queries by {choice.writer} (scales: {scales}){prefixed}{cut}"
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Two methods on the same questions. ``clusters`` names each question's document; ``at`` is the budget of
+    ``baseline`` at which the two are compared. Raises ValueError when the numbers of questions differ.
+    """
+
+    method: Results
+    baseline: Results
+    clusters: Sequence[Hashable]
+    at: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.method.tokens.shape[1] == self.baseline.tokens.shape[1] == len(self.clusters):
+            raise ValueError("Both methods and the clusters of a pair must have the same questions.")
 
 
-def public_name(source: str) -> str:
-    """A config or model as a report may name it: of a path on this machine only the last part."""
-    path = Path(source).expanduser()
-    return path.name if path.is_absolute() else source
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """Marks of two methods on the same questions, each (questions,): 1 where all evidence is shown, else 0."""
+
+    method: Floats
+    baseline: Floats
+    clusters: Sequence[Hashable]
 
 
-def _dumped(sweep: Sweep) -> dict[str, Any]:
-    """The sweep as it was run."""
-    content = sweep.model_dump()
-    for key in ("catalog", "split", "scorer"):
-        content[key] = public_name(content[key])
-    for analyzer in content["analyzers"].values():
-        for key in ("model", "adapter"):
-            analyzer[key] = analyzer[key] and public_name(analyzer[key])
-    for method in content["methods"].values():
-        if "policy" in method:
-            method["policy"] = public_name(method["policy"])
-    return content
+def recall_difference(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
+    """The method's recall at the baseline's tokens, less the baseline's recall: the mean over the pairs, one a set."""
+    return _compared(pairs, lambda tokens, recall, x, y: recall_at(tokens, recall, x) - y, seed, draws)
 
 
-def _method_table(methods: Mapping[str, MethodFigures]) -> str:
-    head = [
-        "method",
-        "tokens",
-        "recall",
-        "all evidence",
-        "answer recall",
-        "cells with heads",
-        "queries",
-        "all prompts",
-        "workflows",
-    ]
-    rows = [
-        [
-            name,
-            f"{each.tokens:,.0f}",
-            estimate_words(each.recall),
-            estimate_words(each.all_evidence),
-            _plain(each.answer_recall),
-            _plain(each.cells),
-            f"{each.queries:.1f}",
-            f"{each.prompt_tokens:,.0f}",
-            ", ".join(f"{count} {workflow}" for workflow, count in sorted(each.workflows.items())),
-        ]
-        for name, each in methods.items()
-    ]
-    return markdown_table(head, rows)
+def token_ratio(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
+    """The method's tokens at the baseline's recall, by the baseline's tokens: the mean over the pairs, one a set.
+
+    Where the method does not reach that recall the ratio is out of reach: no value, or no upper end.
+    """
+
+    def compare(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
+        reached = tokens_at(tokens, recall, other_recall)
+        return _by(np.where(np.isnan(reached), np.inf, reached), other_tokens)
+
+    return _compared(pairs, compare, seed, draws)
 
 
-def _mean_table(sweep: Sweep, sets: Sequence[SetFigures]) -> str:
-    rows = []
-    for name in sweep.methods:
-        each = [figures.methods[name] for figures in sets]
-        tokens, recall = fmean(one.tokens for one in each), [one.recall.value for one in each]
-        known = [value for value in recall if value is not None]
-        rows.append([name, f"{tokens:,.0f}", _plain(fmean(known) if len(known) == len(each) else None)])
-    return markdown_table(["method", "tokens", "recall"], rows)
+def rate_ratio(*rates: Rates, seed: int = 7, draws: int = DRAWS) -> Estimate:
+    """The method's rate by the baseline's: the mean over the sets. Out of reach where the baseline's rate is zero."""
+    found = []
+    for n, rate in enumerate(rates):
+        both = np.stack([rate.method, rate.baseline]).astype(np.float64)
+        drawn = resample(rate.clusters, seed + n, draws)
+        found.append((_by(*both.mean(axis=1)), _by(*drawn.means(both).T) if drawn else None))
+    return _over_sets(found)
 
 
-def _comparison_table(compared: Mapping[str, Comparison]) -> str:
-    head = [
-        "method",
-        "tokens at its recall, ratio",
-        "recall at its tokens, difference",
-        "all evidence, ratio",
-        "all evidence at ≤ half its tokens, ratio (tokens)",
-    ]
-    rows = []
-    for name, each in compared.items():
-        half = estimate_words(each.half) + ("" if each.half_tokens is None else f" ({each.half_tokens:.2f})")
-        rows.append(
-            [
-                name,
-                estimate_words(each.token_ratio),
-                estimate_words(each.recall_difference, "+.3f"),
-                estimate_words(each.all_evidence_ratio),
-                half,
-            ]
-        )
-    return markdown_table(head, rows)
+def _compared(pairs: Sequence[Pair], compare: _Compare, seed: int, draws: int) -> Estimate:
+    """The comparison on the questions as they are, and in each draw; the mean over the sets."""
+
+    def means(pair: Pair, mean: Callable[[Floats], Floats]) -> Floats:
+        method, baseline, at = pair.method, pair.baseline, pair.at
+        return compare(*map(mean, (method.tokens, method.recall, baseline.tokens[at], baseline.recall[at])))
+
+    found: list[Drawn] = []
+    for n, pair in enumerate(pairs):
+        drawn = resample(pair.clusters, seed + n, draws)
+        whole = means(pair, lambda values: values.mean(axis=-1)[None])[0]
+        found.append((whole, means(pair, drawn.means) if drawn else None))
+    return _over_sets(found)
 
 
-def _plain(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
+def _by(above: Floats, below: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(above / below)
 
 
-def _rounded(value: object) -> object:
-    """Floats to six digits: a result file that changes only where a figure did. Of an Estimate only value and ends."""
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items() if key != "n"}
-    if isinstance(value, list | tuple):
-        return [_rounded(each) for each in value]
-    return value
+def _over_sets(found: Sequence[Drawn]) -> Estimate:
+    return estimate(*mean_over_sets(found)) if found else Estimate(None)
+
+
+def recall_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
+    """The recall of each curve (curves, budgets) at so many tokens (curves,); nan beyond its last point."""
+    return _read(*_envelope(tokens, recall), at)
+
+
+def tokens_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
+    """The fewest tokens at which each curve reaches a recall; nan where it never does."""
+    x, y = _envelope(tokens, recall)
+    return _read(y, x, at)
+
+
+def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
+    """Points (rows, budgets) in order of tokens, from nothing on, the recall never falling."""
+    order = np.lexsort((-recall, tokens), axis=1)
+    x = np.take_along_axis(tokens, order, axis=1)
+    y = np.maximum.accumulate(np.take_along_axis(recall, order, axis=1), axis=1)
+    start = np.zeros((len(x), 1))
+    return np.hstack([start, x]), np.hstack([start, y])
+
+
+def _read(x: Floats, y: Floats, at: Floats) -> Floats:
+    """y where x first reaches ``at``, row by row; nan where it never does. Both x and y never fall along a row."""
+    after = (x < at[:, None]).sum(axis=1)
+    rows, last = np.arange(len(x)), x.shape[1] - 1
+    right, left = np.minimum(after, last), np.maximum(np.minimum(after, last) - 1, 0)
+    width = x[rows, right] - x[rows, left]
+    share = np.divide(at - x[rows, left], width, out=np.ones_like(width), where=(width > 0) & (after > 0))
+    read = y[rows, left] + share * (y[rows, right] - y[rows, left])
+    return np.where(after > last, np.nan, np.where(after == 0, 0.0, read))
