@@ -56,7 +56,7 @@ from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, Retrievals, gold_labels
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Say, Shelf, drawn, measurable
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, drawn, measurable
 from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.pipelines.lab.split_build import SplitRules, build_split
@@ -546,9 +546,9 @@ class Built:
 
 @dataclass(frozen=True)
 class _Side:
-    """One side's shelf with what all its sets share."""
+    """One side's store with what all its sets share."""
 
-    shelf: Shelf
+    store: DataSetStore
     policy: Policy
     config: RowsConfig
     every: bool
@@ -556,29 +556,29 @@ class _Side:
     def rows(self) -> list[TrainingRow]:
         found = [row for choice in self.config.sets for row in self._of_set(choice)]
         found += [row for choice in self.config.questions_only for row in self._of_questions(choice)]
-        if self.config.sample and self.shelf.side in LEARNED:
+        if self.config.sample and self.store.side in LEARNED:
             found += self._of_sample(self.config.sample)
         return _once(found)
 
     def _of_set(self, choice: SetChoice) -> list[TrainingRow]:
-        dataset = self.shelf.read(choice.name, choice.part)
+        dataset = self.store.read(choice.name, choice.part)
         if not (dataset.items if self.every else measurable(dataset)):
             return []
-        return self._indexed(choice, self.shelf.pooled(choice, self.every))
+        return self._indexed(choice, self.store.pooled(choice, self.every))
 
     def _of_questions(self, choice: QuestionsOnly) -> list[TrainingRow]:
-        items = self.shelf.read(choice.name, choice.part).items
+        items = self.store.read(choice.name, choice.part).items
         some = drawn(items, choice.limit, f"{self.config.seed}:{choice.name}")
         return questions_only(f"{choice.name} {choice.part}", some)
 
     def _of_sample(self, choice: SampleRows) -> list[TrainingRow]:
-        seed = choice.seed + LEARNED.index(self.shelf.side)
+        seed = choice.seed + LEARNED.index(self.store.side)
         return self._indexed(SetChoice(name="sample", part=str(seed)), whole(sample_set(choice, seed)))
 
     def _indexed(self, choice: SetChoice, pooled: Pooled) -> list[TrainingRow]:
-        self.shelf.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
+        self.store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
         config = IndexConfig(granularities=primary_granularities(self.policy), compressor=NONE)
-        bench = self.shelf.bench(choice, pooled, config)
+        bench = self.store.bench(choice, pooled, config)
         bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
         return asyncio.run(rows_of(bench, self.policy))
 
@@ -596,15 +596,15 @@ def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: Labe
     unlabelled: list[Question] = []
     for side in SIDES:
         say(f"{side}:")
-        shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
+        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
         asked = label if side in LEARNED else None
-        found = _Side(shelf, policy, config, every=config.every or asked is not None).rows()
+        found = _Side(store, policy, config, every=config.every or asked is not None).rows()
         rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
         # The first so many rows of a side are a fair sample of it.
         random.Random(config.seed).shuffle(rows[side])
         if side == "train":
             rows[side] = balanced(rows[side], config.per_type, config.seed)
-            unlabelled = _set_aside(shelf, config, rows[side])
+            unlabelled = _set_aside(store, config, rows[side])
     return Built(rows, unlabelled)
 
 
@@ -625,12 +625,12 @@ def primary_granularities(policy: Policy) -> list[int]:
     return sorted(sizes)
 
 
-def _set_aside(shelf: Shelf, config: RowsConfig, rows: Iterable[TrainingRow]) -> list[Question]:
+def _set_aside(store: DataSetStore, config: RowsConfig, rows: Iterable[TrainingRow]) -> list[Question]:
     """Questions whose labels are left aside, for self-training; none that a row asks."""
     seen = {question_hash(row.question) for row in rows}
     found: dict[str, Question] = {}
     for choice in config.unlabelled:
-        asked = [item.gold.question for item in shelf.read(choice.name, choice.part).items]
+        asked = [item.gold.question for item in store.read(choice.name, choice.part).items]
         new = {question_hash(each.question): each for each in asked if question_hash(each.question) not in seen}
         some = sorted(new)
         random.Random(f"{config.seed}:{choice.name}").shuffle(some)

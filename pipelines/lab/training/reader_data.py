@@ -32,7 +32,7 @@ from okralong.pipelines.lab.datasets.pooling import Pooled, PooledQuestion, Span
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, Shown, gold_labels, measure, prompt_size
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Say, Shelf, measurable
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, measurable
 from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.lab.gold import Gold, answer_recall, findable, gold_analysis, words
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split
@@ -676,15 +676,15 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
             # Its questions are kept for choosing policies; the reader has no values to tune on them.
             continue
         say(f"{side}:")
-        shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
+        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
         found: list[ReadingRow] = []
         for choice in config.sets:
-            if measurable(shelf.read(choice.name, choice.part)):
-                found += _collected(shelf, choice, shelf.pooled(choice), policy, config)
+            if measurable(store.read(choice.name, choice.part)):
+                found += _collected(store, choice, store.pooled(choice), policy, config)
         if config.sample and side in LEARNED:
             seed = config.sample.seed + LEARNED.index(side)
             choice = SetChoice(name="sample", part=str(seed))
-            found += _collected(shelf, choice, whole(sample_set(config.sample, seed)), policy, config)
+            found += _collected(store, choice, whole(sample_set(config.sample, seed)), policy, config)
         built[side] = chosen(found, config, side == "train")
     return built
 
@@ -735,10 +735,10 @@ def _per_source(rows: Sequence[ReadingRow], most: int, capped: Container[str]) -
 
 
 def _collected(
-    shelf: Shelf, choice: SetChoice, pooled: Pooled, policy: Policy, config: ReadingConfig
+    store: DataSetStore, choice: SetChoice, pooled: Pooled, policy: Policy, config: ReadingConfig
 ) -> list[ReadingRow]:
-    shelf.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
-    bench = shelf.bench(choice, pooled, IndexConfig(granularities=policy.granularities(), compressor=NONE))
-    collector = Collector(bench, policy, config, learned=shelf.side == "train")
+    store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
+    bench = store.bench(choice, pooled, IndexConfig(granularities=policy.granularities(), compressor=NONE))
+    collector = Collector(bench, policy, config, learned=store.side == "train")
     bench.retrievals.prepare([question.item.gold.question.question for question in collector.questions])
     return asyncio.run(collector.rows())
