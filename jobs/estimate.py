@@ -1,4 +1,4 @@
-"""The estimate job: check everything, look at every question, ask a pilot if wanted, draw what the rest may cost."""
+"""The estimate job: look at every question in a dry run, ask a pilot if wanted, and print what the rest may cost."""
 
 from __future__ import annotations
 
@@ -190,7 +190,6 @@ def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str,
     return tuple(notes)
 
 
-# --------
 # An estimate on the terminal: the strategies side by side, as a whole, by type and by workflow.
 
 PROBLEMS_SHOWN = 5

@@ -1,4 +1,4 @@
-"""What the analyzer is asked, what it may say, and how its words become an ``Analysis``.
+"""What the analyzer is asked, what it may say, and how its words become an ``Analysis``; what all analyzers share.
 
 The contract is the paper's (section 3.2 and its table 7): one dictionary with three keys. A model that scores labels
 and a model that writes text share this prompt, so an adapter trained for one serves the other.
@@ -156,10 +156,6 @@ def _scaled(scores: Mapping[str, float], labels: tuple[str, ...]) -> dict[str, f
     return {label: scores[label] / total for label in labels}
 
 
-# --------
-# What every analyzer does, whatever it is made of.
-
-
 class Analyzer(Protocol):
     """Says of each question what type it is, how its evidence is found, and whether the passages hold it."""
 
@@ -173,7 +169,6 @@ class Analyzer(Protocol):
         ...
 
 
-# --------
 # Batches of like length: little is spent on padding, and what comes out stands in the order of what went in.
 
 T = TypeVar("T")
@@ -190,7 +185,6 @@ def by_length(items: Sequence[T], length: Callable[[T], int], size: int, work: C
     return [found[index] for index in range(len(items))]
 
 
-# --------
 # The temperatures of a trained adapter, kept beside its weights.
 
 CALIBRATION: Final = "calibration.json"
@@ -222,7 +216,6 @@ def read_temperatures(folder: Path) -> Temperatures:
     return kind, pattern, evidence
 
 
-# --------
 # Which local language model measures likelihoods, for policies that select evidence by them, and how it is served.
 
 

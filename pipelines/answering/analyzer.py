@@ -1,8 +1,4 @@
-"""Labels by the generator itself, for users without a trained analyzer: one call more for each question, in the ledger.
-
-The reply is asked for as a JSON object (``response_format``), which OpenAI, Azure, vLLM, llama.cpp and Ollama grant.
-One that is no analysis is asked for once more, with the error shown; then the question has failed.
-"""
+"""Which analyzer a run has, and the analyzers that are no model of their own: the generator, a file, a corrupted one."""
 
 from __future__ import annotations
 
@@ -74,7 +70,6 @@ def generator_prompt(asked: AnalysisInput) -> list[Message]:
     return [replace(system, content=system.content + AS_JSON), *others]
 
 
-# --------
 # An analyzer whose labels are wrong on purpose: how much does the method lose for each wrong label?
 
 Label = TypeVar("Label", bound=str)
@@ -128,7 +123,6 @@ def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
     return {each: float(each == label) for each in labels}
 
 
-# --------
 # Labels that a file gives: gold ones in an ablation, or those of somebody's own analyzer.
 
 Labels = tuple[str, str, bool]
@@ -185,9 +179,6 @@ def labels_digest(path: str | Path) -> str:
         raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
-
-# --------
-# Which analyzer speaks, and how it is served.
 
 Kind = Literal["heads", "label_scorer", "rules", "llm", "labels"]
 

@@ -1,7 +1,7 @@
-"""Three small heads over a sentence encoder's vector and a few numbers, as kept in a folder.
+"""An analyzer of a small encoder and three heads over its vector and a few numbers: milliseconds a question.
 
 A folder holds ``heads.json`` (what the heads read), ``heads.safetensors``, the temperatures, and ``adapter/`` where the
-encoder was tuned with LoRA.
+encoder was tuned with LoRA. Runs without Ray.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ def load_heads(folder: Path) -> Heads:
     return heads.eval()
 
 
-# --------
 # A sentence encoder that can be tuned: what the heads read, with gradients where they are wanted.
 
 QUESTION_TOKENS: Final = 128
@@ -158,10 +157,6 @@ class TunableEncoder:
     def _tokens(self, texts: list[str], seconds: list[str] | None, limit: int) -> dict[str, Tensor]:
         read = self._tokenizer(texts, seconds, padding=True, truncation=True, max_length=limit, return_tensors="pt")
         return {name: values.to(self.model.device) for name, values in read.items()}
-
-
-# --------
-# An analyzer of a small encoder and three heads: milliseconds a question. Runs without Ray.
 
 
 class HeadsAnalyzer:

@@ -1,7 +1,9 @@
-"""The analyzer's reply as pieces of tokens: fixed scaffold, label, scaffold, label, scaffold, label.
+"""An analyzer that asks a causal language model how likely each allowed label is, instead of letting it write.
 
-Training and scoring build the reply from the same pieces, so that a label is scored with the very tokens it was
-trained with.
+A reply of the wrong form cannot happen, the probabilities come for free, and a batch costs one pass over what differs
+between its prompts (the instructions are read once, when the model is loaded) with the first field's labels behind it,
+plus one short pass for each of the other two fields. Training builds its replies from the same pieces of tokens, so
+that a label is scored with the very tokens it was trained with. Runs without Ray.
 """
 
 from __future__ import annotations
@@ -91,7 +93,6 @@ def _render(tokenizer: Any, asked: AnalysisInput) -> Ids:
     return chat_ids(tokenizer, analyzer_prompt(asked))
 
 
-# --------
 # What every prompt of an analyzer begins with, read once: the instructions, as tokens and key-value cache.
 
 
@@ -124,7 +125,6 @@ class Opening:
         return grown
 
 
-# --------
 # A growing batch of token sequences with its key-value cache, and the likelihood of several continuations at once.
 #
 # Rows of different length are padded on the left, and positions and masks are given outright, so that what a row gets
@@ -218,13 +218,6 @@ def _among(real: Tensor, owner: Tensor, depth: Tensor) -> Tensor:
     among[:, width:, width:] = (owner[:, None] == owner[None]) & (depth[None] <= depth[:, None])
     return among
 
-
-# --------
-# An analyzer that asks a causal language model how likely each allowed label is, instead of letting it write.
-#
-# A reply of the wrong form cannot happen, the probabilities come for free, and a batch costs one pass over what
-# differs between its prompts (the instructions are read once, when the model is loaded) with the first field's labels
-# behind it, plus one short pass for each of the other two fields. Runs without Ray.
 
 REPLY_TOKENS = 96
 """Positions kept free for the reply; ours, about three times what the longest takes in the vocabularies we saw."""

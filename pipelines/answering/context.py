@@ -1,4 +1,8 @@
-"""Context extension: a passage is widened on both sides, to where a sentence or a line begins (paper section 3.4)."""
+"""The context processor: what is retrieved becomes what is shown (paper sections 3.3 and 3.4, appendix B.3).
+
+Neighbours are merged, passages are widened where the plan says so, tables that a boundary cuts are made whole, and what
+then overlaps is merged again. At the end a prompt is kept inside the generator's window.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +72,6 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-# --------
 # Chunks become passages: neighbours are joined, and passages stand in the order in which a person reads.
 #
 # Order of passages in a prompt: documents by their best score, since the likeliest source should come first; within a
@@ -142,7 +145,6 @@ def _join(group: list[Passage]) -> Passage:
     )
 
 
-# --------
 # Table recovery (appendix B.3 / C.3): widen a passage whose boundary cuts a table, so that the table is shown whole.
 #
 # A passage is one contiguous range of its document. When the whole table would break the token bound, the passage
@@ -216,13 +218,6 @@ def _breaks(text: str, low: int, high: int) -> list[int]:
     return [i for i in range(low, high) if text[i] == "\n"]
 
 
-# --------
-# The context processor: what is retrieved becomes what is shown (paper section 3.3, appendix B.3).
-#
-# Neighbours are merged, passages are widened where the plan says so, tables that a boundary cuts are made whole, and
-# what then overlaps is merged again. A whole document is fetched only for a passage that needs it.
-
-
 async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list[Passage]:
     """The passages that show ``hits``, documents by best score, reading order within each."""
     cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
@@ -247,7 +242,6 @@ def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -
     return passage
 
 
-# --------
 # Keeping a prompt inside the generator's window: the least important passages go, the last one is cut.
 #
 # The window is counted in the generator's own tokens. A prompt that is too long would be an error of the endpoint, or

@@ -1,9 +1,6 @@
-"""The value of an arithmetic expression: numbers, ``+ - * / **``, signs and round brackets, nothing else.
+"""The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations.
 
-Expressions are written by a generator that has read documents of anyone, so what one may cost is bounded: its length,
-its depth, its exponents and the size of each value on the way. Values are decimal, so that 2.675 is 2.675;
-numbers are read to 17 digits. The bounds
-are ours.
+Also the long context, which shows whole documents, and the calculator, which works out an answer that is a formula.
 """
 
 from __future__ import annotations
@@ -80,7 +77,6 @@ def _value(node: ast.expr, depth: int) -> Decimal:
     raise ValueError(f"An expression holds only numbers and + - * / **, at most {DEEPEST} deep.")
 
 
-# --------
 # The calculator: a formula that the generator gave as its answer is worked out here, not by the model.
 #
 # The paper names code-aided generation as an extension; this is its smallest form. A formula reads as in a
@@ -187,12 +183,6 @@ def _digits(value: Decimal) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
-# --------
-# The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations.
-#
-# An answer that is a formula is worked out, whether or not one was asked for.
-
-
 async def generate(
     tools: Tools,
     step: str,
@@ -224,7 +214,6 @@ async def generate(
     return Answer("answered", said, tuple(each for each in citations if each.quote), context=tuple(shown))
 
 
-# --------
 # The long context: every document of the scope in full where the window holds them, else the best chunks that fit.
 #
 # Used by the strategy ``long_context`` and by precise mode. The fallback is the paper's (appendix B.2): the top chunks

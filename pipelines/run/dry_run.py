@@ -236,7 +236,6 @@ class _NoLog:
         """Nothing is."""
 
 
-# --------
 # What a run's folder tells of its generator: the calls of each question that has an answers row.
 
 _KINDS: Final = ("prompt", "cached", "completion")
