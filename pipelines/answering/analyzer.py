@@ -1,4 +1,4 @@
-"""Which analyzer a run has, and the analyzers that are no model of their own: the generator, a file, a corrupted one."""
+"""Which analyzer a run has, and those that are no model: the generator's labels, a file's, corrupted ones."""
 
 from __future__ import annotations
 
