@@ -174,12 +174,12 @@ def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str,
     notes = []
     if asked:
         notes.append(
-            f"replies, counts and the dealings of each workflow are learned from the {len(asked)} questions already "
+            f"replies, counts and what each workflow uses are learned from the {len(asked)} questions already "
             f"asked, under {config.strategy}"
         )
     else:
         notes.append(
-            "lengths and turns of replies are beliefs (configs/estimate.yaml), and no cached tokens are expected; a "
+            "lengths and turns of replies are assumed (configs/estimate.yaml), and no cached tokens are expected; a "
             "pilot learns them"
         )
     if config.analyzer.kind == "llm":

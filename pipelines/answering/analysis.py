@@ -161,7 +161,7 @@ class Analyzer(Protocol):
 
     @property
     def name(self) -> str:
-        """Who speaks; written into every ``Analysis``."""
+        """What it is called; written into every ``Analysis``."""
         ...
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:

@@ -113,10 +113,10 @@ class Corrupted:
 
     def _drawn(self, key: str, field: str, said: Label, labels: Sequence[Label]) -> Label:
         digest = hashlib.sha256(f"{self.seed}\0{field}\0{key}".encode()).digest()
-        dice = random.Random(digest)
-        if dice.random() >= self.share:
+        random_ = random.Random(digest)
+        if random_.random() >= self.share:
             return said
-        return dice.choice([label for label in labels if label != said])
+        return random_.choice([label for label in labels if label != said])
 
 
 def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
@@ -287,7 +287,7 @@ def analyzer_keys(said: str) -> dict[str, str]:
 def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     """The analyzer that ``config`` names, ready to use in this process.
 
-    Raises ConfigError when its model or adapter cannot be loaded, and for "llm", which speaks through the run's client.
+    Raises ConfigError when its model or adapter cannot be loaded, and for "llm", which answers through the run's client.
     """
     if config.kind == "llm":
         raise ConfigError("The analyzer llm is the run's own generator: it can be used by okralong answer alone.")

@@ -47,7 +47,7 @@ def stretched(values: Sequence[float]) -> list[float]:
 # Conditional self-information: the chunk that surprises a reader of what is chosen already (SARA section 2.4).
 #
 # A small language model reads the chosen chunks; how unlikely it finds a further one, a token on average, is how much
-# that one adds. What repeats a chosen chunk is foreseen, and stays behind.
+# that one adds. What repeats a chosen chunk surprises little, and stays behind.
 
 Score = Callable[[str, Sequence[str]], Awaitable[list[list[float]]]]
 """``Tools.score``: log-likelihood of each token of some texts after a prefix that they share."""

@@ -90,7 +90,7 @@ class Tools(Protocol):
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
     ) -> Analysis:
-        """The analyzer's word on a question, its primary chunks, and how the retrievers scored what they found."""
+        """What the analyzer says of a question, its primary chunks, and how the retrievers scored what they found."""
         ...
 
     async def record_plan(self, step: str, plan: Plan) -> Plan:
