@@ -287,7 +287,7 @@ def analyzer_keys(said: str) -> dict[str, str]:
 def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     """The analyzer that ``config`` names, ready to use in this process.
 
-    Raises ConfigError when its model or adapter cannot be loaded, and for "llm", which answers through the run's client.
+    Raises ConfigError when its model or adapter cannot be loaded, and for "llm", which is the run's generator.
     """
     if config.kind == "llm":
         raise ConfigError("The analyzer llm is the run's own generator: it can be used by okralong answer alone.")
