@@ -23,7 +23,7 @@ _FRAME: Final = re.compile(r'<passage id="(\d+)" doc="[^"]*">\n(.*?)\n</passage>
 
 
 def evidence_rules(messages: Sequence[Message]) -> str | None:
-    """The rule ``evidence`` and what it rests on, for a prompt as ``frame.framed_prompt`` makes it.
+    """The rule ``evidence`` and what it rests on, for a prompt as ``framed_prompt`` makes it.
 
     None where the prompt shows no passage of which a word can be quoted.
     """
