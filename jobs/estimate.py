@@ -1,4 +1,4 @@
-"""The estimate job: check everything, look at every question, ask a pilot if wanted, draw what the rest may cost."""
+"""The estimate job: look at every question in a dry run, ask a pilot if wanted, and print what the rest may cost."""
 
 from __future__ import annotations
 
@@ -136,11 +136,13 @@ def estimate_questions(
 def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
     """The strategies that can be shown side by side over this archive, and why the others cannot."""
     held = set(prepared.manifest["granularities"])
-    left_out: dict[str, str] = {}
     strategies = side_by_side(prepared.config.strategy)
-    for name in strategies:
-        if missing := sorted(set(describe(name, prepared.policy).granularities) - held):
-            left_out[name] = f"the archive was indexed without chunks of {', '.join(map(str, missing))} tokens"
+    missing = {name: sorted(set(describe(name, prepared.policy).granularities) - held) for name in strategies}
+    left_out = {
+        name: f"the archive was indexed without chunks of {', '.join(map(str, sizes))} tokens"
+        for name, sizes in missing.items()
+        if sizes
+    }
     return tuple(name for name in strategies if name not in left_out), left_out
 
 
@@ -171,26 +173,20 @@ def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: s
 
 def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str, ...]:
     config = prepared.config
-    notes = []
-    if asked:
-        notes.append(
-            f"replies, counts and the dealings of each workflow are learned from the {len(asked)} questions already "
-            f"asked, under {config.strategy}"
-        )
-    else:
-        notes.append(
-            "lengths and turns of replies are beliefs (configs/estimate.yaml), and no cached tokens are expected; a "
-            "pilot learns them"
-        )
-    if config.analyzer.kind == "llm":
-        notes.append("the generator analyses: its calls are counted, and the keyword rules stand in for its labels")
-    notes.append(
-        "attempts that fail or are sent again are not in it; batch is the endpoint's price for calls that wait"
+    learned = (
+        f"replies, counts and what each workflow uses are learned from the {len(asked)} questions already asked, under "
+        f"{config.strategy}"
     )
-    return tuple(notes)
+    assumed = (
+        "lengths and turns of replies are assumed (configs/estimate.yaml), and no cached tokens are expected; a pilot "
+        "learns them"
+    )
+    analyses = "the generator analyses: its calls are counted, and the keyword rules stand in for its labels"
+    left_out = "attempts that fail or are sent again are not in it; batch is the endpoint's price for calls that wait"
+    by_generator = (analyses,) if config.analyzer.kind == "llm" else ()
+    return learned if asked else assumed, *by_generator, left_out
 
 
-# --------
 # An estimate on the terminal: the strategies side by side, as a whole, by type and by workflow.
 
 PROBLEMS_SHOWN = 5

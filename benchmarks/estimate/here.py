@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
-from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
@@ -88,15 +87,9 @@ class Desk:
 
 async def _answered(scoped: Scoped, strategy: str, ports: Ports, ledger: RunLedger) -> dict[str, Any]:
     question = scoped.question
-
-    def tools_at(path: str) -> QuestionTools:
-        async def fan_out(branch: Branch, below: str) -> tuple[Any, Mapping[str, float]]:
-            return await branch.operator(tools_at(below), **branch.arguments), {}
-
-        return QuestionTools(ports, question, scoped.doc_ids, _Steps(ledger, question.query_id), fan_out, path)
-
+    tools = QuestionTools.in_process(ports, question, scoped.doc_ids, _Steps(ledger, question.query_id))
     try:
-        answer = await load_strategy(strategy)(question, tools_at(""))
+        answer = await load_strategy(strategy)(question, tools)
     except (QuestionError, ReplyError, CallFailed) as error:
         answer = Answer("failed", "", error=str(error))
     return answer_row(question, scoped.doc_ids, answer, strategy, {})

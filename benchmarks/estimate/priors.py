@@ -95,11 +95,11 @@ async def look_ups(bench: Bench, policy: Policy) -> Lines:
     return found
 
 
-def _new(size: int, rungs: Sequence[int], look_ups: int) -> float | None:
+def _new(size: int, growth: Sequence[int], look_ups: int) -> float | None:
     """Where on the growth of prompts a prompt over so many look-ups stands, as a share of the way of the later ones."""
-    if look_ups < 2 or rungs[0] == rungs[-1]:
+    if look_ups < 2 or growth[0] == growth[-1]:
         return None
-    place = float(np.interp(size, rungs, range(1, len(rungs) + 1)))
+    place = float(np.interp(size, growth, range(1, len(growth) + 1)))
     return (place - 1) / (look_ups - 1)
 
 

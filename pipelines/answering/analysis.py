@@ -1,4 +1,4 @@
-"""What the analyzer is asked, what it may say, and how its words become an ``Analysis``.
+"""What the analyzer is asked, what it may say, and how its words become an ``Analysis``; what all analyzers share.
 
 The contract is the paper's (section 3.2 and its table 7): one dictionary with three keys. A model that scores labels
 and a model that writes text share this prompt, so an adapter trained for one serves the other.
@@ -138,10 +138,10 @@ def make_analysis(
 def sure_analysis(question_type: str, pattern: str, evidence: bool, analyzer: str) -> Analysis:
     """An analysis in which each of these labels has probability 1. Raises ValueError for a label that is none."""
     chosen = (question_type, pattern, EVIDENCE[0 if evidence else 1])
-    one_hot = [
+    types, patterns, holds = (
         {label: float(label == said) for label in labels} for said, (_, labels) in zip(chosen, FIELDS, strict=True)
-    ]
-    return make_analysis(*one_hot, analyzer)
+    )
+    return make_analysis(types, patterns, holds, analyzer)
 
 
 def best(probabilities: Mapping[str, float]) -> str:
@@ -156,16 +156,12 @@ def _scaled(scores: Mapping[str, float], labels: tuple[str, ...]) -> dict[str, f
     return {label: scores[label] / total for label in labels}
 
 
-# --------
-# What every analyzer does, whatever it is made of.
-
-
 class Analyzer(Protocol):
     """Says of each question what type it is, how its evidence is found, and whether the passages hold it."""
 
     @property
     def name(self) -> str:
-        """Who speaks; written into every ``Analysis``."""
+        """What it is called; written into every ``Analysis``."""
         ...
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
@@ -173,7 +169,6 @@ class Analyzer(Protocol):
         ...
 
 
-# --------
 # Batches of like length: little is spent on padding, and what comes out stands in the order of what went in.
 
 T = TypeVar("T")
@@ -190,7 +185,6 @@ def by_length(items: Sequence[T], length: Callable[[T], int], size: int, work: C
     return [found[index] for index in range(len(items))]
 
 
-# --------
 # The temperatures of a trained adapter, kept beside its weights.
 
 CALIBRATION: Final = "calibration.json"
@@ -222,7 +216,6 @@ def read_temperatures(folder: Path) -> Temperatures:
     return kind, pattern, evidence
 
 
-# --------
 # Which local language model measures likelihoods, for policies that select evidence by them, and how it is served.
 
 

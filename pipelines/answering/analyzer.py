@@ -1,8 +1,4 @@
-"""Labels by the generator itself, for users without a trained analyzer: one call more for each question, in the ledger.
-
-The reply is asked for as a JSON object (``response_format``), which OpenAI, Azure, vLLM, llama.cpp and Ollama grant.
-One that is no analysis is asked for once more, with the error shown; then the question has failed.
-"""
+"""Which analyzer a run has, and those that are no model: the generator's labels, a file's, corrupted ones."""
 
 from __future__ import annotations
 
@@ -40,155 +36,6 @@ from okralong.pipelines.models.weights import (
     shipped_adapter,
 )
 
-AS_JSON: Final = "\nThe dictionary is a JSON object."
-"""OpenAI refuses a request for a JSON object in which the word JSON does not stand. It is put after the prompt that
-label scorers were trained on, which stays as it is."""
-
-
-async def analyze_by_generator(
-    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
-) -> Analysis:
-    """The generator's three labels, each with probability 1: a written label has no other.
-
-    Where nobody is asked, as in an estimate, the keyword rules speak, and the analysis says so. Raises ReplyError, with
-    the raw text, when neither the reply at ``step`` nor the one at ``step/repair`` is an analysis.
-    """
-    try:
-        return await labels_by_generator(ask, step, asked, fits)
-    except NobodyAsked:
-        (rules,) = KeywordRules().analyze([asked])
-        return replace(rules, analyzer=f"{rules.analyzer} (the generator was not asked)")
-
-
-async def labels_by_generator(
-    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
-) -> Analysis:
-    """The same where nobody else may speak."""
-    (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
-    return sure_analysis(kind, pattern, evidence, f"llm:{reply.model}")
-
-
-def generator_prompt(asked: AnalysisInput) -> list[Message]:
-    """The analyzer's prompt as a generator is asked."""
-    system, *others = analyzer_prompt(asked)
-    return [replace(system, content=system.content + AS_JSON), *others]
-
-
-# --------
-# An analyzer whose labels are wrong on purpose: how much does the method lose for each wrong label?
-
-Label = TypeVar("Label", bound=str)
-
-
-@dataclass(frozen=True)
-class Corrupted:
-    """``analyzer``, each of whose three labels is another one with probability ``share``, drawn evenly.
-
-    Which ones are wrong follows from ``seed`` and the question alone (its query_id, or its words where it has none), so
-    that every method and every rerun meets the same; and what is wrong at a share is wrong at every higher one. A label
-    that was changed is given as if it were sure.
-    """
-
-    analyzer: Analyzer
-    share: float
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """See ``Analyzer``."""
-        return f"{self.analyzer.name}, {self.share:.0%} corrupted (seed {self.seed})"
-
-    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
-        """See ``Analyzer``."""
-        return [self._wrong(asked, said) for asked, said in zip(batch, self.analyzer.analyze(batch), strict=True)]
-
-    def _wrong(self, asked: AnalysisInput, said: Analysis) -> Analysis:
-        key = asked.query_id or asked.question
-        held = EVIDENCE[0 if said.evidence else 1]
-        kind = self._drawn(key, "type", said.type, TYPES)
-        pattern = self._drawn(key, "pattern", said.pattern, PATTERNS)
-        evidence = self._drawn(key, "evidence", held, EVIDENCE)
-        yes = said.evidence_probability
-        return make_analysis(
-            said.type_probabilities if kind == said.type else _sure(kind, TYPES),
-            said.pattern_probabilities if pattern == said.pattern else _sure(pattern, PATTERNS),
-            dict(zip(EVIDENCE, (yes, 1 - yes), strict=True)) if evidence == held else _sure(evidence, EVIDENCE),
-            self.name,
-        )
-
-    def _drawn(self, key: str, field: str, said: Label, labels: Sequence[Label]) -> Label:
-        digest = hashlib.sha256(f"{self.seed}\0{field}\0{key}".encode()).digest()
-        dice = random.Random(digest)
-        if dice.random() >= self.share:
-            return said
-        return dice.choice([label for label in labels if label != said])
-
-
-def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
-    return {each: float(each == label) for each in labels}
-
-
-# --------
-# Labels that a file gives: gold ones in an ablation, or those of somebody's own analyzer.
-
-Labels = tuple[str, str, bool]
-"""Type, pattern, and whether the primary chunks hold the evidence."""
-
-
-@dataclass(frozen=True)
-class GivenLabels:
-    """Says what the file says of a query_id, as if it were sure. Asking it of another question raises KeyError."""
-
-    labels: Mapping[str, Labels]
-    name: str = "labels"
-
-    @classmethod
-    def load(cls, path: str | Path) -> GivenLabels:
-        """From a jsonl file of query_id, type, pattern and evidence. Raises ConfigError naming the line."""
-        file = Path(path).expanduser()
-        if not file.is_file():
-            raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")
-        found: dict[str, Labels] = {}
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-            try:
-                row = json.loads(line)
-                kind, pattern, evidence = row["type"], row["pattern"], row["evidence"]
-                if kind not in TYPES or pattern not in PATTERNS or not isinstance(evidence, bool):
-                    raise ValueError(f"type, pattern and evidence are {kind!r}, {pattern!r} and {evidence!r}")
-                found[str(row["query_id"])] = (kind, pattern, evidence)
-            except (ValueError, KeyError, TypeError) as error:
-                raise ConfigError(
-                    f"{file}, line {number} has no labels: {type(error).__name__}: {error}. A line has query_id, type "
-                    f"(one of {', '.join(TYPES)}), pattern (one of {', '.join(PATTERNS)}) and evidence (true or false)."
-                ) from error
-        return cls(found)
-
-    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
-        """See ``Analyzer``."""
-        return [sure_analysis(*self.labels[asked.query_id], self.name) for asked in batch]
-
-
-def write_labels(path: Path, labels: Iterable[tuple[str, Labels]]) -> None:
-    """Write a file that ``GivenLabels.load`` reads."""
-    rows = (
-        {"query_id": query_id, "type": kind, "pattern": pattern, "evidence": evidence}
-        for query_id, (kind, pattern, evidence) in labels
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-
-
-def labels_digest(path: str | Path) -> str:
-    """A hash of the file's content. Raises ConfigError when it is missing."""
-    file = Path(path).expanduser()
-    if not file.is_file():
-        raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-# --------
-# Which analyzer speaks, and how it is served.
-
 Kind = Literal["heads", "label_scorer", "rules", "llm", "labels"]
 
 
@@ -197,7 +44,7 @@ PLAIN: Final = ("rules", "llm", "labels")
 
 
 class CorruptConfig(Settings):
-    """A share of labels that are made wrong on purpose, by seed (see ``corrupted.py``)."""
+    """A share of labels that are made wrong on purpose, by seed (see ``Corrupted``)."""
 
     share: Annotated[float, Field(ge=0, le=1)]
     seed: int = 7
@@ -208,7 +55,7 @@ class AnalyzerConfig(Settings):
 
     ``kind`` is "heads" (a small encoder with trained heads), "label_scorer" (a causal language model), "rules" (keyword
     rules), "llm" (the run's own generator, at its price) or "labels" (those of the file ``labels``; see
-    ``given_labels.py``). ``corrupt`` makes a share of what it says wrong, for ablations. ``adapter`` is "shipped", or
+    ``GivenLabels``). ``corrupt`` makes a share of what it says wrong, for ablations. ``adapter`` is "shipped", or
     the folder that `okralong train` wrote; for a label scorer also a hub name, or null for the model as it is. For a
     label scorer ``model`` is "embedded", a model folder or a hub name. Up to ``max_batch`` questions that arrive
     within ``batch_wait_s`` seconds are analysed together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
@@ -296,7 +143,7 @@ def analyzer_keys(said: str) -> dict[str, str]:
 def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     """The analyzer that ``config`` names, ready to use in this process.
 
-    Raises ConfigError when its model or adapter cannot be loaded, and for "llm", which speaks through the run's client.
+    Raises ConfigError when its model or adapter cannot be loaded, and for "llm", which is the run's generator.
     """
     if config.kind == "llm":
         raise ConfigError("The analyzer llm is the run's own generator: it can be used by okralong answer alone.")
@@ -323,3 +170,147 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     return LabelScorer.load(
         model, str(folder) if folder else None, max_batch=config.max_batch, label=name, threads=available_cores()
     )
+
+
+AS_JSON: Final = "\nThe dictionary is a JSON object."
+"""OpenAI refuses a request for a JSON object in which the word JSON does not stand. It is put after the prompt that
+label scorers were trained on, which stays as it is."""
+
+
+async def analyze_by_generator(
+    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
+) -> Analysis:
+    """The generator's three labels, each with probability 1: a written label has no other.
+
+    Where nobody is asked, as in an estimate, the keyword rules speak, and the analysis says so. Raises ReplyError, with
+    the raw text, when neither the reply at ``step`` nor the one at ``step/repair`` is an analysis.
+    """
+    try:
+        return await labels_by_generator(ask, step, asked, fits)
+    except NobodyAsked:
+        (rules,) = KeywordRules().analyze([asked])
+        return replace(rules, analyzer=f"{rules.analyzer} (the generator was not asked)")
+
+
+async def labels_by_generator(
+    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
+) -> Analysis:
+    """The same where nobody else may speak."""
+    (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
+    return sure_analysis(kind, pattern, evidence, f"llm:{reply.model}")
+
+
+def generator_prompt(asked: AnalysisInput) -> list[Message]:
+    """The analyzer's prompt as a generator is asked."""
+    system, *others = analyzer_prompt(asked)
+    return [replace(system, content=system.content + AS_JSON), *others]
+
+
+# An analyzer whose labels are wrong on purpose: how much does the method lose for each wrong label?
+
+Label = TypeVar("Label", bound=str)
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """``analyzer``, each of whose three labels is another one with probability ``share``, drawn evenly.
+
+    Which ones are wrong follows from ``seed`` and the question alone (its query_id, or its words where it has none), so
+    that every method and every rerun meets the same; and what is wrong at a share is wrong at every higher one. A label
+    that was changed is given as if it were sure.
+    """
+
+    analyzer: Analyzer
+    share: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """See ``Analyzer``."""
+        return f"{self.analyzer.name}, {self.share:.0%} corrupted (seed {self.seed})"
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """See ``Analyzer``."""
+        return [self._wrong(asked, said) for asked, said in zip(batch, self.analyzer.analyze(batch), strict=True)]
+
+    def _wrong(self, asked: AnalysisInput, said: Analysis) -> Analysis:
+        key = asked.query_id or asked.question
+        held = EVIDENCE[0 if said.evidence else 1]
+        kind = self._drawn(key, "type", said.type, TYPES)
+        pattern = self._drawn(key, "pattern", said.pattern, PATTERNS)
+        evidence = self._drawn(key, "evidence", held, EVIDENCE)
+        yes = said.evidence_probability
+        return make_analysis(
+            said.type_probabilities if kind == said.type else _sure(kind, TYPES),
+            said.pattern_probabilities if pattern == said.pattern else _sure(pattern, PATTERNS),
+            dict(zip(EVIDENCE, (yes, 1 - yes), strict=True)) if evidence == held else _sure(evidence, EVIDENCE),
+            self.name,
+        )
+
+    def _drawn(self, key: str, field: str, said: Label, labels: Sequence[Label]) -> Label:
+        digest = hashlib.sha256(f"{self.seed}\0{field}\0{key}".encode()).digest()
+        random_ = random.Random(digest)
+        if random_.random() >= self.share:
+            return said
+        return random_.choice([label for label in labels if label != said])
+
+
+def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
+    return {each: float(each == label) for each in labels}
+
+
+# Labels that a file gives: gold ones in an ablation, or those of somebody's own analyzer.
+
+Labels = tuple[str, str, bool]
+"""Type, pattern, and whether the primary chunks hold the evidence."""
+
+
+@dataclass(frozen=True)
+class GivenLabels:
+    """Says what the file says of a query_id, as if it were sure. Asking it of another question raises KeyError."""
+
+    labels: Mapping[str, Labels]
+    name: str = "labels"
+
+    @classmethod
+    def load(cls, path: str | Path) -> GivenLabels:
+        """From a jsonl file of query_id, type, pattern and evidence. Raises ConfigError naming the line."""
+        file = Path(path).expanduser()
+        if not file.is_file():
+            raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")
+        found: dict[str, Labels] = {}
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                row = json.loads(line)
+                kind, pattern, evidence = row["type"], row["pattern"], row["evidence"]
+                if kind not in TYPES or pattern not in PATTERNS or not isinstance(evidence, bool):
+                    raise ValueError(f"type, pattern and evidence are {kind!r}, {pattern!r} and {evidence!r}")
+                found[str(row["query_id"])] = (kind, pattern, evidence)
+            except (ValueError, KeyError, TypeError) as error:
+                raise ConfigError(
+                    f"{file}, line {number} has no labels: {type(error).__name__}: {error}. A line has query_id, type "
+                    f"(one of {', '.join(TYPES)}), pattern (one of {', '.join(PATTERNS)}) and evidence (true or false)."
+                ) from error
+        return cls(found)
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """See ``Analyzer``."""
+        return [sure_analysis(*self.labels[asked.query_id], self.name) for asked in batch]
+
+
+def write_labels(path: Path, labels: Iterable[tuple[str, Labels]]) -> None:
+    """Write a file that ``GivenLabels.load`` reads."""
+    rows = (
+        {"query_id": query_id, "type": kind, "pattern": pattern, "evidence": evidence}
+        for query_id, (kind, pattern, evidence) in labels
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def labels_digest(path: str | Path) -> str:
+    """A hash of the file's content. Raises ConfigError when it is missing."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")
+    return hashlib.sha256(file.read_bytes()).hexdigest()

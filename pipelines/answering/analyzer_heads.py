@@ -1,7 +1,7 @@
-"""Three small heads over a sentence encoder's vector and a few numbers, as kept in a folder.
+"""An analyzer of a small encoder and three heads over its vector and a few numbers: milliseconds a question.
 
 A folder holds ``heads.json`` (what the heads read), ``heads.safetensors``, the temperatures, and ``adapter/`` where the
-encoder was tuned with LoRA.
+encoder was tuned with LoRA. Runs without Ray.
 """
 
 from __future__ import annotations
@@ -37,6 +37,64 @@ WEIGHTS: Final = "heads.safetensors"
 ADAPTER: Final = "adapter"
 
 Reads = Literal["question", "pairs"]
+
+
+class HeadsAnalyzer:
+    """Make one with ``load``. Not safe for use by two threads at once."""
+
+    def __init__(
+        self, encoder: TunableEncoder, heads: Heads, name: str, max_batch: int, temperatures: Temperatures
+    ) -> None:
+        self.name = name
+        self._encoder = encoder
+        self._heads = heads
+        self._max_batch = max_batch
+        self._temperatures = temperatures
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        max_batch: int = 16,
+        device: str = "auto",
+        label: str | None = None,
+        threads: int | None = None,
+    ) -> HeadsAnalyzer:
+        """The heads in ``folder`` and the encoder that they were trained on.
+
+        ``label`` is how they are called in ``Analysis.analyzer``; else the folder's name.
+        Raises ConfigError when either cannot be loaded, or the encoder's weights are others.
+        """
+        target, _ = settle(device, "float32", threads)
+        heads = load_heads(Path(folder))
+        model = resolve_embedding_model(heads.shape.encoder)
+        if model.sha256 and heads.shape.sha256 and model.sha256 != heads.shape.sha256:
+            raise ConfigError(
+                f"The heads in {folder} were trained on other weights of {heads.shape.encoder!r} (sha256 "
+                f"{heads.shape.sha256}) than those at hand ({model.sha256}). Train them again with `okralong train`."
+            )
+        adapter = Path(folder) / ADAPTER if heads.shape.adapted else None
+        encoder = TunableEncoder.load(model.path, heads.shape.reads, adapter, target)
+        name = f"heads:{Path(label or folder).name}"
+        return cls(encoder, heads.to(target), name, max_batch, read_temperatures(Path(folder)))
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """One analysis for each input, in their order. Questions of like length share a pass."""
+        return by_length(batch, lambda asked: len(asked.question), self._max_batch, self._analyze_part)
+
+    def _analyze_part(self, asked: list[AnalysisInput]) -> list[Analysis]:
+        numbers = torch.from_numpy(np.stack([features(item) for item in asked]))
+        with torch.inference_mode():
+            vectors = self._encoder.vectors(*self._encoder.read(asked))
+            logits = self._heads(vectors, numbers.to(vectors.device))
+            cooled = [each.double() / t for each, t in zip(logits, self._temperatures, strict=True)]
+            rows = [torch.softmax(each, dim=1).tolist() for each in cooled]
+        named = [
+            [dict(zip(labels, row, strict=True)) for row in field]
+            for field, (_, labels) in zip(rows, FIELDS, strict=True)
+        ]
+        types, patterns, evidence = named
+        return [make_analysis(*each, self.name) for each in zip(types, patterns, evidence, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +157,6 @@ def load_heads(folder: Path) -> Heads:
     return heads.eval()
 
 
-# --------
 # A sentence encoder that can be tuned: what the heads read, with gradients where they are wanted.
 
 QUESTION_TOKENS: Final = 128
@@ -158,65 +215,3 @@ class TunableEncoder:
     def _tokens(self, texts: list[str], seconds: list[str] | None, limit: int) -> dict[str, Tensor]:
         read = self._tokenizer(texts, seconds, padding=True, truncation=True, max_length=limit, return_tensors="pt")
         return {name: values.to(self.model.device) for name, values in read.items()}
-
-
-# --------
-# An analyzer of a small encoder and three heads: milliseconds a question. Runs without Ray.
-
-
-class HeadsAnalyzer:
-    """Make one with ``load``. Not safe for use by two threads at once."""
-
-    def __init__(
-        self, encoder: TunableEncoder, heads: Heads, name: str, max_batch: int, temperatures: Temperatures
-    ) -> None:
-        self.name = name
-        self._encoder = encoder
-        self._heads = heads
-        self._max_batch = max_batch
-        self._temperatures = temperatures
-
-    @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        max_batch: int = 16,
-        device: str = "auto",
-        label: str | None = None,
-        threads: int | None = None,
-    ) -> HeadsAnalyzer:
-        """The heads in ``folder`` and the encoder that they were trained on.
-
-        ``label`` is how they are called in ``Analysis.analyzer``; else the folder's name.
-        Raises ConfigError when either cannot be loaded, or the encoder's weights are others.
-        """
-        target, _ = settle(device, "float32", threads)
-        heads = load_heads(Path(folder))
-        model = resolve_embedding_model(heads.shape.encoder)
-        if model.sha256 and heads.shape.sha256 and model.sha256 != heads.shape.sha256:
-            raise ConfigError(
-                f"The heads in {folder} were trained on other weights of {heads.shape.encoder!r} (sha256 "
-                f"{heads.shape.sha256}) than those at hand ({model.sha256}). Train them again with `okralong train`."
-            )
-        adapter = Path(folder) / ADAPTER if heads.shape.adapted else None
-        encoder = TunableEncoder.load(model.path, heads.shape.reads, adapter, target)
-        name = f"heads:{Path(label or folder).name}"
-        return cls(encoder, heads.to(target), name, max_batch, read_temperatures(Path(folder)))
-
-    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
-        """One analysis for each input, in their order. Questions of like length share a pass."""
-        return by_length(batch, lambda asked: len(asked.question), self._max_batch, self._analyze_part)
-
-    def _analyze_part(self, asked: list[AnalysisInput]) -> list[Analysis]:
-        numbers = torch.from_numpy(np.stack([features(item) for item in asked]))
-        with torch.inference_mode():
-            vectors = self._encoder.vectors(*self._encoder.read(asked))
-            logits = self._heads(vectors, numbers.to(vectors.device))
-            cooled = [each.double() / t for each, t in zip(logits, self._temperatures, strict=True)]
-            rows = [torch.softmax(each, dim=1).tolist() for each in cooled]
-        named = [
-            [dict(zip(labels, row, strict=True)) for row in field]
-            for field, (_, labels) in zip(rows, FIELDS, strict=True)
-        ]
-        types, patterns, evidence = named
-        return [make_analysis(*each, self.name) for each in zip(types, patterns, evidence, strict=True)]

@@ -1,8 +1,8 @@
-"""Citations: what the reply claims as its sources, checked against the passages that it was shown.
+"""What a reply claims as its sources, checked; and structured replies, asked for once more if they cannot be read.
 
-A claim counts when its words stand in a passage of the prompt, character for character or but for spacing, quote
-marks, dashes and case. A bare passage number counts as the whole passage. Everything else is dropped without mercy,
-and a reply of which nothing is left is uncited: a wrong source is worse than none.
+A claim counts when its words stand in a passage of the prompt, character for character or but for spacing, quote marks,
+dashes and case. A bare passage number counts as the whole passage. Everything else is dropped, and a reply of which
+nothing is left is uncited: a wrong source is worse than none.
 """
 
 from __future__ import annotations
@@ -119,7 +119,6 @@ def _normalise(text: str) -> tuple[str, list[int]]:
     return "".join(out), origin
 
 
-# --------
 # Structured replies (an analysis, sub-questions, a step): read, asked for once more if they cannot be, then failed.
 #
 # The further call shows the model its reply and what is wrong with it. It is a call like any other: reserved, in

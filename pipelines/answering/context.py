@@ -1,4 +1,8 @@
-"""Context extension: a passage is widened on both sides, to where a sentence or a line begins (paper section 3.4)."""
+"""The context processor: what is retrieved becomes what is shown (paper sections 3.3 and 3.4, appendix B.3).
+
+Neighbours are merged, passages are widened where the plan says so, tables that a boundary cuts are made whole, and what
+then overlaps is merged again. At the end a prompt is kept inside the generator's window.
+"""
 
 from __future__ import annotations
 
@@ -12,65 +16,31 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Hit, Message, Passage, Plan, QuestionError, TableSpan
 
-_SENTENCE = re.compile(r"\n+|(?<=[.!?])\s+")
-_WORD = re.compile(r"\s+")
-_CHARS_PER_TOKEN = 12
-"""How far one looks, in characters for each token; ours. Prose has 4 to 5, the leaders of a table up to 10."""
+
+async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list[Passage]:
+    """The passages that show ``hits``, documents by best score, reading order within each."""
+    cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
+    documents: dict[str, Document] = {}
+    worked: list[Passage] = []
+    for passage in merge(map(passage_of, hits)):
+        if plan.extension_tokens == 0 and cut.isdisjoint(passage.chunk_ids):
+            worked.append(passage)
+            continue
+        if passage.doc_id not in documents:
+            documents[passage.doc_id] = await tools.full_text(passage.doc_id)
+        worked.append(_work(passage, documents[passage.doc_id], plan, tools.policy.context.table_tokens))
+    return merge(worked)
 
 
-def extend(passage: Passage, document: Document, tokens: int, count: Callable[[str], int]) -> Passage:
-    """``passage`` widened by up to ``tokens`` tokens (as ``count`` counts) on each side, never past the document.
-
-    Each side ends where a sentence or line ends if one fits, else between words; where not even a word fits, that
-    side stays. The passage comes back unchanged when neither side grows.
-    """
-    text = document.text
-    reach = tokens * _CHARS_PER_TOKEN
-    start = _widen_left(text, passage.start_char, max(0, passage.start_char - reach), tokens, count)
-    end = _widen_right(text, passage.end_char, min(len(text), passage.end_char + reach), tokens, count)
-    if (start, end) == (passage.start_char, passage.end_char):
-        return passage
-    wider = text[start:end]
-    return replace(passage, start_char=start, end_char=end, text=wider, n_tokens=count(wider), origin="extended")
+def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
+    if plan.extension_tokens:
+        passage = extend(passage, document, plan.extension_tokens, count_tokens)
+    # After the extension, because its new ends may cut a table too.
+    if plan.recover_tables:
+        passage = recover_tables(passage, document, table_tokens, count_tokens)
+    return passage
 
 
-def _widen_left(text: str, start: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
-    for boundary in (_SENTENCE, _WORD):
-        places = [match.end() for match in boundary.finditer(text, limit, start) if match.end() < start]
-        # From the nearest to the farthest, so that the text between grows along the list.
-        places = [*reversed(places), *([0] if limit == 0 and start > 0 else [])]
-        if (place := _furthest(places, lambda place: count(text[place:start]) <= tokens)) is not None:
-            return place
-    return start
-
-
-def _widen_right(text: str, end: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
-    for boundary in (_SENTENCE, _WORD):
-        places = [match.end() for match in boundary.finditer(text, end, limit) if match.end() < limit]
-        places = [*places, *([limit] if limit == len(text) and limit > end else [])]
-        if (place := _furthest(places, lambda place: count(text[end:place]) <= tokens)) is not None:
-            return place
-    return end
-
-
-def _furthest(places: Sequence[int], fits: Callable[[int], bool]) -> int | None:
-    """The last of ``places`` that fits, each one being wider than the one before."""
-    number = most_that_fits(len(places), lambda number: fits(places[number - 1]))
-    return places[number - 1] if number else None
-
-
-def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to ``most`` that ``fits``, by bisection; 0 where none does. What is more fits less."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
-
-
-# --------
-# Chunks become passages: neighbours are joined, and passages stand in the order in which a person reads.
-#
 # Order of passages in a prompt: documents by their best score, since the likeliest source should come first; within a
 # document by position, since "the following table" makes sense only after the sentence that says so.
 
@@ -142,7 +112,64 @@ def _join(group: list[Passage]) -> Passage:
     )
 
 
-# --------
+# Context extension: a passage is widened on both sides, to where a sentence or a line begins (section 3.4).
+
+_SENTENCE = re.compile(r"\n+|(?<=[.!?])\s+")
+_WORD = re.compile(r"\s+")
+_CHARS_PER_TOKEN = 12
+"""How far one looks, in characters for each token; ours. Prose has 4 to 5, the leaders of a table up to 10."""
+
+
+def extend(passage: Passage, document: Document, tokens: int, count: Callable[[str], int]) -> Passage:
+    """``passage`` widened by up to ``tokens`` tokens (as ``count`` counts) on each side, never past the document.
+
+    Each side ends where a sentence or line ends if one fits, else between words; where not even a word fits, that
+    side stays. The passage comes back unchanged when neither side grows.
+    """
+    text = document.text
+    reach = tokens * _CHARS_PER_TOKEN
+    start = _widen_left(text, passage.start_char, max(0, passage.start_char - reach), tokens, count)
+    end = _widen_right(text, passage.end_char, min(len(text), passage.end_char + reach), tokens, count)
+    if (start, end) == (passage.start_char, passage.end_char):
+        return passage
+    wider = text[start:end]
+    return replace(passage, start_char=start, end_char=end, text=wider, n_tokens=count(wider), origin="extended")
+
+
+def _widen_left(text: str, start: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
+    for boundary in (_SENTENCE, _WORD):
+        places = [match.end() for match in boundary.finditer(text, limit, start) if match.end() < start]
+        # From the nearest to the farthest, so that the text between grows along the list.
+        places = [*reversed(places), *([0] if limit == 0 and start > 0 else [])]
+        if (place := _furthest(places, lambda place: count(text[place:start]) <= tokens)) is not None:
+            return place
+    return start
+
+
+def _widen_right(text: str, end: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
+    for boundary in (_SENTENCE, _WORD):
+        places = [match.end() for match in boundary.finditer(text, end, limit) if match.end() < limit]
+        places = [*places, *([limit] if limit == len(text) and limit > end else [])]
+        if (place := _furthest(places, lambda place: count(text[end:place]) <= tokens)) is not None:
+            return place
+    return end
+
+
+def _furthest(places: Sequence[int], fits: Callable[[int], bool]) -> int | None:
+    """The last of ``places`` that fits, each one being wider than the one before."""
+    number = most_that_fits(len(places), lambda number: fits(places[number - 1]))
+    return places[number - 1] if number else None
+
+
+def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to ``most`` that ``fits``, by bisection; 0 where none does. What is more fits less."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
 # Table recovery (appendix B.3 / C.3): widen a passage whose boundary cuts a table, so that the table is shown whole.
 #
 # A passage is one contiguous range of its document. When the whole table would break the token bound, the passage
@@ -216,38 +243,6 @@ def _breaks(text: str, low: int, high: int) -> list[int]:
     return [i for i in range(low, high) if text[i] == "\n"]
 
 
-# --------
-# The context processor: what is retrieved becomes what is shown (paper section 3.3, appendix B.3).
-#
-# Neighbours are merged, passages are widened where the plan says so, tables that a boundary cuts are made whole, and
-# what then overlaps is merged again. A whole document is fetched only for a passage that needs it.
-
-
-async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list[Passage]:
-    """The passages that show ``hits``, documents by best score, reading order within each."""
-    cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
-    documents: dict[str, Document] = {}
-    worked: list[Passage] = []
-    for passage in merge(map(passage_of, hits)):
-        if plan.extension_tokens == 0 and cut.isdisjoint(passage.chunk_ids):
-            worked.append(passage)
-            continue
-        if passage.doc_id not in documents:
-            documents[passage.doc_id] = await tools.full_text(passage.doc_id)
-        worked.append(_work(passage, documents[passage.doc_id], plan, tools.policy.context.table_tokens))
-    return merge(worked)
-
-
-def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
-    if plan.extension_tokens:
-        passage = extend(passage, document, plan.extension_tokens, count_tokens)
-    # After the extension, because its new ends may cut a table too.
-    if plan.recover_tables:
-        passage = recover_tables(passage, document, table_tokens, count_tokens)
-    return passage
-
-
-# --------
 # Keeping a prompt inside the generator's window: the least important passages go, the last one is cut.
 #
 # The window is counted in the generator's own tokens. A prompt that is too long would be an error of the endpoint, or

@@ -80,7 +80,6 @@ class Use:
         return Use(factor * self.calls, factor * self.prompt_tokens, factor * self.completion_tokens)
 
 
-# --------
 # At most: what a question must be admitted with, so that it is never left half paid.
 
 
@@ -143,7 +142,6 @@ def forecast_of_plan(
     return Forecast((Prompt("generate", growth(plan.count, plan.max_tokens, 1)[0]),))
 
 
-# --------
 # As expected: what is assumed of replies that nobody has seen.
 
 
@@ -277,7 +275,6 @@ def _grown(growth: Sequence[int], look_ups: int, new: SharePrior) -> float:
     return float(np.interp(1 + (look_ups - 1) * new.mean, range(1, len(growth) + 1), growth))
 
 
-# --------
 # A method by the sizes that its policy names, where there is no index to look at.
 
 

@@ -1,9 +1,6 @@
-"""The value of an arithmetic expression: numbers, ``+ - * / **``, signs and round brackets, nothing else.
+"""The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations.
 
-Expressions are written by a generator that has read documents of anyone, so what one may cost is bounded: its length,
-its depth, its exponents and the size of each value on the way. Values are decimal, so that 2.675 is 2.675;
-numbers are read to 17 digits. The bounds
-are ours.
+Also the long context, which shows whole documents, and the calculator, which works out an answer that is a formula.
 """
 
 from __future__ import annotations
@@ -22,72 +19,105 @@ from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, pa
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Document, Hit, Passage
 
-LONGEST: Final = 300
-"""Characters of an expression."""
 
-DEEPEST: Final = 100
-"""Operations inside each other; a sum of n numbers is n - 1 deep."""
+async def generate(
+    tools: Tools,
+    step: str,
+    question: str,
+    passages: Sequence[Passage],
+    hits: Sequence[Hit] = (),
+    *,
+    role: str = "generate",
+    cite_in: Callable[[Sequence[Passage]], Sequence[Passage]] | None = None,
+) -> Answer:
+    """Answer ``question`` from ``passages``, less what the window cannot hold (the last of ``hits`` goes first).
 
-LARGEST_EXPONENT: Final = 64
+    ``cite_in`` gives for each passage that is shown the one in which its quotations stand, an empty one where none may
+    be cited; None: in the shown ones.
 
-_CONTEXT: Final = Context(
-    prec=28, Emin=-24, Emax=24, traps=[DivisionByZero, InvalidOperation, Overflow, Underflow], clamp=0
-)
-"""Values from 1e-24 to 1e25: all of them are computed at once and can be written in digits."""
-
-_ALPHABET: Final = re.compile(r"[0-9.+\-*/() ]+")
-"""Without letters there are no names, calls, hexadecimal or imaginary numbers to think of."""
-
-_BINARY: Final[dict[type[ast.operator], Callable[[Decimal, Decimal], Decimal]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
-_UNARY: Final[dict[type[ast.unaryop], Callable[[Decimal], Decimal]]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
-
-
-def evaluate(expression: str) -> Decimal:
-    """The value, to 28 digits. Operators bind as in Python: ``-2 ** 2`` is -4.
-
-    Raises ValueError for what is no such expression, has no finite real value, or goes beyond the bounds.
+    Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
+    the question leaves no room for a passage, and what ``Tools.complete`` raises.
     """
-    if len(expression) > LONGEST or not _ALPHABET.fullmatch(expression):
-        raise ValueError(f"{expression[:80]!r} is no arithmetic expression of at most {LONGEST} characters.")
-    try:
-        tree = ast.parse(expression.strip(), mode="eval")
-        with localcontext(_CONTEXT):
-            return _value(tree.body, DEEPEST)
-    except (SyntaxError, ArithmeticError, MemoryError, RecursionError) as error:
-        # Python's parser answers brackets that are too deep for it with any of the last two, or a SyntaxError.
-        raise ValueError(f"{expression!r} cannot be evaluated: {type(error).__name__}.") from error
+    build = partial(answer_prompt, question, calculator=tools.calculator)
+    shown = fit_passages(passages, hits, build, role, tools)
+    if not shown:
+        return Answer("unanswerable", UNANSWERABLE)
+    reply = await tools.complete(step, build(shown), role=role)
+    parsed = parse_answer(reply.text)
+    if parsed.unanswerable:
+        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
+    said = calculate(parsed.answer) if tools.calculator else parsed.answer
+    citations = find_citations(parsed.evidence, shown if cite_in is None else cite_in(shown))
+    return Answer("answered", said, tuple(each for each in citations if each.quote), context=tuple(shown))
 
 
-def _value(node: ast.expr, depth: int) -> Decimal:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return _CONTEXT.create_decimal(repr(node.value))
-    if depth and isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
-        return _UNARY[type(node.op)](_value(node.operand, depth - 1))
-    if depth and isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        left, right = _value(node.left, depth - 1), _value(node.right, depth - 1)
-        if isinstance(node.op, ast.Pow) and abs(right) > LARGEST_EXPONENT:
-            raise ValueError(f"The exponent {right} is beyond {LARGEST_EXPONENT}.")
-        value = _BINARY[type(node.op)](left, right)
-        if not value.is_finite():  # 0 ** -1, which Decimal lets pass
-            raise ValueError(f"The expression {left} {type(node.op).__name__} {right} is infinite.")
-        return value
-    raise ValueError(f"An expression holds only numbers and + - * / **, at most {DEEPEST} deep.")
+# The long context: every document of the scope in full where the window holds them, else the best chunks that fit.
+#
+# Used by the strategy ``long_context`` and by precise mode. The fallback is the paper's (appendix B.2): the top chunks
+# of the dense retriever, 200 of them for a window of 128k tokens.
+
+ROLE = "full_text"
+
+_SURELY_TOO_LONG = 2
+"""A scope of more o200k tokens than this many windows is not fetched to be counted; ours. Vocabularies differ, but
+none in use needs half as many tokens as o200k."""
 
 
-# --------
+async def answer_from_full_text(tools: Tools, question: str) -> Answer:
+    """Answer from the whole scope, or from as much of it as fits.
+
+    Steps: ``full_text/generate``, and ``full_text/retrieve`` when the scope does not fit. Raises QuestionError when
+    the question leaves no room in the window.
+    """
+    passages = await whole_scope(tools, question)
+    if passages is None:
+        passages = await best_chunks(tools, question)
+    return await generate(tools, "full_text/generate", question, passages, role=ROLE)
+
+
+async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
+    """All documents of the scope in order of doc_id, or None when they do not fit."""
+    sizes = await tools.documents()
+    if sum(tokens for _, tokens in sizes) > _SURELY_TOO_LONG * tools.window:
+        return None
+    passages: list[Passage] = []
+    used = 0
+    for doc_id, _ in sizes:
+        passages.append(_whole(await tools.full_text(doc_id)))
+        used += tools.count(passages[-1].text)
+        if used > tools.window:
+            return None
+    return passages if prompt_fits(answer_prompt(question, passages, tools.calculator), ROLE, tools) else None
+
+
+async def best_chunks(tools: Tools, question: str) -> list[Passage]:
+    """The longest run of top dense chunks that fits the window, neighbours merged, in reading order."""
+    policy = tools.policy.full_text
+    found = await tools.retrieve(
+        "full_text/retrieve", question, granularity=policy.fallback_granularity, k=policy.fallback_count
+    )
+    hits = list(found.semantic[: policy.fallback_count])
+    build = partial(answer_prompt, question, calculator=tools.calculator)
+    fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
+    # Not even one fits: the first is handed on, and cut where it is shown.
+    return _passages(hits[: max(fitting, 1)])
+
+
+def _passages(hits: list[Hit]) -> list[Passage]:
+    return merge(map(passage_of, hits))
+
+
+def _whole(document: Document) -> Passage:
+    return Passage(document.doc_id, 0, len(document.text), document.text, document.n_tokens, score=1.0, origin="full")
+
+
 # The calculator: a formula that the generator gave as its answer is worked out here, not by the model.
 #
 # The paper names code-aided generation as an extension; this is its smallest form. A formula reads as in a
 # spreadsheet: an equals sign, an expression, a unit, such as ``=(12.5 - 10) / 10 * 100 %``. How it is read is ours:
 #
-# - One currency sign in it goes before the result, unless the result is in percent or a divisor has the sign too. -
-# Numbers marked with % stand as they are where the result is in percent: where its unit says so, and in sums of
+# - One currency sign in it goes before the result, unless the result is in percent or a divisor has the sign too.
+# - Numbers marked with % stand as they are where the result is in percent: where its unit says so, and in sums of
 # percentages. Elsewhere they are hundredths, so ``=5% * 1200`` is 60, and so is ``=1200 * 5%``. - A unit behind every
 # number of a sum counts once. Square brackets are round ones; "(461)" is 461. - A result that the model adds ("= 25
 # %") is dropped; its unit is taken where the formula has none and both agree.
@@ -187,99 +217,65 @@ def _digits(value: Decimal) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
-# --------
-# The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations.
+# The value of an arithmetic expression: numbers, ``+ - * / **``, signs and round brackets, nothing else.
 #
-# An answer that is a formula is worked out, whether or not one was asked for.
+# Expressions are written by a generator that has read documents of anyone, so what one may cost is bounded: its length,
+# its depth, its exponents and the size of each value on the way. Values are decimal, so that 2.675 is 2.675; numbers
+# are read to 17 digits. The bounds are ours.
+
+LONGEST: Final = 300
+"""Characters of an expression."""
+
+DEEPEST: Final = 100
+"""Operations inside each other; a sum of n numbers is n - 1 deep."""
+
+LARGEST_EXPONENT: Final = 64
+
+_CONTEXT: Final = Context(
+    prec=28, Emin=-24, Emax=24, traps=[DivisionByZero, InvalidOperation, Overflow, Underflow], clamp=0
+)
+"""Values from 1e-24 to 1e25: all of them are computed at once and can be written in digits."""
+
+_ALPHABET: Final = re.compile(r"[0-9.+\-*/() ]+")
+"""Without letters there are no names, calls, hexadecimal or imaginary numbers to think of."""
+
+_BINARY: Final[dict[type[ast.operator], Callable[[Decimal, Decimal], Decimal]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+_UNARY: Final[dict[type[ast.unaryop], Callable[[Decimal], Decimal]]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 
 
-async def generate(
-    tools: Tools,
-    step: str,
-    question: str,
-    passages: Sequence[Passage],
-    hits: Sequence[Hit] = (),
-    *,
-    role: str = "generate",
-    cite_in: Callable[[Sequence[Passage]], Sequence[Passage]] | None = None,
-) -> Answer:
-    """Answer ``question`` from ``passages``, less what the window cannot hold (the last of ``hits`` goes first).
+def evaluate(expression: str) -> Decimal:
+    """The value, to 28 digits. Operators bind as in Python: ``-2 ** 2`` is -4.
 
-    ``cite_in`` gives for each passage that is shown the one in which its quotations stand, an empty one where none may
-    be cited; None: in the shown ones.
-
-    Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
-    the question leaves no room for a passage, and what ``Tools.complete`` raises.
+    Raises ValueError for what is no such expression, has no finite real value, or goes beyond the bounds.
     """
-    build = partial(answer_prompt, question, calculator=tools.calculator)
-    shown = fit_passages(passages, hits, build, role, tools)
-    if not shown:
-        return Answer("unanswerable", UNANSWERABLE)
-    reply = await tools.complete(step, build(shown), role=role)
-    parsed = parse_answer(reply.text)
-    if parsed.unanswerable:
-        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
-    said = calculate(parsed.answer) if tools.calculator else parsed.answer
-    citations = find_citations(parsed.evidence, shown if cite_in is None else cite_in(shown))
-    return Answer("answered", said, tuple(each for each in citations if each.quote), context=tuple(shown))
+    if len(expression) > LONGEST or not _ALPHABET.fullmatch(expression):
+        raise ValueError(f"{expression[:80]!r} is no arithmetic expression of at most {LONGEST} characters.")
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+        with localcontext(_CONTEXT):
+            return _value(tree.body, DEEPEST)
+    except (SyntaxError, ArithmeticError, MemoryError, RecursionError) as error:
+        # Python's parser answers brackets that are too deep for it with any of the last two, or a SyntaxError.
+        raise ValueError(f"{expression!r} cannot be evaluated: {type(error).__name__}.") from error
 
 
-# --------
-# The long context: every document of the scope in full where the window holds them, else the best chunks that fit.
-#
-# Used by the strategy ``long_context`` and by precise mode. The fallback is the paper's (appendix B.2): the top chunks
-# of the dense retriever, 200 of them for a window of 128k tokens.
-
-ROLE = "full_text"
-
-_SURELY_TOO_LONG = 2
-"""A scope of more o200k tokens than this many windows is not fetched to be counted; ours. Vocabularies differ, but
-none in use needs half as many tokens as o200k."""
-
-
-async def answer_from_full_text(tools: Tools, question: str) -> Answer:
-    """Answer from the whole scope, or from as much of it as fits.
-
-    Steps: ``full_text/generate``, and ``full_text/retrieve`` when the scope does not fit. Raises QuestionError when
-    the question leaves no room in the window.
-    """
-    passages = await whole_scope(tools, question)
-    if passages is None:
-        passages = await best_chunks(tools, question)
-    return await generate(tools, "full_text/generate", question, passages, role=ROLE)
-
-
-async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
-    """All documents of the scope in order of doc_id, or None when they do not fit."""
-    sizes = await tools.documents()
-    if sum(tokens for _, tokens in sizes) > _SURELY_TOO_LONG * tools.window:
-        return None
-    passages: list[Passage] = []
-    used = 0
-    for doc_id, _ in sizes:
-        passages.append(_whole(await tools.full_text(doc_id)))
-        used += tools.count(passages[-1].text)
-        if used > tools.window:
-            return None
-    return passages if prompt_fits(answer_prompt(question, passages, tools.calculator), ROLE, tools) else None
-
-
-async def best_chunks(tools: Tools, question: str) -> list[Passage]:
-    """The longest run of top dense chunks that fits the window, neighbours merged, in reading order."""
-    policy = tools.policy.full_text
-    found = await tools.retrieve(
-        "full_text/retrieve", question, granularity=policy.fallback_granularity, k=policy.fallback_count
-    )
-    hits = list(found.semantic[: policy.fallback_count])
-    build = partial(answer_prompt, question, calculator=tools.calculator)
-    fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
-    # Not even one fits: the first is handed on, and cut where it is shown.
-    return _passages(hits[: max(fitting, 1)])
-
-
-def _passages(hits: list[Hit]) -> list[Passage]:
-    return merge(map(passage_of, hits))
-
-
-def _whole(document: Document) -> Passage:
-    return Passage(document.doc_id, 0, len(document.text), document.text, document.n_tokens, score=1.0, origin="full")
+def _value(node: ast.expr, depth: int) -> Decimal:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return _CONTEXT.create_decimal(repr(node.value))
+    if depth and isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        return _UNARY[type(node.op)](_value(node.operand, depth - 1))
+    if depth and isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        left, right = _value(node.left, depth - 1), _value(node.right, depth - 1)
+        if isinstance(node.op, ast.Pow) and abs(right) > LARGEST_EXPONENT:
+            raise ValueError(f"The exponent {right} is beyond {LARGEST_EXPONENT}.")
+        value = _BINARY[type(node.op)](left, right)
+        if not value.is_finite():  # 0 ** -1, which Decimal lets pass
+            raise ValueError(f"The expression {left} {type(node.op).__name__} {right} is infinite.")
+        return value
+    raise ValueError(f"An expression holds only numbers and + - * / **, at most {DEEPEST} deep.")

@@ -1,7 +1,9 @@
-"""The evidence lines of a reply as GBNF rules under which a quotation is a copy.
+"""The contracts of the replies as GBNF grammars, which llama.cpp's server keeps a reply to while it is written.
 
-A small model that copies from a long prompt drops digits and runs words together. Under these rules it chooses where a
-quotation begins and ends; each word in between is the next one of that passage.
+A grammar allows what the contract of the role's prompt describes and nothing else, so the labels, the brackets and the
+quote marks are there whatever the model would have written. Quotations are copies of the passages in the prompt: a
+small model that copies from a long prompt drops digits and runs words together, and under these rules it chooses only
+where a quotation begins and ends. Other words stay the model's own, within bounds, since a line may else grow for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _FRAME: Final = re.compile(r'<passage id="(\d+)" doc="[^"]*">\n(.*?)\n</passage>
 
 
 def evidence_rules(messages: Sequence[Message]) -> str | None:
-    """The rule ``evidence`` and what it rests on, for a prompt as ``frame.framed_prompt`` makes it.
+    """The rule ``evidence`` and what it rests on, for a prompt as ``framed_prompt`` makes it.
 
     None where the prompt shows no passage of which a word can be quoted.
     """
@@ -51,13 +53,6 @@ def _passage_rules(number: str, stretches: Sequence[Sequence[str]]) -> Iterator[
     if starts:
         yield f"q{number} ::= {' | '.join(starts)}"
 
-
-# --------
-# The contracts of the replies as GBNF grammars, which llama.cpp's server keeps a reply to while it is written.
-#
-# A grammar allows what the contract in the role's own file describes and nothing else, so the labels, the brackets and
-# the quote marks are there whatever the model would have written. Quotations are copies of the passages in the prompt
-# (``copying.py``); other words stay the model's own, within bounds, since a line may else grow for ever.
 
 EVIDENCE_LINES: Final = 3
 """Most evidence lines of a reply; ours."""

@@ -1,7 +1,8 @@
-"""The baselines' sections of the policy: what their papers leave to choose. ``configs/policy/paper.yaml`` says whence.
+"""The organizer: the policy, which holds every constant of the method, and the plan that it makes of an analysis.
 
-Each has defaults, which are its authors' values as far as there are any, so that a policy file need not name it. How
-far each baseline follows its paper stands in its strategy file and in ``docs/methods.md``.
+The paper's own policy is ``configs/policy/paper.yaml``, which names the source of each value. A baseline's section has
+defaults, its authors' values as far as there are any, so that a policy file need not name it; how far each baseline
+follows its paper stands in its file and in ``docs/methods.md``.
 """
 
 from __future__ import annotations
@@ -113,17 +114,8 @@ class BudgetRagPolicy(Settings):
     max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 512
 
 
-# --------
-# The organizer's policy: every constant of the method, read from a YAML file that names each one's source.
-#
-# The paper's own policy is ``configs/policy/paper.yaml``. The models below say what may stand there and refuse the
-# rest.
-
 Weight = Annotated[float, Field(ge=0, le=100)]
 Budget = Annotated[int, Field(ge=16, le=1_000_000)]
-
-GRANULARITIES = (150, 256, 400, 512)
-"""Chunk sizes that an archive is indexed at: 150, 256 and 400 (paper B.3) and 512 for Std-RAG (paper 4.2)."""
 
 BASELINES: Final = ("adaptive_rag", "flare", "longllmlingua", "compact", "raptor", "sara", "budget_rag")
 """Sections that one strategy each reads, under its own name."""
@@ -311,7 +303,6 @@ class Policy(Settings):
         )
 
 
-# --------
 # From what the analyzer said to what will be done: a pure function over the policy (paper section 3.4).
 #
 # Three decisions: the workflow follows the question's type, the size and number of chunks follow the type and whether

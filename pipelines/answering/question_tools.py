@@ -123,6 +123,17 @@ class QuestionTools:
     seconds: dict[str, float] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
 
+    @classmethod
+    def in_process(
+        cls, ports: Ports, question: Question, doc_ids: tuple[str, ...], log: StepLog, prefix: str = ""
+    ) -> QuestionTools:
+        """Tools whose branches run in this process, as tasks of one loop."""
+
+        async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
+            return await branch.operator(cls.in_process(ports, question, doc_ids, log, path), **branch.arguments), {}
+
+        return cls(ports, question, doc_ids, log, fan_out, prefix)
+
     @property
     def policy(self) -> Policy:
         """See ``Tools``."""

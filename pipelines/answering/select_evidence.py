@@ -1,6 +1,7 @@
 """Choosing chunks one by one, each for what it adds to those chosen before (SARA algorithm 1).
 
-The loop is the same for every measure of novelty. The most relevant chunk always comes first.
+The loop is the same for every measure of novelty: conditional self-information, or distance of embeddings. The most
+relevant chunk always comes first.
 """
 
 from __future__ import annotations
@@ -43,11 +44,10 @@ def stretched(values: Sequence[float]) -> list[float]:
     return [(value - low) / (high - low) if high > low else 0.0 for value in values]
 
 
-# --------
 # Conditional self-information: the chunk that surprises a reader of what is chosen already (SARA section 2.4).
 #
 # A small language model reads the chosen chunks; how unlikely it finds a further one, a token on average, is how much
-# that one adds. What repeats a chosen chunk is foreseen, and stays behind.
+# that one adds. What repeats a chosen chunk surprises little, and stays behind.
 
 Score = Callable[[str, Sequence[str]], Awaitable[list[list[float]]]]
 """``Tools.score``: log-likelihood of each token of some texts after a prefix that they share."""
@@ -78,7 +78,6 @@ def self_information(logs: Sequence[float]) -> float:
     return -sum(logs) / len(logs) if logs else 0.0
 
 
-# --------
 # Embedding novelty: the chunk that brings the mean of what is chosen closest to the question (SARA section 2.4).
 #
 # A chunk like those that are chosen moves their mean hardly at all, one that lies where the question is still far from
@@ -121,7 +120,6 @@ def closeness(target: Vectors, chosen: Vectors, candidates: Vectors) -> list[flo
     return [-distance for distance in distances]
 
 
-# --------
 # The selection of evidence that the policy names, made durable before anything is built on it.
 
 

@@ -90,7 +90,7 @@ class Tools(Protocol):
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
     ) -> Analysis:
-        """The analyzer's word on a question, its primary chunks, and how the retrievers scored what they found."""
+        """What the analyzer says of a question, its primary chunks, and how the retrievers scored what they found."""
         ...
 
     async def record_plan(self, step: str, plan: Plan) -> Plan:
@@ -104,7 +104,7 @@ class Tools(Protocol):
         """One call of the generator. ``role`` (generate, split, step, full_text) chooses the completion limit.
 
         Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or
-        ReplyError (a reply of no use, kept in the journal; ``repair.ask_and_read`` asks for a structured one again).
+        ReplyError (a reply of no use, kept in the journal; ``citations.ask_for`` asks for a structured one again).
         """
         ...
 

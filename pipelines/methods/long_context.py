@@ -16,7 +16,7 @@ def granularities(policy: Policy) -> list[int]:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, then those of ``operators/full_text.py``."""
+    """Steps: ``plan``, then those of ``answer_from_full_text``."""
     policy = tools.policy.full_text
     reason = f"long context: the whole scope, or the {policy.fallback_count} best dense chunks as far as they fit"
     plan = await tools.record_plan("plan", plain_plan(policy.fallback_granularity, policy.fallback_count, reason))

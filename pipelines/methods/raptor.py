@@ -60,7 +60,7 @@ MOST_CLUSTERS: Final = 50
 """``max_clusters`` of one mixture."""
 SEED: Final = 224
 """``RANDOM_SEED``."""
-PATIENCE: Final = 5
+TRIED_BEYOND: Final = 5
 """Numbers of clusters that are tried beyond the best one so far. Ours: the authors try all up to the most."""
 
 
@@ -196,7 +196,7 @@ def soft_clusters(vectors: Matrix) -> list[list[int]]:
 
 
 def _reduced(vectors: Matrix) -> Any:
-    """At most ``DIMENSIONS`` coordinates. The solver has no dice, so the same vectors have the same clusters."""
+    """At most ``DIMENSIONS`` coordinates. The solver is deterministic, so the same vectors have the same clusters."""
     dimensions = min(DIMENSIONS, len(vectors) - 2, vectors.shape[1])
     if dimensions < 1:
         return vectors
@@ -212,7 +212,7 @@ def _mixture(points: Any) -> list[list[int]]:
         mixture = GaussianMixture(count, random_state=SEED).fit(points)
         bic = mixture.bic(points)
         best, least, tried = (mixture, bic, 0) if bic < least else (best, least, tried + 1)
-        if tried == PATIENCE:
+        if tried == TRIED_BEYOND:
             break
     member = best.predict_proba(points) > MEMBERSHIP
     # Over more than ten clusters a vector can fall below the bar everywhere: it goes where it fits best.

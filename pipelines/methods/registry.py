@@ -97,9 +97,9 @@ def describe(name: str, policy: Policy) -> StrategySpec:
     shown, place, identity = name, name, name
     file, function = _parts(name)
     if file.endswith(".py"):
-        path = Path(file).expanduser().resolve()
-        shown = path.stem if function == "answer" else f"{path.stem}:{function}"
-        place = f"{path}:{function}"
+        stem = Path(file).stem
+        shown = stem if function == "answer" else f"{stem}:{function}"
+        place = f"{Path(file).expanduser().resolve()}:{function}"
         identity = f"{hashlib.sha256(_read(file)).hexdigest()}:{function}"
     return StrategySpec(
         name=shown,

@@ -24,7 +24,7 @@ from okralong.pipelines.answering.cost_model import Forecast, LookUps, Prompt
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, step_prompt, with_demonstration
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.retrieve import assembled_retrieval
-from okralong.pipelines.answering.tools import Branch, Tools
+from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.codec import decode
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import CountTokens
@@ -121,23 +121,17 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     """What a strategy sends to a generator that replies nothing of use, and what it makes of that."""
     client = DryRunClient(ports.count)
     ports = replace(ports, complete=client.complete, admit=client.admit)
-
-    def tools_at(path: str, ports: Ports) -> QuestionTools:
-        async def fan_out(branch: Branch, below: str) -> tuple[Any, Mapping[str, float]]:
-            return await branch.operator(tools_at(below, ports), **branch.arguments), {}
-
-        return QuestionTools(ports, question, doc_ids, _NoLog(), fan_out, path)
-
-    answer = await load_strategy(name)(question, tools_at("", ports))
+    tools = QuestionTools.in_process(ports, question, doc_ids, _NoLog())
+    answer = await load_strategy(name)(question, tools)
     asked = {prompt.role for prompt in client.prompts}
     workflow = answer.plan.workflow if answer.plan is not None and name == METHOD else "linear"
     if workflow not in asked:  # nothing was found, or there is no room to split: what was sent is all there is
         return Forecast(tuple(client.prompts)), answer
     # With a policy that chooses nothing: a choice among a few candidates has no more to give.
     selection = ports.policy.selection.model_copy(update={"method": "none"})
-    plain = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
-    plan = cast(Plan, answer.plan)
-    answers, reasons = await prompt_growth(tools_at("", plain), question.question, plan, ports.demonstrate)
+    ports = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
+    tools = QuestionTools.in_process(ports, question, doc_ids, _NoLog())
+    answers, reasons = await prompt_growth(tools, question.question, cast(Plan, answer.plan), ports.demonstrate)
     certain = tuple(prompt for prompt in client.prompts if prompt.role in ("analyze", "split"))
     return Forecast(certain, cast(LookUps, workflow), answers, reasons), answer
 
@@ -236,7 +230,6 @@ class _NoLog:
         """Nothing is."""
 
 
-# --------
 # What a run's folder tells of its generator: the calls of each question that has an answers row.
 
 _KINDS: Final = ("prompt", "cached", "completion")

@@ -1,8 +1,9 @@
-"""Questions from jsonl, csv or parquet: good rows become ``Question`` values, bad rows become failures.
+"""Everything that can be checked before a token is spent: config, archive, strategy, questions and their scopes.
 
-Columns: ``question`` (required), ``query_id`` (made from the row number when missing), ``doc_ids`` (a list, or one
-string with ``;`` between ids or globs; empty = the whole archive), and the gold columns ``answers``, ``evidence`` and
-``type``, which evaluation reads.
+Questions come from jsonl, csv or parquet: good rows become ``Question`` values, bad rows become failures. Columns:
+``question`` (required), ``query_id`` (made from the row number when missing), ``doc_ids`` (a list, or one string with
+``;`` between ids or globs; empty = the whole archive), and the gold columns ``answers``, ``evidence`` and ``type``,
+which evaluation reads.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ from okralong.pipelines.methods.registry import StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from okralong.pipelines.sara.artifact import check_encoder, check_generator, check_table
-
-KNOWN_COLUMNS = ("query_id", "question", "doc_ids", "answers", "evidence", "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +150,6 @@ def _strings(value: Any, separator: str | None) -> tuple[str, ...]:
     return (str(value),)
 
 
-# --------
-# Everything that can be checked before a token is spent: config, archive, strategy, questions and their scopes.
-
-
 @dataclass(frozen=True)
 class Scoped:
     """A question with its scope resolved to document ids; empty means the whole archive."""
@@ -241,7 +236,6 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
     )
 
 
-# --------
 # Which questions have to be asked again, given what changed in the archive. Pure.
 
 

@@ -1,4 +1,4 @@
-"""From an answer to the one row that a question has in the ``answers`` table."""
+"""The one row that a question has in the ``answers`` table, and taking a document out of a run's tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def _span(each: Any) -> dict[str, Any]:
     return {"doc_id": each.doc_id, "start_char": each.start_char, "end_char": each.end_char}
 
 
-# --------
 # Taking what a run holds of a document out of its tables: prompts and replies quote documents word for word.
 
 BEGUN: Final = "run.json"

@@ -34,7 +34,7 @@ OUTLOOKS = [outlook(number) for number in range(30)]
 
 
 def asked(numbers: range, factor: float = 1.0, reply: int = 47, cached: float = 0.0) -> dict[str, AskedQuestion]:
-    """Questions that used ``factor`` times the prompt that was foreseen of a plain one, and so many reply tokens."""
+    """Questions that used ``factor`` times the prompt that is expected of a plain one, and so many reply tokens."""
     found = {}
     for number in numbers:
         tokens = round(factor * (1000 + number))
@@ -71,7 +71,7 @@ def test_groups_add_up_and_dollars_follow_from_tokens() -> None:
         assert total.batch_usd.expected == pytest.approx(total.usd.expected / 2)
         assert total.usd.low < total.usd.expected < total.usd.high
     assert found["std_rag"].total.prompt_tokens.expected == pytest.approx(30 * 3000, rel=0.01)
-    assert run() == found, "the same seed throws the same dice"
+    assert run() == found, "the same seed draws the same runs"
 
 
 def test_without_a_batch_price_there_is_none() -> None:

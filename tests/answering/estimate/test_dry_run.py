@@ -1,4 +1,4 @@
-"""What is foreseen of a question is what the endpoint then counts: to the token where no reply decides."""
+"""What a dry run counts of a question is what the endpoint then counts: to the token where no reply decides."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ async def test_what_no_reply_decides_is_known_to_the_token(made: Made, tmp_path:
             reasoned = [call.usage.prompt_tokens for call in calls if call.role == "step"]
             assert reasoned[0] == forecast.reason[0]
             assert len(forecast.answer) == len(forecast.reason) + 1 == made.policy.step.max_steps + 1
-        for rungs in (forecast.answer, forecast.reason):
-            assert list(rungs) == sorted(rungs), "more look-ups show more"
+        for growth in (forecast.answer, forecast.reason):
+            assert list(growth) == sorted(growth), "more look-ups show more"
     assert set(workflows) == ({"none", "split", "step"} if strategy == "okralong" else {"none"})
 
 
@@ -101,7 +101,7 @@ async def test_a_question_that_leaves_no_room_is_a_problem_and_no_cost(made: Mad
     assert "leaves no room" in outlook.problems["std_rag"]
 
 
-async def test_a_prompt_that_a_local_model_shortens_is_foreseen(made: Made) -> None:
+async def test_a_prompt_that_a_local_model_shortens_is_counted(made: Made) -> None:
     async def score(prefix: str, texts: list[str]) -> list[list[float]]:
         return [[-1.0 - place % 7 * bool(prefix) for place, _ in enumerate(text.split())] for text in texts]
 

@@ -1,4 +1,4 @@
-"""What replies teach: the more were heard the surer, and one role's replies tell something of the others'."""
+"""What replies teach: the more of them the surer, and one role's replies tell something of the others'."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRIORS = load_config(Priors, "estimate.yaml")
 BEFORE = Posterior.before(PRIORS)
 
 
-def heard(tokens: list[int], role: str = "generate", counted: int = 0) -> list[AskedQuestion]:
+def replies_of(tokens: list[int], role: str = "generate", counted: int = 0) -> list[AskedQuestion]:
     """A question for each reply of so many tokens."""
     return [
         AskedQuestion(f"q{number}", (ObservedCall(role, Usage(1_000, 0, each), counted),), 0.0)
@@ -23,14 +23,14 @@ def heard(tokens: list[int], role: str = "generate", counted: int = 0) -> list[A
     ]
 
 
-def factors(beliefs: Posterior, role: str) -> tuple[float, float]:
+def factors(posterior: Posterior, role: str) -> tuple[float, float]:
     """Mean and coefficient of variation of what a role's replies are multiplied by."""
     random = np.random.default_rng(1)
-    drawn = np.array([beliefs.draw(random).wordiness[role] for _ in range(3_000)])
+    drawn = np.array([posterior.draw(random).wordiness[role] for _ in range(3_000)])
     return float(drawn.mean()), float(drawn.std() / drawn.mean())
 
 
-def test_before_anything_is_heard_the_priors_hold_on_average() -> None:
+def test_before_any_reply_the_priors_hold_on_average() -> None:
     mean, variation = factors(BEFORE, "generate")
     assert mean == pytest.approx(1.0, abs=0.05)
     assert variation > 0.35
@@ -43,7 +43,7 @@ def test_before_anything_is_heard_the_priors_hold_on_average() -> None:
 
 def test_replies_shift_and_narrow_what_is_believed_of_their_role_and_less_of_the_others() -> None:
     expected = PRIORS.reply("generate", "")
-    few, many = (BEFORE.after(heard([round(2 * expected)] * count), {}) for count in (2, 60))
+    few, many = (BEFORE.after(replies_of([round(2 * expected)] * count), {}) for count in (2, 60))
     before, after_few, after_many = (factors(each, "generate") for each in (BEFORE, few, many))
     assert before[0] < after_few[0] < after_many[0] == pytest.approx(2.0, rel=0.05)
     assert before[1] > after_few[1] > after_many[1]
@@ -53,24 +53,24 @@ def test_replies_shift_and_narrow_what_is_believed_of_their_role_and_less_of_the
 
 
 def test_replies_that_differ_much_teach_less() -> None:
-    even, uneven = (BEFORE.after(heard(tokens), {}) for tokens in ([47] * 8, [5, 5, 5, 5, 5, 5, 5, 341]))
+    even, uneven = (BEFORE.after(replies_of(tokens), {}) for tokens in ([47] * 8, [5, 5, 5, 5, 5, 5, 5, 341]))
     assert factors(even, "generate")[1] < factors(uneven, "generate")[1]
 
 
 def test_an_answers_length_is_held_against_its_type() -> None:
-    long = heard([76] * 40)
+    long = replies_of([76] * 40)
     as_source = BEFORE.after(long, {each.query_id: "multi-source" for each in long})
     assert factors(as_source, "generate")[0] == pytest.approx(1.0, rel=0.05)
     assert factors(BEFORE.after(long, {}), "generate")[0] > 1.3
 
 
 def test_the_endpoints_way_of_counting_is_learned() -> None:
-    learned = BEFORE.after(heard([47], counted=800), {})
+    learned = BEFORE.after(replies_of([47], counted=800), {})
     drawn = [learned.draw(np.random.default_rng(seed)).counting for seed in range(500)]
     assert np.mean(drawn) == pytest.approx(1.25, rel=0.02)
-    exact = BEFORE.after(heard([47], counted=1_000), {})
+    exact = BEFORE.after(replies_of([47], counted=1_000), {})
     assert exact.draw(np.random.default_rng(1)).counting == 1.0
-    assert BEFORE.after(heard([47]), {}).log_counting == BEFORE.log_counting, "a shared reply went out elsewhere"
+    assert BEFORE.after(replies_of([47]), {}).log_counting == BEFORE.log_counting, "a shared reply went out elsewhere"
 
 
 def test_every_prior_has_a_role_and_a_bad_file_is_refused() -> None:
