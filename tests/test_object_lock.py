@@ -1,10 +1,13 @@
-"""The lock of a folder on an object store, which a killed process leaves behind: who holds it, and what to do."""
+"""The lock of a folder: who holds it, what a killed process leaves behind, and that of many one has it."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from pyarrow import fs
@@ -23,6 +26,21 @@ def test_a_lock_that_was_left_behind_names_its_holder_and_the_file_to_delete() -
             pass
         assert "delete bucket/run/lock.json" in str(refused.value)
     with folder.locked("okralong answer"):  # given back at a good end
+        pass
+
+
+def test_the_lock_of_a_local_folder_names_its_holder_and_a_killed_process_gives_it_back(tmp_path: Path) -> None:
+    folder = Folder.of(tmp_path)
+    hold = f"with Folder.of({str(tmp_path)!r}).locked('okralong index'): print('held', flush=True); sys.stdin.read()"
+    script = f"import sys; from okralong.pipelines.core.storage import Folder\n{hold}"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(LockedError, match=f'"what": "okralong index".*"pid": {holder.pid}'), folder.locked("other"):
+            pass
+        holder.kill()
+    with folder.locked("okralong answer"), pytest.raises(LockedError, match="okralong answer"), folder.locked("again"):
         pass
 
 

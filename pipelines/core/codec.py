@@ -1,7 +1,7 @@
 """Values to JSON and back, exactly: what the journal keeps must come back as it was.
 
 Dataclasses become objects with their fields' names and are read back by their type hints, so a new field needs no
-code here. Floats keep all their digits. (Retrieved chunks have a shorter form of their own: ``retrieval_record.py``.)
+code here. Floats keep all their digits.
 """
 
 from __future__ import annotations

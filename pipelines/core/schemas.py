@@ -81,7 +81,7 @@ CHUNKS: Final = _schema(
 
 
 def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
-    """Schema of the vectors of one encoder: a row is a distinct text, ``text_key`` its hash (``archives/texts.py``).
+    """Schema of the vectors of one encoder: a row is a distinct text, ``text_key`` its hash (``archive/vectors.py``).
 
     ``over_limit`` says that the encoder did not see the text's end; null where that is not known.
     """
@@ -101,7 +101,7 @@ def compressed(numbers: int) -> pa.Schema:
     )
 
 
-_CLAIM: Final[list[tuple[str, pa.DataType]]] = [
+_ENTRY: Final[list[tuple[str, pa.DataType]]] = [
     ("doc_id", pa.string()),
     ("sha256", pa.string()),
     ("n_tokens", pa.int64()),
@@ -111,12 +111,12 @@ _CLAIM: Final[list[tuple[str, pa.DataType]]] = [
     ("source_name", pa.string()),
 ]
 
-CATALOGUE: Final = _schema("catalogue", [*_CLAIM, ("shadowed", pa.bool_())])
+CATALOGUE: Final = _schema("catalogue", [*_ENTRY, ("shadowed", pa.bool_())])
 """What a version holds: a row is a document, and ``part`` names the files that it is in. ``shadowed`` ones have an id
 that another document has, and are not seen."""
 
 OUTCOMES: Final = _schema(
-    "outcomes", [*_CLAIM, ("source_sha256", pa.string()), ("message", pa.string()), ("limits", pa.string())]
+    "outcomes", [*_ENTRY, ("source_sha256", pa.string()), ("message", pa.string()), ("limits", pa.string())]
 )
 """What became of each document of a part; with a ``message`` it could not be read, under limits of that hash."""
 
@@ -161,7 +161,7 @@ ANSWERS: Final = _schema(
         ("finished_at", _UTC),
     ],
 )
-"""``analysis`` and ``plan`` are JSON (see ``answering/codec.py``); ``seconds`` is wall time by stage; ``context`` the
+"""``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
 spans shown in the last prompt."""
 
 JOURNAL: Final = _schema(
@@ -237,7 +237,7 @@ FAILURES: Final = _schema(
 
 SPLIT: Final = _schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
 """``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash, see
-``evaluation/split/keys.py``."""
+``lab/split.py``."""
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
 """The tables of a run folder by folder name."""
@@ -310,7 +310,7 @@ SCORES: Final = _schema(
         ("seconds_total", pa.float64()),
     ],
 )
-"""A question under a cell of a sweep. A metric is null where it is not defined (see ``evaluation/answer_marks.py`` and
+"""A question under a cell of a sweep. A metric is null where it is not defined (see ``lab/metrics.py`` and
 ``docs/evaluate.md``). ``cluster`` names the documents that the question is joined with by a chain of shared ones: what
 the bootstrap draws."""
 

@@ -126,11 +126,11 @@ def _reach(units: _Ahead, granularity: int, tables: Mapping[int, int]) -> int:
     return max(1, place)
 
 
-def _fits_whole(units: _Ahead, place: int, end: int, room: int) -> bool:
-    """Whether the units from ``place`` on that begin before ``end`` have at most ``room`` tokens together."""
+def _fits_whole(units: _Ahead, place: int, end: int, tokens: int) -> bool:
+    """Whether the units from ``place`` on that begin before ``end`` have at most ``tokens`` tokens together."""
     while (unit := units.get(place)) is not None and unit.start < end:
-        room -= unit.cost
-        if room < 0:
+        tokens -= unit.cost
+        if tokens < 0:
             return False
         place += 1
     return True

@@ -92,9 +92,9 @@ class SentenceEmbedder:
         return self.embed(texts).vectors
 
     def embed(self, texts: list[str]) -> Embedded:
-        """The same, with which texts are longer than ``limit``; each text is cut into tokens once.
+        """The same, with which texts are longer than ``limit``; each text is tokenized once.
 
-        Texts run in passes of like length, so that little is spent on padding, and are cut into tokens beside them.
+        Texts run in batches of like length, so that little is spent on padding, and are tokenized beside them.
         """
         if self._beside_tokens is None:
             vectors = self._unit(self._model.encode_document, texts, self._passage_prefix)
@@ -102,13 +102,13 @@ class SentenceEmbedder:
         found = torch.empty((len(texts), self.dimension), dtype=torch.float32, device=self.device)
         over_limit = [False] * len(texts)
         with torch.inference_mode():
-            for each in passes(texts, self._cut, self.batch_size, self._most_tokens):
-                padded = self._model.tokenizer.pad({"input_ids": [cut.ids for cut in each.cuts]}, return_tensors="pt")
+            for each in batches(texts, self._tokens, self.batch_size, self._most_tokens):
+                padded = self._model.tokenizer.pad({"input_ids": [one.ids for one in each.tokens]}, return_tensors="pt")
                 tensors = {name: tensor.to(self.device, non_blocking=True) for name, tensor in padded.items()}
                 said = self._model({**self._beside_tokens, **tensors})["sentence_embedding"].to(torch.float32)
                 found[each.places] = torch.nn.functional.normalize(said, dim=1)
-                for place, cut in zip(each.places, each.cuts, strict=True):
-                    over_limit[place] = cut.over_limit
+                for place, one in zip(each.places, each.tokens, strict=True):
+                    over_limit[place] = one.over_limit
         return Embedded(found.cpu().numpy(), over_limit)
 
     def encode_queries(self, texts: list[str]) -> Vectors:
@@ -135,12 +135,12 @@ class SentenceEmbedder:
         vectors: Vectors = unit.cpu().numpy().astype(np.float32, copy=False)
         return vectors
 
-    def _cut(self, texts: list[str]) -> list[Cut]:
+    def _tokens(self, texts: list[str]) -> list[Tokens]:
         """Texts as tokens of the encoder."""
         read = [self._passage_prefix + text for text in texts]
         found = self._model.tokenizer(read, truncation=True, max_length=self.limit, verbose=False)
         return [
-            Cut(ids, bool(encoding.overflowing))
+            Tokens(ids, bool(encoding.overflowing))
             for ids, encoding in zip(found["input_ids"], found.encodings, strict=True)
         ]
 
@@ -154,7 +154,7 @@ class SentenceEmbedder:
         own_length = getattr(self._model[0], "document_length", None) is not None
         if own_length or not getattr(self._model.tokenizer, "is_fast", False) or "input_ids" not in tensors:
             return None
-        ours = self._model.tokenizer.pad({"input_ids": [cut.ids for cut in self._cut(probe)]}, return_tensors="pt")
+        ours = self._model.tokenizer.pad({"input_ids": [cut.ids for cut in self._tokens(probe)]}, return_tensors="pt")
         extra = {"token_type_ids": torch.zeros_like(ours["input_ids"])} if "token_type_ids" in tensors else {}
         same = {**ours, **extra}
         if same.keys() != tensors.keys() or any(not torch.equal(same[name], tensors[name]) for name in tensors):
@@ -171,14 +171,14 @@ class SentenceEmbedder:
 # says less of tables) within a block.
 
 FIRST_BLOCK: Final = 256
-"""Texts cut before the first pass can start; ours: some hundredths of a second."""
+"""Texts tokenized before the first batch can start; ours: some hundredths of a second."""
 
 BLOCK: Final = 4096
 """Texts of each further block; ours: longer ones would sort no better, and take memory for their tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Tokens:
     """A text as token ids, at most as many as the encoder sees; ``over_limit`` says that there were more."""
 
     ids: list[int]
@@ -186,23 +186,23 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class Batch:
     """Texts of one forward pass, the longest first. ``places`` are their positions among all texts."""
 
     places: list[int]
-    cuts: list[Cut]
+    tokens: list[Tokens]
 
 
-def passes(
-    texts: Sequence[str], cut: Callable[[list[str]], list[Cut]], most_texts: int, most_tokens: int
-) -> Iterator[Pass]:
-    """All texts in passes of at most ``most_texts`` and, padding counted, ``most_tokens``; one text may be longer."""
-    for start, cuts in _cut_ahead(texts, cut):
-        for places in deal([len(each.ids) for each in cuts], most_texts, most_tokens):
-            yield Pass([start + place for place in places], [cuts[place] for place in places])
+def batches(
+    texts: Sequence[str], tokenize: Callable[[list[str]], list[Tokens]], most_texts: int, most_tokens: int
+) -> Iterator[Batch]:
+    """All texts in batches of at most ``most_texts`` and, padding counted, ``most_tokens``; one text may be longer."""
+    for start, block in _tokenized_ahead(texts, tokenize):
+        for places in grouped([len(each.ids) for each in block], most_texts, most_tokens):
+            yield Batch([start + place for place in places], [block[place] for place in places])
 
 
-def deal(lengths: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[list[int]]:
+def grouped(lengths: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[list[int]]:
     """The places of ``lengths`` in groups that fit, longest first: what is too much for memory shows at once."""
     group: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
@@ -214,15 +214,17 @@ def deal(lengths: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[
         yield group
 
 
-def _cut_ahead(texts: Sequence[str], cut: Callable[[list[str]], list[Cut]]) -> Iterator[tuple[int, list[Cut]]]:
-    """Where each block starts, and its texts cut; the next block is cut meanwhile."""
+def _tokenized_ahead(
+    texts: Sequence[str], tokenize: Callable[[list[str]], list[Tokens]]
+) -> Iterator[tuple[int, list[Tokens]]]:
+    """Where each block starts, and its tokens; the next block is tokenized meanwhile."""
     if not texts:
         return
     starts = [0, *range(FIRST_BLOCK, len(texts), BLOCK)]
     blocks = [list(texts[start:end]) for start, end in zip(starts, [*starts[1:], len(texts)], strict=True)]
     with ThreadPoolExecutor(1) as thread:
-        ahead = [thread.submit(cut, block) for block in blocks[:1]]
+        ahead = [thread.submit(tokenize, block) for block in blocks[:1]]
         for number, start in enumerate(starts):
-            cuts = ahead.pop().result()
-            ahead = [thread.submit(cut, block) for block in blocks[number + 1 : number + 2]]
-            yield start, cuts
+            tokens = ahead.pop().result()
+            ahead = [thread.submit(tokenize, block) for block in blocks[number + 1 : number + 2]]
+            yield start, tokens

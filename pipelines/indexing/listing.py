@@ -34,7 +34,7 @@ _ROW_SUFFIXES: Final = (".jsonl", ".parquet")
 @dataclass(frozen=True, slots=True)
 class Listing:
     """``sources`` in order of doc_id; ``bad`` are the losers of a shared doc_id and what cannot be taken (see
-    ``walk.py``); ``skipped`` have unknown suffixes."""
+    ``walk_folder``); ``skipped`` have unknown suffixes."""
 
     sources: tuple[Source, ...]
     bad: tuple[BadRow, ...]
@@ -61,15 +61,15 @@ def list_sources(locations: Sequence[str], outside: str = "") -> Listing:
             f"{', '.join(READERS)}. "
             f"{next(iter(refused), 'Check the folder given to --from.')}"
         )
-    winners: dict[str, Source] = {}
+    kept: dict[str, Source] = {}
     bad = sorted(refused.values(), key=lambda row: row.message)
     for source in sorted(known.values(), key=lambda s: (s.doc_id, s.uri)):
         # The name of a file of rows is no document's id, so it cannot clash with one.
         key = source.uri if source.uri.lower().endswith(_ROW_SUFFIXES) else source.doc_id
-        first = winners.setdefault(key, source)
+        first = kept.setdefault(key, source)
         if first is not source:
             bad.append(duplicate(source.doc_id, first.uri, source.uri))
-    ordered = sorted(winners.values(), key=lambda s: (s.doc_id, s.uri))
+    ordered = sorted(kept.values(), key=lambda s: (s.doc_id, s.uri))
     return Listing(tuple(ordered), tuple(bad), tuple(skipped))
 
 
@@ -94,8 +94,8 @@ def with_hashes(
 
     def hashed(source: Source) -> Source:
         before = known.get(source.uri) if known else None
-        settled = 0 < source.mtime_ns < seen_at_ns - _TICK_NS
-        if before and settled and (before.size, before.mtime_ns) == (source.size, source.mtime_ns):
+        trusted = 0 < source.mtime_ns < seen_at_ns - _TICK_NS
+        if before and trusted and (before.size, before.mtime_ns) == (source.size, source.mtime_ns):
             return replace(source, sha256=before.sha256) if before.sha256 else _hashed(source)
         return _hashed(source)
 

@@ -110,19 +110,19 @@ class Reader:
 
 
 class _Attempt:
-    """One file on its way: how many of its readings are settled, and which document is being made now."""
+    """One file on its way: how many of its readings are finished, and which document is being read now."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._settled = 0
+        self._finished = 0
         self._losses = 0
         self._begun: Head | None = None
         self.done = False
 
     def go_on(self, process: ReaderProcess) -> Iterator[Found | BadRow]:
-        """Settle reading after reading, until the file is read. Raises Lost."""
+        """Take reading after reading, until the file is read. Raises Lost."""
         self._begun = None
-        process.ask(self._source, self._settled)
+        process.ask(self._source, self._finished)
         deadline = process.deadline()
         while True:
             head, body = process.read(deadline)
@@ -134,7 +134,7 @@ class _Attempt:
                     self._begun = head
                     continue
                 outcome = self._outcome(head, body)
-                self._settled = int(head["number"]) + 1
+                self._finished = int(head["number"]) + 1
             except (KeyError, ValueError, TypeError, BrokenFrame) as error:
                 raise Lost(Loss("crash", f"with a reply that is none: {error!r}")) from error
             self._begun = None
@@ -147,10 +147,10 @@ class _Attempt:
         self._losses += 1
         if self._begun is None:
             self.done = True
-            place = f"{self._source.uri}, after {self._settled} documents," if self._settled else self._source.uri
+            place = f"{self._source.uri}, after {self._finished} documents," if self._finished else self._source.uri
             return BadRow(self._source.doc_id, paragraph(loss, place, limits))
         doc_id, place = str(self._begun["doc_id"]), self._place(self._begun)
-        self._settled = int(self._begun["number"]) + 1
+        self._finished = int(self._begun["number"]) + 1
         message = paragraph(loss, place, limits)
         if self._losses == _MOST_LOSSES:
             self.done = True

@@ -334,7 +334,7 @@ def read_lines(text: str) -> list[Line]:
         start += len(raw) + 1
     width = _prose_width([shown for _, _, shown in spans])
     lines = [_classify(start, end, shown, text, width) for start, end, shown in spans]
-    return _settle(lines, text)
+    return _with_neighbours(lines, text)
 
 
 def _prose_width(shown: Sequence[str]) -> int:
@@ -403,9 +403,9 @@ def _is_caption(words: Sequence[str]) -> bool:
     return marked and bool(number) and (number.isdigit() or not number.strip("ivxlc"))
 
 
-def _settle(lines: Sequence[Line], text: str) -> list[Line]:
-    """What needs the neighbours: page numbers and running heads at page breaks, footers with pipes, footnote marks."""
-    settled = list(lines)
+def _with_neighbours(lines: Sequence[Line], text: str) -> list[Line]:
+    """Corrects by the neighbours: page numbers and running heads at page breaks, footers with pipes, footnote marks."""
+    corrected = list(lines)
     shown = [i for i, line in enumerate(lines) if line.kind is not Kind.BLANK]
     heads = _running_heads([lines[i] for i in shown], text)
     for place, i in enumerate(shown):
@@ -422,8 +422,8 @@ def _settle(lines: Sequence[Line], text: str) -> list[Line]:
         elif _is_piped(line) and not _is_piped(before) and not _is_piped(after):
             kind = Kind.PAGE
         if kind is not line.kind:
-            settled[i] = Line(line.start, line.end, line.text, kind)
-    return settled
+            corrected[i] = Line(line.start, line.end, line.text, kind)
+    return corrected
 
 
 def _running_heads(shown: Sequence[Line], text: str) -> frozenset[str]:
