@@ -20,19 +20,19 @@ from ray.serve.exceptions import RayServeException
 
 from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, named_actor
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.llm.batch import BatchDesk, Past
+from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.batch_api import BatchAnswer, BatchItem
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.rate_limit import SILENT, Ask, Limits, Notice, Returned, Taken
+from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, PermitRequest, Permits, RateLimitHeaders, Release
 from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter
-from okralong.pipelines.llm.records import Call, CallKey, Grant, Outcome, Totals
+from okralong.pipelines.llm.records import Call, CallKey, Outcome, Permit, Totals
 from okralong.pipelines.models.weights import EMBEDDED
 
 T = TypeVar("T")
 
-LEDGER_PATIENCE_S = 60.0
+LOCK_WAIT_S = 60.0
 """How long a new writer waits for that of a killed job to go. Ours."""
 MAX_CONCURRENCY = 10_000
 """Calls that may wait for a commit or for room in the budget at a time. Ours."""
@@ -42,7 +42,7 @@ class LedgerActor(RunLedger):
     """The actor's class; its methods are those of ``LedgerClient``."""
 
     def __init__(self, run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset()) -> None:
-        super().__init__(Folder.of(run), cap_usd, patience_s=LEDGER_PATIENCE_S, reopened=reopened)
+        super().__init__(Folder.of(run), cap_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened)
         self._metrics = LedgerMetrics()
 
     async def settle(self, outcome: Outcome) -> None:
@@ -145,37 +145,37 @@ async def plain_errors(reference: Awaitable[T]) -> T:
 
 
 # --------
-# The desk of a run on a cluster: ``BatchDesk`` behind a Ray handle.
+# The desk of a run on a cluster: ``BatchScheduler`` behind a Ray handle.
 #
 # It asks for no CPU; it waits for endpoints most of the time. When its process dies Ray starts it again, and it takes
 # up what the run's folder and the endpoint's list of batches say.
 
-DESK_CONCURRENCY = 50_000
+SCHEDULER_CONCURRENCY = 50_000
 """Calls that may wait for their batches at a time. Ours."""
 
 
-class BatchDeskActor(BatchDesk):
-    """The actor's class; its methods are those of ``BatchDesk``."""
+class BatchSchedulerActor(BatchScheduler):
+    """The actor's class; its methods are those of ``BatchScheduler``."""
 
     def __init__(self, run: str, run_id: str, config: LlmConfig, ledger: str, until: datetime | None) -> None:
         folder = Folder.of(run)
-        super().__init__(config, RayLedger(named_actor(ledger)), run_id, lambda: Past.load(folder), until)
+        super().__init__(config, RayLedger(named_actor(ledger)), run_id, lambda: ResumeState.load(folder), until)
 
 
-def start_batch_desk(
+def start_batch_scheduler(
     run: str, run_id: str, config: LlmConfig, ledger: str, until: datetime | None, **options: Any
 ) -> Any:
-    """The handle of a new desk for a run folder (path or URI that the actor's node sees), for ``RayBatchDesk``.
+    """The handle of a new desk for a run folder (path or URI that the actor's node sees), for ``RayBatchScheduler``.
 
-    ``ledger`` is the name of the run's ledger; for the others see ``BatchDesk``. ``options`` are Ray's actor options.
+    ``ledger`` is the name of the ledger; for the others see ``BatchScheduler``. ``options`` are Ray's actor options.
     """
-    revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": DESK_CONCURRENCY}
-    remote: Any = ray.remote(BatchDeskActor)
+    revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": SCHEDULER_CONCURRENCY}
+    remote: Any = ray.remote(BatchSchedulerActor)
     return remote.options(num_cpus=0, **revived, **options).remote(run, run_id, config, ledger, until)
 
 
-class RayBatchDesk:
-    """A ``BatchDeskClient`` that speaks to the actor, and what the driver of a run asks of it."""
+class RayBatchScheduler:
+    """A ``BatchSchedulerClient`` that speaks to the actor, and what the driver of a run asks of it."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -201,7 +201,7 @@ class RayBatchDesk:
 # --------
 # Asking again what costs nothing: a replica on Ray Serve that dies takes its calls with it, and comes back.
 
-REPLICA_PATIENCE_S: Final = 180.0
+REPLICA_RETRY_S: Final = 180.0
 """How long a replica may take to come back, loading of its model included, before the run stops. Ours."""
 REPLICA_PAUSE_S: Final = 0.5
 """Between two tries. Ours."""
@@ -209,12 +209,12 @@ GONE: Final = (RayActorError, RayServeException)
 """What a call raises whose replica died, or that found none."""
 
 
-async def asked_again(ask: Callable[[], Awaitable[T]]) -> T:
+async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
     """What ``ask`` brings, asked again while its replica is away; for calls that may be made twice.
 
-    Raises the last error when the replica is not back in ``PATIENCE_S``.
+    Raises the last error when the replica is not back in ``REPLICA_RETRY_S``.
     """
-    deadline = asyncio.get_running_loop().time() + REPLICA_PATIENCE_S
+    deadline = asyncio.get_running_loop().time() + REPLICA_RETRY_S
     while True:
         try:
             return await plain_errors(ask())
@@ -230,7 +230,7 @@ async def asked_again(ask: Callable[[], Awaitable[T]]) -> T:
 # Two jobs on one cluster that call one account share its limits, so the actor is detached: it outlives the job that
 # happened to be first. It asks for no CPU and keeps a minute of numbers.
 
-GENERATION = 2
+GENERATION = 3
 """Raised whenever the actor's methods change: a detached one outlives the okralong that started it. Ours."""
 
 
@@ -288,23 +288,23 @@ class RayLimiter:
         self._actor = actor
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, CoalescingLimiter] = WeakKeyDictionary()
 
-    async def acquire(self, tokens: int, lease_s: float) -> Grant:
+    async def acquire(self, tokens: int, expires_s: float) -> Permit:
         """Wait for leave to send. Raises QuestionError when no minute can hold ``tokens``."""
-        return await self._here().acquire(tokens, lease_s)
+        return await self._here().acquire(tokens, expires_s)
 
-    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
         """The request is over (see ``LimiterClient``)."""
-        await self._here().release(lease, notice, unsent=unsent)
+        await self._here().release(permit, headers, unsent=unsent)
 
     def _here(self) -> CoalescingLimiter:
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            self._by_loop[loop] = CoalescingLimiter(self._take, self._put_back)
+            self._by_loop[loop] = CoalescingLimiter(self._acquire_many, self._release_many)
         return self._by_loop[loop]
 
-    async def _take(self, asks: Sequence[Ask]) -> Taken:
-        taken: Taken = await plain_errors(self._actor.take.remote(asks))
+    async def _acquire_many(self, asks: Sequence[PermitRequest]) -> Permits:
+        taken: Permits = await plain_errors(self._actor.acquire_many.remote(asks))
         return taken
 
-    async def _put_back(self, returned: Sequence[Returned]) -> None:
-        await plain_errors(self._actor.put_back.remote(returned))
+    async def _release_many(self, returned: Sequence[Release]) -> None:
+        await plain_errors(self._actor.release_many.remote(returned))

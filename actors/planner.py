@@ -22,12 +22,12 @@ from ray.serve.exceptions import RayServeException
 
 from okralong.actors.cluster import NAMESPACE, beside_this_process, named_actor
 from okralong.actors.llm import (
-    RayBatchDesk,
+    RayBatchScheduler,
     RayLedger,
     RayLimiter,
     limiter_name,
     plain_errors,
-    start_batch_desk,
+    start_batch_scheduler,
     start_ledger,
     start_limiter,
 )
@@ -149,7 +149,7 @@ class PlannerSetup:
 
     ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
     ``planners`` (all of the run, among which branches are dealt out), ``ledger`` and ``limiters`` (of all endpoints, in
-    order) name actors of okralong's namespace, and so does ``desk`` (None: nothing waits for batches). ``run`` is the
+    order) name actors of okralong's namespace, and so does ``scheduler`` (None: nothing waits for batches). ``run`` is the
     place of the run, for the log.
     """
 
@@ -164,7 +164,7 @@ class PlannerSetup:
     retrieval: RetrievalNames
     ledger: str
     limiters: tuple[str, ...]
-    desk: str | None = None
+    scheduler: str | None = None
     run: str = ""
 
 
@@ -177,7 +177,7 @@ class Stop:
 
 
 class Planner:
-    """Answers questions with one strategy. Made remote by ``crew.py``, with its concurrency groups."""
+    """Answers questions with one strategy. Made remote by ``run_actors``, with its concurrency groups."""
 
     def __init__(self, setup: PlannerSetup) -> None:
         self._setup = setup
@@ -315,7 +315,7 @@ class Planner:
             address=setup.address if transport is None else ADDRESS,
             tags=setup.tags,
             shared=self._shared_replies,
-            desk=None if setup.desk is None else RayBatchDesk(named_actor(setup.desk)),
+            scheduler=None if setup.scheduler is None else RayBatchScheduler(named_actor(setup.scheduler)),
             transport=transport,
             grammar=grammar,
         )
@@ -385,16 +385,16 @@ BRANCHES_PER_QUESTION = 4
 
 
 @dataclass(frozen=True)
-class Crew:
+class RunActors:
     """The planners of a run, the ledger that knows how far it is, and the desk where requests wait for batches."""
 
     planners: list[Any]
     ledger: RayLedger
-    desk: RayBatchDesk | None = None
+    scheduler: RayBatchScheduler | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DeskPlan:
+class BatchSetup:
     """What a desk is started with: ``run_id`` marks the run's batches; from ``until`` on nothing is handed in any more
     (None: no deadline).
     """
@@ -404,16 +404,16 @@ class DeskPlan:
 
 
 @contextmanager
-def crew(
+def run_actors(
     prepared: Prepared,
     run: str,
     llm: LlmConfig,
     address: str | None,
     reopened: frozenset[str] = frozenset(),
     replies_from: tuple[str, ...] = (),
-    batches: DeskPlan | None = None,
+    batches: BatchSetup | None = None,
     looking: RetrievalNames | None = None,
-) -> Iterator[Crew]:
+) -> Iterator[RunActors]:
     """Start shards, models, limiters, ledger, planners and, for ``batches``, a desk; stop them when the block ends,
     however it ends. Shards and models that several runs share are given as ``looking``, and left running.
 
@@ -432,11 +432,13 @@ def crew(
             limiter = start_limiter(endpoint, tag)
             if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
                 hold(held, limiter)
-        desk_name, desk = None, None
+        scheduler_name, scheduler = None, None
         if batches is not None:
-            desk_name = f"okralong-desk-{tag}"
-            options = {**writer, "name": desk_name}
-            desk = hold(held, start_batch_desk(run, batches.run_id, llm, ledger_name, batches.until, **options))
+            scheduler_name = f"okralong-batch-scheduler-{tag}"
+            options = {**writer, "name": scheduler_name}
+            scheduler = hold(
+                held, start_batch_scheduler(run, batches.run_id, llm, ledger_name, batches.until, **options)
+            )
         setup = PlannerSetup(
             strategy=settled(config.strategy),
             policy=prepared.policy,
@@ -449,7 +451,7 @@ def crew(
             retrieval=looking or held.enter_context(retrieval(prepared, run, tag)),
             ledger=ledger_name,
             limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
-            desk=desk_name,
+            scheduler=scheduler_name,
             run=run,
         )
         per_planner = -(-config.in_flight // config.planners)
@@ -461,9 +463,9 @@ def crew(
             place = beside_this_process(place)
         anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **place.options()}
         planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
-        desks = [] if desk is None else [desk]
-        wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*desks, *planners])])
-        yield Crew(planners, RayLedger(ledger), None if desk is None else RayBatchDesk(desk))
+        schedulers = [] if scheduler is None else [scheduler]
+        wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*schedulers, *planners])])
+        yield RunActors(planners, RayLedger(ledger), None if scheduler is None else RayBatchScheduler(scheduler))
         _close(ledger, run)
 
 

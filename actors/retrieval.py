@@ -23,7 +23,7 @@ from ray import serve
 from ray.exceptions import RayError
 
 from okralong.actors.cluster import NAMESPACE, named_actor, remove_apps, run_apps
-from okralong.actors.llm import asked_again
+from okralong.actors.llm import retry_replica
 from okralong.actors.models import HandleTransport, analyzer_app, query_embedder_app, sara_generator_app, scorer_app
 from okralong.actors.shards import RayShard, Replicas, start_index_shards
 from okralong.pipelines.answering.analysis import AnalysisInput
@@ -163,12 +163,12 @@ class Retrieval:
 
     async def embed(self, texts: list[str]) -> Vectors:
         """Unit vectors, shape (texts, dimension)."""
-        vectors = [asked_again(partial(self._embedder.remote, text)) for text in texts]
+        vectors = [retry_replica(partial(self._embedder.remote, text)) for text in texts]
         return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
 
     async def compress(self, vectors: Vectors) -> Vectors:
         """What SARA's compressor makes of vectors; only where there is one."""
-        made: Vectors = await asked_again(partial(self._embedder.compress.remote, vectors))
+        made: Vectors = await retry_replica(partial(self._embedder.compress.remote, vectors))
         return made
 
     def transport(self) -> HandleTransport | None:
@@ -177,17 +177,17 @@ class Retrieval:
 
     async def analyze(self, asked: AnalysisInput) -> Analysis:
         """The analyzer's word; only where there is one."""
-        analysis: Analysis = await asked_again(partial(self._analyzer.remote, asked))
+        analysis: Analysis = await retry_replica(partial(self._analyzer.remote, asked))
         return analysis
 
     async def score(self, prefix: str, texts: list[str]) -> list[list[float]]:
         """The scorer's log-likelihoods; only where there is one."""
-        logs: list[list[float]] = await asked_again(partial(self._scorer.remote, prefix, texts))
+        logs: list[list[float]] = await retry_replica(partial(self._scorer.remote, prefix, texts))
         return logs
 
     async def token_ends(self, texts: list[str]) -> list[list[int]]:
         """Where the tokens end that ``score`` measures; only where there is a scorer."""
-        ends: list[list[int]] = await asked_again(partial(self._scorer.token_ends.remote, texts))
+        ends: list[list[int]] = await retry_replica(partial(self._scorer.token_ends.remote, texts))
         return ends
 
 

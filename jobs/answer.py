@@ -19,8 +19,8 @@ from ray.exceptions import RayActorError
 from rich.console import Console
 
 from okralong.actors.cluster import connected, homes_to_come
-from okralong.actors.llm import RayBatchDesk
-from okralong.actors.planner import Crew, DeskPlan, Stop, crew
+from okralong.actors.llm import RayBatchScheduler
+from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, manifest, statuses, table
@@ -37,7 +37,7 @@ from okralong.pipelines.core.types import (
     OkraError,
     Question,
 )
-from okralong.pipelines.llm.batch import Past
+from okralong.pipelines.llm.batch import ResumeState
 from okralong.pipelines.llm.config import LlmConfig, read_deadline
 from okralong.pipelines.llm.ledger import drift, snapshot_rows
 from okralong.pipelines.llm.prices import COLUMNS, bill
@@ -48,7 +48,7 @@ from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_vers
 from okralong.pipelines.run.rows import answer_row
 
 
-def desk_plan(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> DeskPlan | None:
+def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> BatchSetup | None:
     """Whether this start of a run needs a desk: in batch mode, or to fetch what an earlier start left in batches.
 
     Real time is a deadline that has passed: what was handed in before is cancelled or fetched, and never asked twice.
@@ -58,9 +58,9 @@ def desk_plan(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | No
     now = now or datetime.now(UTC)
     begun: dict[str, Any] = json.loads(folder.read_bytes(BEGUN))
     if llm.mode != "batch":
-        if not begun.get("batches") or not Past.load(folder).open:
+        if not begun.get("batches") or not ResumeState.load(folder).open:
             return None
-        return DeskPlan(begun["run_id"], now)
+        return BatchSetup(begun["run_id"], now)
     said = llm.batch.deadline
     kept = begun.get("deadline") or {}
     if said is None:
@@ -73,7 +73,7 @@ def desk_plan(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | No
     known: dict[str, Any] = {"batches": True, "deadline": deadline, "run_id": run_id}
     if begun | known != begun:
         folder.write_bytes(BEGUN, json.dumps(begun | known, indent=2, sort_keys=True).encode())
-    return DeskPlan(run_id, None if deadline is None else datetime.fromisoformat(deadline["at"]))
+    return BatchSetup(run_id, None if deadline is None else datetime.fromisoformat(deadline["at"]))
 
 
 # --------
@@ -121,7 +121,7 @@ POLL_S = 0.5
 
 
 def drive(
-    crew: Crew,
+    actors: RunActors,
     todo: Sequence[Scoped],
     unscoped: Sequence[tuple[Question, str]],
     prepared: Prepared,
@@ -133,19 +133,23 @@ def drive(
     Raises CancelledError when the ``interrupt`` is fired: this is how a run in another thread than the main one is told
     of Ctrl-C.
     """
-    work = _drive(crew, todo, unscoped, prepared, console)
+    work = _drive(actors, todo, unscoped, prepared, console)
     return asyncio.run(work if interrupt is None else interrupt.of(work))
 
 
 async def _drive(
-    crew: Crew, todo: Sequence[Scoped], unscoped: Sequence[tuple[Question, str]], prepared: Prepared, console: Console
+    actors: RunActors,
+    todo: Sequence[Scoped],
+    unscoped: Sequence[tuple[Question, str]],
+    prepared: Prepared,
+    console: Console,
 ) -> tuple[Stop | None, dict[str, Any]]:
     for row in prepared.bad:
-        await crew.ledger.fail(row.query_id, "questions", "QuestionError", row.message)
+        await actors.ledger.fail(row.query_id, "questions", "QuestionError", row.message)
     for question, why in unscoped:
-        await crew.ledger.fail(question.query_id, "scope", "QuestionError", why)
+        await actors.ledger.fail(question.query_id, "scope", "QuestionError", why)
         failed = Answer("failed", "", error=why)
-        await crew.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.config.strategy, {}))
+        await actors.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.config.strategy, {}))
     stops: list[Stop] = []
     done = 0
     places = asyncio.Semaphore(prepared.config.in_flight)
@@ -155,7 +159,7 @@ async def _drive(
         async with places:
             if stops:
                 return
-            planner = crew.planners[number % len(crew.planners)]
+            planner = actors.planners[number % len(actors.planners)]
             try:
                 stop = await planner.answer.remote(scoped.question, scoped.doc_ids)
             except RayActorError as error:
@@ -164,16 +168,16 @@ async def _drive(
             done += 1
             if stop is not None:
                 stops.append(stop)
-                if crew.desk is not None:  # who waits for a batch would hold up the stop by hours
-                    await crew.desk.stop(stop.message)
+                if actors.scheduler is not None:  # who waits for a batch would hold up the stop by hours
+                    await actors.scheduler.stop(stop.message)
 
     with AnswerBar(console, len(todo)) as bar:
-        watch = _Watch(crew.ledger, crew.desk, bar, console)
+        watch = _Watch(actors.ledger, actors.scheduler, bar, console)
         watching = asyncio.create_task(watch.go_on(lambda: done))
         await asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
-        if crew.desk is not None and not stops:
+        if actors.scheduler is not None and not stops:
             try:
-                await crew.desk.drain()
+                await actors.scheduler.drain()
             except OkraError as error:
                 stops.append(Stop(str(error), error.exit_code))
         watching.cancel()
@@ -195,8 +199,10 @@ async def _drive(
 class _Watch:
     """Shows how far the run is, and says once what the user should know while it goes on."""
 
-    def __init__(self, ledger: LedgerClient, desk: RayBatchDesk | None, bar: AnswerBar, console: Console) -> None:
-        self._ledger, self._desk, self._bar, self._console = ledger, desk, bar, console
+    def __init__(
+        self, ledger: LedgerClient, scheduler: RayBatchScheduler | None, bar: AnswerBar, console: Console
+    ) -> None:
+        self._ledger, self._scheduler, self._bar, self._console = ledger, scheduler, bar, console
         self._warned = False
         self._heard = 0
 
@@ -207,7 +213,7 @@ class _Watch:
         if not self._warned and (warning := drift(totals.snapshots)) is not None:
             self._warned = True
             say_line(self._console, warning, style="yellow")
-        notes = [] if self._desk is None else await self._desk.notes(self._heard)
+        notes = [] if self._scheduler is None else await self._scheduler.notes(self._heard)
         self._heard += len(notes)
         for note in notes:
             say_line(self._console, note)
@@ -310,7 +316,7 @@ def answer_prepared(
         complete = folder.read_manifest() is not None
         if not todo and not unscoped and (complete or not whole):
             return _result(folder, prepared)
-        batches = desk_plan(folder, config.llm, complete)
+        batches = batch_setup(folder, config.llm, complete)
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
         logs = Path(folder.path) if folder.is_local else None
@@ -324,11 +330,11 @@ def answer_prepared(
             _with_logprobs(config, served),
             connected(address),
             _told(console, config),
-            crew(prepared, where, served.llm, served.address, reopened, replies, batches, looking) as hands,
+            run_actors(prepared, where, served.llm, served.address, reopened, replies, batches, looking) as actors,
         ):
             for note in served.notes:
                 say_line(console, note, style="yellow")
-            stop, totals = drive(hands, todo, unscoped, prepared, console, shared.interrupt if shared else None)
+            stop, totals = drive(actors, todo, unscoped, prepared, console, shared.interrupt if shared else None)
         if stop is not None:
             return _result(folder, prepared, stop.message, stop.exit_code)
         if not whole:

@@ -32,7 +32,7 @@ from okralong.pipelines.run.config import RunConfig
 
 ADDRESSES: Final = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """Variables that win over the address that Ray's client is given."""
-PATIENCE_S: Final = 300.0
+RETRY_FOR_S: Final = 300.0
 """How long a job server may be out of reach before we stop following; the job does not notice. Ours."""
 POLL_S: Final = 1.0
 UNREACHABLE: Final = (RuntimeError, OSError, aiohttp.ClientError, requests.RequestException)
@@ -106,9 +106,9 @@ class SubmittedJob:
                 if info.status.is_terminal():
                     return self._code(info, write)
             except UNREACHABLE as error:
-                if time.monotonic() - seen > PATIENCE_S:
+                if time.monotonic() - seen > RETRY_FOR_S:
                     raise BrokenError(
-                        f"The job server at {self.address} has not answered for {PATIENCE_S:.0f} s: {_said(error)}. "
+                        f"The job server at {self.address} has not answered for {RETRY_FOR_S:.0f} s: {_said(error)}. "
                         f"The job {self.job_id} may go on; ask `ray job status {self.job_id} --address {self.address}`."
                     ) from error
             await asyncio.sleep(POLL_S)

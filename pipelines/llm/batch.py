@@ -24,13 +24,13 @@ from okralong.pipelines.core.types import ArchiveError, BrokenError, EndpointErr
 from okralong.pipelines.llm.batch_api import (
     Answered,
     BatchAnswer,
+    BatchApiError,
     BatchEndpoint,
     BatchItem,
     InRealtime,
-    Missed,
+    NoReply,
     Refusal,
     RemoteBatch,
-    RemoteFaultError,
     ResultLines,
     ResultReader,
     batch_call_id,
@@ -40,15 +40,15 @@ from okralong.pipelines.llm.batch_api import (
     unanswered,
 )
 from okralong.pipelines.llm.config import BatchConfig, LlmConfig
-from okralong.pipelines.llm.journal import READ_TRIES, ROW_KEYS, JournalRow, PartedTable, read_run_table
+from okralong.pipelines.llm.journal import READ_TRIES, ROW_KEYS, FragmentedTable, JournalRow, read_run_table
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.records import Call, CallKey, LedgerClient, Outcome, row_from_json
 from okralong.pipelines.llm.reply import RawReply, from_journal
 from okralong.pipelines.llm.request import LlmRequest, PromptMeter
-from okralong.pipelines.llm.routing import Fault, quietly
+from okralong.pipelines.llm.routing import ApiError, best_effort
 
 
-class BatchDeskClient(Protocol):
+class BatchSchedulerClient(Protocol):
     """The one desk of a run."""
 
     async def ask(self, item: BatchItem) -> BatchAnswer:
@@ -63,9 +63,9 @@ class BatchDeskClient(Protocol):
 class BatchCaller:
     """Calls of one generator by way of a desk."""
 
-    def __init__(self, config: LlmConfig, desk: BatchDeskClient, price: Price, meter: PromptMeter) -> None:
+    def __init__(self, config: LlmConfig, scheduler: BatchSchedulerClient, price: Price, meter: PromptMeter) -> None:
         """``price`` is the first endpoint's, which is where batches go."""
-        self._config, self._desk, self._meter = config, desk, meter
+        self._config, self._scheduler, self._meter = config, scheduler, meter
         self._price = price
 
     async def reply(self, request: LlmRequest, call: Call) -> RawReply | None:
@@ -77,16 +77,16 @@ class BatchCaller:
         item = self._item(request, call, self._meter.safe(plain))
         failures = 0
         while failures < self._config.batch.max_failures:
-            got = await self._desk.ask(item)
+            got = await self._scheduler.ask(item)
             if isinstance(got, Answered):
                 self._meter.learn(plain, got.raw.reply.usage.prompt_tokens)
                 return got.raw
             if isinstance(got, InRealtime):
                 return None
-            if got.fault.final and self._others:
+            if got.api_error.final and self._others:
                 return None
-            if not got.fault.retry:
-                raise got.fault.error()
+            if not got.api_error.retry:
+                raise got.api_error.error()
             failures += got.counts
         return None
 
@@ -128,7 +128,7 @@ class _Waiting:
     size: int
 
 
-class Gathering:
+class BatchBuilder:
     """Requests that wait for a wave, in the order in which they came."""
 
     def __init__(self, config: BatchConfig) -> None:
@@ -198,7 +198,7 @@ _MARK = '"mode":"batch"'
 
 
 @dataclass(frozen=True)
-class Past:
+class ResumeState:
     """``open`` are the attempts by wave; ``batch_ids`` what the endpoint called the waves' batches, where that was
     recorded; ``attempts`` the highest attempt of each call that has had one; ``waves`` the highest wave.
     """
@@ -214,7 +214,7 @@ class Past:
         return min((call.started_at for calls in self.open.values() for call in calls), default=None)
 
     @classmethod
-    def load(cls, run: Folder) -> Past:
+    def load(cls, run: Folder) -> ResumeState:
         """The past of a run folder, read beside its writer. Raises ArchiveError for another schema version."""
         attempts: dict[str, int] = {}
         settled: set[CallKey] = set()
@@ -257,7 +257,7 @@ def _batch_rows(run: Folder) -> Iterator[dict[str, Any]]:
     for _ in range(READ_TRIES):
         found: list[dict[str, Any]] = []
         try:
-            journal = PartedTable(run.at("journal"), RUN_TABLES["journal"], ROW_KEYS["journal"], writer=False)
+            journal = FragmentedTable(run.at("journal"), RUN_TABLES["journal"], ROW_KEYS["journal"], writer=False)
             for part in journal.batches(columns):
                 intents = pc.and_(pc.equal(part["kind"], "request"), pc.match_substring(part["body"], _MARK))
                 rows = part.filter(pc.or_(intents, pc.equal(part["kind"], BATCH)))
@@ -309,7 +309,7 @@ SLOWER: Final = 1.5
 """By which factor the pauses between two looks at a batch grow. Ours."""
 
 
-class Tower(Protocol):
+class TrackerEvents(Protocol):
     """Whom the flights report to."""
 
     def answer(self, call: Call, got: BatchAnswer | Exception) -> None:
@@ -334,7 +334,7 @@ class Tower(Protocol):
 
 
 @dataclass(eq=False)
-class Flight:
+class TrackedBatch:
     """One wave on its way. ``calls`` by the names of their lines, in the file's order unless it was ``adopted``."""
 
     wave: int
@@ -344,16 +344,21 @@ class Flight:
     adopted: bool = False
 
 
-class Flights:
+class BatchTracker:
     """All waves that are on their way. One event loop, nothing is locked."""
 
     def __init__(
-        self, config: LlmConfig, remote: BatchEndpoint, ledger: LedgerClient, reader: ResultReader, tower: Tower
+        self,
+        config: LlmConfig,
+        remote: BatchEndpoint,
+        ledger: LedgerClient,
+        reader: ResultReader,
+        events: TrackerEvents,
     ) -> None:
-        self._config, self._remote, self._ledger, self._reader, self._tower = config, remote, ledger, reader, tower
+        self._config, self._remote, self._ledger, self._reader, self._events = config, remote, ledger, reader, events
         self.leaving = asyncio.Event()
         """Set when all batches are to be cancelled."""
-        self._under_way: dict[asyncio.Task[None], Flight] = {}
+        self._under_way: dict[asyncio.Task[None], TrackedBatch] = {}
         self._adopting: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -362,17 +367,17 @@ class Flights:
     @property
     def tokens(self) -> int:
         """Prompt tokens in batches that this process has handed in."""
-        return sum(flight.tokens for flight in self._under_way.values())
+        return sum(tracked.tokens for tracked in self._under_way.values())
 
     def launch(self, wave: int, items: Sequence[BatchItem]) -> None:
         """Hand in a wave, and answer its calls when it is over."""
-        flight = Flight(wave, {}, sum(item.tokens for item in items))
-        self._start(flight, self._fly(flight, items))
+        tracked = TrackedBatch(wave, {}, sum(item.tokens for item in items))
+        self._start(tracked, self._fly(tracked, items))
 
-    def adopt(self, past: Past) -> None:
+    def adopt(self, state: ResumeState) -> None:
         """Find the batches of waves that an earlier process left, and answer their calls when they are over."""
-        if past.since is not None:
-            self._adopting = asyncio.get_running_loop().create_task(self._guarded(self._adopted(past, past.since)))
+        if state.since is not None:
+            self._adopting = asyncio.get_running_loop().create_task(self._guarded(self._adopted(state, state.since)))
 
     async def finish(self) -> None:
         """Wait until nothing is under way."""
@@ -388,86 +393,86 @@ class Flights:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, flight: Flight, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, tracked: TrackedBatch, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(self._guarded(work))
-        self._under_way[task] = flight
+        self._under_way[task] = tracked
         task.add_done_callback(self._over)
 
     def _over(self, task: asyncio.Task[None]) -> None:
         del self._under_way[task]
-        self._tower.changed()
+        self._events.changed()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         """A flight that breaks ends the run: its calls would wait for ever."""
         try:
             await work
         except OkraError as error:
-            self._tower.halt(error)
+            self._events.halt(error)
         except Exception as error:
             logger.exception("a batch could not be looked after")
             said = f"{type(error).__name__}: {error}"
-            self._tower.halt(BrokenError(f"A batch could not be looked after ({said}). Run the same command again."))
+            self._events.halt(BrokenError(f"A batch could not be looked after ({said}). Run the same command again."))
 
-    async def _fly(self, flight: Flight, items: Sequence[BatchItem]) -> None:
+    async def _fly(self, tracked: TrackedBatch, items: Sequence[BatchItem]) -> None:
         try:
-            await self._hand_in(flight, items)
-        except RemoteFaultError as error:
-            await self._never_left(flight, error)
+            await self._hand_in(tracked, items)
+        except BatchApiError as error:
+            await self._never_left(tracked, error)
         else:
-            await self._follow(flight)
+            await self._follow(tracked)
 
-    async def _hand_in(self, flight: Flight, items: Sequence[BatchItem]) -> None:
+    async def _hand_in(self, tracked: TrackedBatch, items: Sequence[BatchItem]) -> None:
         closed_at = datetime.now(UTC)
-        calls = [self._leaving_with(flight, item.call, closed_at) for item in items]
+        calls = [self._leaving_with(tracked, item.call, closed_at) for item in items]
         lines: list[bytes] = []
         for start in range(0, len(calls), AT_A_TIME):
             some = calls[start : start + AT_A_TIME]
             intended = await asyncio.gather(*(self._ledger.intend(call) for call in some), return_exceptions=True)
             for call, item, failed in zip(some, items[start : start + AT_A_TIME], intended, strict=True):
                 if isinstance(failed, Exception):
-                    self._tower.answer(call, failed)
+                    self._events.answer(call, failed)
                 else:
-                    flight.calls[custom_id(call)] = replace(call, body="{}")  # durable, and large
+                    tracked.calls[custom_id(call)] = replace(call, body="{}")  # durable, and large
                     lines.append(item.line(call))
         if not lines:
             return
         file_id = await self._remote.upload(b"".join(lines))
-        batch = await self._remote.create(file_id, flight.wave, closed_at)
-        flight.batch_id = batch.id
-        await self._ledger.record([batch_row(flight.wave, batch.id)])
-        self._tower.note(f"wave {flight.wave}: {len(flight.calls)} requests went out as {batch.id}")
+        batch = await self._remote.create(file_id, tracked.wave, closed_at)
+        tracked.batch_id = batch.id
+        await self._ledger.record([batch_row(tracked.wave, batch.id)])
+        self._events.note(f"wave {tracked.wave}: {len(tracked.calls)} requests went out as {batch.id}")
 
-    def _leaving_with(self, flight: Flight, call: Call, now: datetime) -> Call:
-        return replace(call, wave=flight.wave, queue_s=(now - call.started_at).total_seconds(), started_at=now)
+    def _leaving_with(self, tracked: TrackedBatch, call: Call, now: datetime) -> Call:
+        return replace(call, wave=tracked.wave, queue_s=(now - call.started_at).total_seconds(), started_at=now)
 
-    async def _never_left(self, flight: Flight, error: RemoteFaultError) -> None:
+    async def _never_left(self, tracked: TrackedBatch, error: BatchApiError) -> None:
         """No batch was made, or nobody knows."""
-        fault = replace(error.fault, status="failed")
+        api_error = replace(error.api_error, status="failed")
         if error.may_exist:
             # Neither settled nor asked again: the next start of the run looks for the batch.
             raise EndpointError(
-                f"{fault.message} It was asked for a batch, and whether it has made one is not known: run the same "
+                f"{api_error.message} It was asked for a batch, and whether it has made one is not known: run the same "
                 "command again, which looks for it."
             )
-        await self._settle([(call, unanswered(call, fault)) for call in flight.calls.values()])
-        if not fault.retry and not self._config.endpoints:
-            raise EndpointError(fault.message)
-        for call in flight.calls.values():
-            self._tower.answer(call, Missed(fault) if fault.retry else InRealtime(fault.message))
+        await self._settle([(call, unanswered(call, api_error)) for call in tracked.calls.values()])
+        if not api_error.retry and not self._config.endpoints:
+            raise EndpointError(api_error.message)
+        for call in tracked.calls.values():
+            self._events.answer(call, NoReply(api_error) if api_error.retry else InRealtime(api_error.message))
 
-    async def _follow(self, flight: Flight) -> None:
+    async def _follow(self, tracked: TrackedBatch) -> None:
         """From a batch that exists to its results."""
-        if not flight.calls:
+        if not tracked.calls:
             return
         try:
-            batch = await self._ended(flight.batch_id)
+            batch = await self._ended(tracked.batch_id)
             if batch.status == "failed":
-                await self._refused(flight, batch)
+                await self._refused(tracked, batch)
             else:
-                await self._collect(flight, batch)
-        except RemoteFaultError as error:
+                await self._collect(tracked, batch)
+        except BatchApiError as error:
             raise EndpointError(
-                f"{error.fault.message} The batch {flight.batch_id} goes on there and is not lost: run the same "
+                f"{error.api_error.message} The batch {tracked.batch_id} goes on there and is not lost: run the same "
                 "command again to collect it."
             ) from None
 
@@ -483,9 +488,9 @@ class Flights:
                 failures = 0
                 if batch.ended:
                     return batch
-            except RemoteFaultError as error:
+            except BatchApiError as error:
                 failures += 1
-                if not error.fault.retry or failures == GIVE_UP_AFTER:
+                if not error.api_error.retry or failures == GIVE_UP_AFTER:
                     raise
             if cancelled:
                 await asyncio.sleep(pause)
@@ -495,14 +500,14 @@ class Flights:
                         await self.leaving.wait()
             pause = min(self._config.batch.longest_poll_s, pause * SLOWER)
 
-    async def _collect(self, flight: Flight, batch: RemoteBatch) -> None:
+    async def _collect(self, tracked: TrackedBatch, batch: RemoteBatch) -> None:
         files: list[bytes] = []
         gone = 0
         for file_id in (batch.output_file_id, batch.error_file_id):
             try:
                 files += [] if file_id is None else [await self._remote.read(file_id)]
-            except RemoteFaultError as error:
-                if error.fault.http_status != 404:
+            except BatchApiError as error:
+                if error.api_error.http_status != 404:
                     raise
                 gone += 1  # deleted by somebody: what it said of its requests, nobody knows
         found = await asyncio.to_thread(ResultLines.read, files)
@@ -510,42 +515,42 @@ class Flights:
         now = datetime.now(UTC)
         read = [
             (call, *self._reader.read(replace(call, batch_id=batch.id), found, name, _seconds(call.started_at, now)))
-            for name, call in flight.calls.items()
+            for name, call in tracked.calls.items()
         ]
         failed = await self._settle([(call, outcome) for call, outcome, _ in read])
         for call, _, got in read:
-            self._tower.answer(call, failed.get(call.key, got))
+            self._events.answer(call, failed.get(call.key, got))
         replies = sum(outcome.status == "ok" for _, outcome, _ in read)
-        self._tower.note(f"wave {flight.wave}: {replies} of {len(read)} answered ({batch.status})")
+        self._events.note(f"wave {tracked.wave}: {replies} of {len(read)} answered ({batch.status})")
 
-    async def _refused(self, flight: Flight, batch: RemoteBatch) -> None:
+    async def _refused(self, tracked: TrackedBatch, batch: RemoteBatch) -> None:
         """The endpoint works on none of it."""
-        refusal = read_refusal(batch.errors, len(flight.calls))
+        refusal = read_refusal(batch.errors, len(tracked.calls))
         said = f"{self._config.base_url} refused the batch ({refusal.message})."
-        fault = Fault("failed", 400, said, retry=True)
-        calls = list(flight.calls.values())
-        await self._settle([(call, unanswered(replace(call, batch_id=batch.id), fault)) for call in calls])
-        self._tower.note(f"wave {flight.wave}: refused: {refusal.message}")
+        api_error = ApiError("failed", 400, said, retry=True)
+        calls = list(tracked.calls.values())
+        await self._settle([(call, unanswered(replace(call, batch_id=batch.id), api_error)) for call in calls])
+        self._events.note(f"wave {tracked.wave}: refused: {refusal.message}")
         if refusal.reason == "all":
             raise EndpointError(
                 f"{said} Nothing of it was billed. Mend what it names, or run the same command with --llm-mode "
                 "realtime."
             )
         if refusal.reason != "lines":
-            self._tower.refused(refusal, len(calls), self.tokens)
+            self._events.refused(refusal, len(calls), self.tokens)
         for number, call in enumerate(calls, start=1):
-            if refusal.reason == "lines" and number in refusal.lines and not flight.adopted:
-                self._tower.answer(call, InRealtime(said))
+            if refusal.reason == "lines" and number in refusal.lines and not tracked.adopted:
+                self._events.answer(call, InRealtime(said))
             else:
                 # A wave that gets smaller is no failure of its requests; of an adopted one the lines are not known.
-                self._tower.answer(call, Missed(fault, counts=flight.adopted or len(calls) == 1))
+                self._events.answer(call, NoReply(api_error, counts=tracked.adopted or len(calls) == 1))
 
-    async def _adopted(self, past: Past, since: datetime) -> None:
+    async def _adopted(self, state: ResumeState, since: datetime) -> None:
         """Look after the batches that the folder or the endpoint's list knows for the open attempts."""
-        missing = {wave: list(calls) for wave, calls in past.open.items()}
+        missing = {wave: list(calls) for wave, calls in state.open.items()}
         for wave in list(missing):
-            if wave in past.batch_ids:
-                self._take_over(wave, missing.pop(wave), past.batch_ids[wave])
+            if wave in state.batch_ids:
+                self._take_over(wave, missing.pop(wave), state.batch_ids[wave])
         for sure in (False, True):
             if not missing:
                 return
@@ -554,22 +559,22 @@ class Flights:
                 await asyncio.sleep(max(0.0, SURE_S - _seconds(newest, datetime.now(UTC))))
             try:
                 listed = await self._remote.of_this_run(since)
-            except RemoteFaultError as error:
+            except BatchApiError as error:
                 raise EndpointError(
-                    f"{error.fault.message} Batches of this run may be waiting there, so nothing else was asked."
+                    f"{error.api_error.message} Batches of this run may be waiting there, so nothing else was asked."
                 ) from None
             for wave in [wave for wave in missing if wave in listed]:
                 self._take_over(wave, missing.pop(wave), listed[wave][0].id)
-        fault = Fault("failed", 0, "no batch was made for it before its process ended", retry=True)
+        api_error = ApiError("failed", 0, "no batch was made for it before its process ended", retry=True)
         calls = [call for calls in missing.values() for call in calls]
-        await self._settle([(call, unanswered(call, fault)) for call in calls])
+        await self._settle([(call, unanswered(call, api_error)) for call in calls])
         for call in calls:
-            self._tower.answer(call, Missed(fault, counts=False))
+            self._events.answer(call, NoReply(api_error, counts=False))
 
     def _take_over(self, wave: int, calls: Sequence[Call], batch_id: str) -> None:
-        flight = Flight(wave, {custom_id(call): call for call in calls}, 0, batch_id, adopted=True)
-        self._tower.note(f"wave {wave}: {len(calls)} requests are in {batch_id} since an earlier start")
-        self._start(flight, self._follow(flight))
+        tracked = TrackedBatch(wave, {custom_id(call): call for call in calls}, 0, batch_id, adopted=True)
+        self._events.note(f"wave {wave}: {len(calls)} requests are in {batch_id} since an earlier start")
+        self._start(tracked, self._follow(tracked))
 
     async def _settle(self, outcomes: Sequence[tuple[Call, Outcome]]) -> dict[CallKey, Exception]:
         """Make outcomes durable; the errors of those that fit no table."""
@@ -603,28 +608,28 @@ class _Open:
     answer: asyncio.Future[BatchAnswer]
 
 
-class BatchDesk:
-    """See ``BatchDeskClient`` for what the methods promise."""
+class BatchScheduler:
+    """See ``BatchSchedulerClient`` for what the methods promise."""
 
     def __init__(
         self,
         config: LlmConfig,
         ledger: LedgerClient,
         run_id: str,
-        load_past: Callable[[], Past],
+        load_state: Callable[[], ResumeState],
         until: datetime | None = None,
         backoff: tuple[float, float] = (1.0, 30.0),
     ) -> None:
-        """``run_id`` marks the run's batches; ``load_past`` reads its folder once the ledger has replayed it; from
+        """``run_id`` marks the run's batches; ``load_state`` reads its folder once the ledger has replayed it; from
         ``until`` on nothing is handed in any more.
 
         Raises ConfigError when the key is needed and missing.
         """
-        self._config, self._ledger, self._until, self._load_past = config, ledger, until, load_past
+        self._config, self._ledger, self._until, self._load_state = config, ledger, until, load_state
         self._remote = BatchEndpoint(config, run_id, backoff)
         reader = ResultReader(config, self._remote.key, token_counter(config.tokenizer))
-        self._flights = Flights(config, self._remote, ledger, reader, self)
-        self._gathering = Gathering(config.batch)
+        self._tracker = BatchTracker(config, self._remote, ledger, reader, self)
+        self._builder = BatchBuilder(config.batch)
         self._open: dict[str, _Open] = {}
         self._attempts: dict[str, int] = {}
         self._waves = 0
@@ -645,7 +650,7 @@ class BatchDesk:
         await asyncio.shield(self._starting)
 
     async def ask(self, item: BatchItem) -> BatchAnswer:
-        """What a batch answers, when it has (see ``BatchDeskClient``)."""
+        """What a batch answers, when it has (see ``BatchSchedulerClient``)."""
         await self.ready()
         if self._halted is not None:
             raise self._halted
@@ -672,8 +677,8 @@ class BatchDesk:
     async def drain(self) -> None:
         """The run is over: end the batches that nobody waits for any more, and settle what they did."""
         await self.ready()
-        self._leave("The run is over.", tell=len(self._flights) > 0)
-        await self._flights.finish()
+        self._leave("The run is over.", tell=len(self._tracker) > 0)
+        await self._tracker.finish()
         if self._halted is not None:
             raise self._halted
 
@@ -683,7 +688,7 @@ class BatchDesk:
 
     async def aclose(self) -> None:
         """Look after nothing any more."""
-        await self._flights.aclose()
+        await self._tracker.aclose()
         if self._working is not None:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
@@ -705,7 +710,7 @@ class BatchDesk:
     def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
         """Send less at a time, and not at once."""
         if refusal.reason == "large":
-            self._gathering.most = max(1, requests // 2)
+            self._builder.most = max(1, requests // 2)
             return
         self._room = max(1.0, min(self._room, tokens) / 2)
         self._hold_until = time.monotonic() + self._hold_s
@@ -720,7 +725,7 @@ class BatchDesk:
             if not waiting.answer.done():
                 waiting.answer.set_exception(error)
         self._open.clear()
-        self._gathering.take_all()
+        self._builder.take_all()
 
     def changed(self) -> None:
         """There may be room for another wave."""
@@ -733,11 +738,11 @@ class BatchDesk:
 
     async def _start(self) -> None:
         await self._ledger.totals()  # it has replayed the folder when it answers
-        past = await asyncio.to_thread(self._load_past)
-        self._attempts, self._waves = dict(past.attempts), past.waves
-        for call in sorted((call for calls in past.open.values() for call in calls), key=lambda each: each.attempt):
+        state = await asyncio.to_thread(self._load_state)
+        self._attempts, self._waves = dict(state.attempts), state.waves
+        for call in sorted((call for calls in state.open.values() for call in calls), key=lambda each: each.attempt):
             self._wait_for(call)
-        self._flights.adopt(past)
+        self._tracker.adopt(state)
         self._working = asyncio.get_running_loop().create_task(self._work())
 
     async def _known(self, call: Call) -> Answered | None:
@@ -758,7 +763,7 @@ class BatchDesk:
         if self._is_late() or self._halted is not None:
             await self._turn_away([item])
             return
-        self._gathering.add(item, time.monotonic())
+        self._builder.add(item, time.monotonic())
         self._wake.set()
 
     def _wait_for(self, call: Call) -> _Open:
@@ -780,15 +785,15 @@ class BatchDesk:
         while True:
             self._wake.clear()
             if self._is_late():
-                await self._turn_away(self._gathering.take_all())
+                await self._turn_away(self._builder.take_all())
             now = time.monotonic()
-            at = max(self._gathering.due_at, self._hold_until)
+            at = max(self._builder.due_at, self._hold_until)
             if at <= now:
-                room = self._room - self._flights.tokens
-                items = self._gathering.take(room, alone=not len(self._flights))
+                room = self._room - self._tracker.tokens
+                items = self._builder.take(room, alone=not len(self._tracker))
                 if items:
                     self._waves += 1
-                    self._flights.launch(self._waves, items)
+                    self._tracker.launch(self._waves, items)
                     continue
                 at = now + LOOK_AGAIN_S  # no room: a batch that ends wakes us
             # Not wait_for, which may lose a cancellation that comes together with the event.
@@ -814,12 +819,12 @@ class BatchDesk:
             self._late = why
             if tell:
                 self.note(why)
-        self._flights.leaving.set()
+        self._tracker.leaving.set()
         self._wake.set()
 
     async def _turn_away(self, items: list[BatchItem]) -> None:
         """They go with no wave: what they have reserved is free again."""
-        fault = Fault("failed", 0, f"never sent: {self._late or self._halted}", retry=True)
+        api_error = ApiError("failed", 0, f"never sent: {self._late or self._halted}", retry=True)
         for item in items:
-            await quietly(self._ledger.settle(unanswered(item.call, fault)))
+            await best_effort(self._ledger.settle(unanswered(item.call, api_error)))
             self.answer(item.call, InRealtime(self._late))

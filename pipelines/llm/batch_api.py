@@ -22,8 +22,8 @@ from okralong.pipelines.llm.records import Call, Outcome, unknown
 from okralong.pipelines.llm.reply import RawReply, read_completion, to_journal
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import (
-    ErrorAnswer,
-    Fault,
+    ApiError,
+    ErrorResponse,
     by_status,
     classify,
     open_client,
@@ -59,13 +59,13 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class NoReply:
     """A batch brought no reply, for a reason that another wave may cure where ``fault.retry``.
 
     ``counts``: whether it is one of the failures after which a request is asked in real time.
     """
 
-    fault: Fault
+    api_error: ApiError
     counts: bool = True
 
 
@@ -76,7 +76,7 @@ class InRealtime:
     why: str
 
 
-BatchAnswer = Answered | Missed | InRealtime
+BatchAnswer = Answered | NoReply | InRealtime
 
 
 def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> str:
@@ -177,15 +177,15 @@ class RemoteBatch:
         return self.status in ENDED
 
 
-class RemoteFaultError(Exception):
+class BatchApiError(Exception):
     """A call that brought nothing after all attempts. ``fault.retry`` is False when no attempt could.
 
     ``may_exist``: whether what was to be created may be there all the same.
     """
 
-    def __init__(self, fault: Fault, *, may_exist: bool = False) -> None:
-        super().__init__(fault.message)
-        self.fault, self.may_exist = fault, may_exist
+    def __init__(self, api_error: ApiError, *, may_exist: bool = False) -> None:
+        super().__init__(api_error.message)
+        self.api_error, self.may_exist = api_error, may_exist
 
 
 class BatchEndpoint:
@@ -217,16 +217,16 @@ class BatchEndpoint:
         ``since`` is when the wave was closed.
         """
         marks = {RUN_KEY: self._run_id, WAVE_KEY: str(wave)}
-        last: RemoteFaultError | None = None
+        last: BatchApiError | None = None
         for attempt in range(self._config.max_attempts):
             if last is not None:
-                await asyncio.sleep(self._pause(attempt, last.fault))
+                await asyncio.sleep(self._pause(attempt, last.api_error))
                 if made := await self._made(wave, since):
                     return made
             try:
                 return await self._try(lambda: self._create(file_id, marks), attempts=1)
-            except RemoteFaultError as error:
-                if not error.fault.retry:
+            except BatchApiError as error:
+                if not error.api_error.retry:
                     raise
                 last = error
         await asyncio.sleep(self._pause(1, None))
@@ -276,8 +276,8 @@ class BatchEndpoint:
     async def _made(self, wave: int, since: datetime) -> RemoteBatch | None:
         try:
             return next(iter((await self.of_this_run(since)).get(wave, [])), None)
-        except RemoteFaultError as error:
-            raise RemoteFaultError(error.fault, may_exist=True) from None
+        except BatchApiError as error:
+            raise BatchApiError(error.api_error, may_exist=True) from None
 
     async def _listed(self, since: datetime) -> dict[int, list[RemoteBatch]]:
         oldest = (since - CLOCKS_APART).timestamp()
@@ -296,32 +296,32 @@ class BatchEndpoint:
             try:
                 return await work()
             except Exception as error:
-                fault = self._fault(error)
-            if not fault.retry or attempt == most:
+                api_error = self._fault(error)
+            if not api_error.retry or attempt == most:
                 break
-            await asyncio.sleep(self._pause(attempt, fault))
-        raise RemoteFaultError(fault)
+            await asyncio.sleep(self._pause(attempt, api_error))
+        raise BatchApiError(api_error)
 
-    def _pause(self, attempt: int, fault: Fault | None) -> float:
-        if fault is not None and fault.retry_after is not None:
-            return fault.retry_after
+    def _pause(self, attempt: int, api_error: ApiError | None) -> float:
+        if api_error is not None and api_error.retry_after is not None:
+            return api_error.retry_after
         return min(self._longest, self._first * 2.0 ** (attempt - 1))
 
-    def _fault(self, error: Exception) -> Fault:
+    def _fault(self, error: Exception) -> ApiError:
         """What went wrong; what no further attempt can mend is the endpoint's, and ends the run."""
         where = self._config
         said = scrub(str(error), self.key)[:500]
         if not isinstance(error, openai.APIError):
             message = f"{where.base_url} answered with something that is neither a batch nor a file ({said})."
-            return Fault("unknown", 200, message, retry=True, whose="endpoint")
+            return ApiError("unknown", 200, message, retry=True, whose="endpoint")
         if isinstance(error, openai.NotFoundError):
             message = (
                 f"{where.base_url} knows no such file or batch ({said}). If it has no Batch API (/files and /batches), "
                 "run the same command with --llm-mode realtime."
             )
-            return Fault("failed", 404, message, retry=False, whose="endpoint")
-        fault = classify(error, where.base_url, where.model, where.api_key_env, self.key)
-        return replace(fault, whose="endpoint")
+            return ApiError("failed", 404, message, retry=False, whose="endpoint")
+        api_error = classify(error, where.base_url, where.model, where.api_key_env, self.key)
+        return replace(api_error, whose="endpoint")
 
 
 def _read(batch: Any) -> RemoteBatch:
@@ -385,12 +385,12 @@ class ResultReader:
         if line is None:
             certain = not found.unreadable
             said = "the batch ended without it" if certain else "its line cannot be read among the batch's results"
-            return _missed(call, Fault("failed" if certain else "unknown", 0, said, retry=True), latency_s)
+            return _missed(call, ApiError("failed" if certain else "unknown", 0, said, retry=True), latency_s)
         try:
             response, error = line.get("response"), line.get("error")
             if response is None:
                 said = f"{error['code']}: {error['message']}" if error else "a line with neither reply nor error"
-                return _missed(call, Fault("failed", 0, scrub(said, self.key)[:500], retry=True), latency_s)
+                return _missed(call, ApiError("failed", 0, scrub(said, self.key)[:500], retry=True), latency_s)
             status, body = int(response["status_code"]), response["body"]
             request_id = str(response.get("request_id") or "")
             if status == 200:
@@ -398,7 +398,7 @@ class ResultReader:
             return _missed(call, self._fault(status, body, request_id), latency_s)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             said = f"{self.endpoint.base_url} answered with something that is no chat completion ({error})"
-            return _missed(call, Fault("unknown", 200, said, retry=True), latency_s)
+            return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
 
     def _answered(self, call: Call, body: Line, request_id: str, latency_s: float) -> tuple[Outcome, BatchAnswer]:
         completion = ChatCompletion.construct(**body)
@@ -422,23 +422,25 @@ class ResultReader:
         raw = replace(raw, reply=clean, request_id=request_id)
         return _settled(call, raw), Answered(raw)
 
-    def _fault(self, status: int, body: Any, request_id: str) -> Fault:
+    def _fault(self, status: int, body: Any, request_id: str) -> ApiError:
         error = body.get("error") if isinstance(body, dict) else None
         error = error if isinstance(error, dict) else {}
-        answer = ErrorAnswer(status, str(error.get("code") or ""), str(error.get("type") or ""), request_id)
+        answer = ErrorResponse(status, str(error.get("code") or ""), str(error.get("type") or ""), request_id)
         said = scrub(str(error.get("message") or body), self.key)[:500]
         where = self.endpoint
         return by_status(answer, f"in a batch: {said}", where.base_url, where.model, where.api_key_env)
 
 
-def unanswered(call: Call, fault: Fault, latency_s: float = 0.0) -> Outcome:
+def unanswered(call: Call, api_error: ApiError, latency_s: float = 0.0) -> Outcome:
     """The outcome of an attempt that brought no reply: it cost nothing, or nobody knows and its reserve is held."""
-    outcome = replace(unknown(call, fault.message, fault.http_status, latency_s), provider_request_id=fault.request_id)
-    return outcome if fault.status == "unknown" else replace(outcome, status="failed", cost_usd=0.0)
+    outcome = replace(
+        unknown(call, api_error.message, api_error.http_status, latency_s), provider_request_id=api_error.request_id
+    )
+    return outcome if api_error.status == "unknown" else replace(outcome, status="failed", cost_usd=0.0)
 
 
-def _missed(call: Call, fault: Fault, latency_s: float) -> tuple[Outcome, BatchAnswer]:
-    return unanswered(call, fault, latency_s), Missed(fault)
+def _missed(call: Call, api_error: ApiError, latency_s: float) -> tuple[Outcome, BatchAnswer]:
+    return unanswered(call, api_error, latency_s), NoReply(api_error)
 
 
 def _price(call: Call) -> Price:

@@ -20,26 +20,26 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, Usage
-from okralong.pipelines.llm.batch import BatchCaller, BatchDeskClient
+from okralong.pipelines.llm.batch import BatchCaller, BatchSchedulerClient
 from okralong.pipelines.llm.config import ANALYZE, LlmConfig
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.prices import Price, PriceTable
-from okralong.pipelines.llm.rate_limit import SILENT, Notice, read_notice
+from okralong.pipelines.llm.rate_limit import NO_HEADERS, RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import Call, LedgerClient, LimiterClient, Outcome, unknown
 from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, read_completion, to_journal, usable
 from okralong.pipelines.llm.request import LlmRequest, PromptMeter, hash_of
-from okralong.pipelines.llm.routing import Fault, Route, Router, notice_of, open_routes, quietly
+from okralong.pipelines.llm.routing import ApiError, Route, Router, best_effort, error_headers, open_routes
 
-LEASE_SLACK_S = 60.0
+PERMIT_SLACK_S = 60.0
 """How long after the timeout a lease of the limiter ends by itself, should its holder have died. Ours."""
 
 
 class AttemptFailedError(Exception):
     """An endpoint was asked and gave no reply; the ledger has the row."""
 
-    def __init__(self, route: Route, fault: Fault) -> None:
-        super().__init__(fault.message)
-        self.route, self.fault = route, fault
+    def __init__(self, route: Route, api_error: ApiError) -> None:
+        super().__init__(api_error.message)
+        self.route, self.api_error = route, api_error
 
 
 class Attempts:
@@ -59,18 +59,18 @@ class Attempts:
         tokens = estimate + request.max_tokens
         call = replace(call, reserved_usd=self._router.dearest.cost(Usage(estimate, 0, request.max_tokens)))
         route: Route | None = None
-        lease: int | None = None
-        notice = SILENT
+        permit: int | None = None
+        headers = NO_HEADERS
         sent_at: float | None = None
         try:
             await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
             asked_at = time.perf_counter()
-            route, grant = await self._router.leave(tokens, self._config.timeout_s + LEASE_SLACK_S, tried)
-            lease = grant.lease
+            route, granted = await self._router.acquire(tokens, self._config.timeout_s + PERMIT_SLACK_S, tried)
+            permit = granted.id
             call = replace(route.addressed(call), queue_s=_since(asked_at), started_at=datetime.now(UTC))
             await self._ledger.intend(call)
             sent_at = self._router.clock()
-            raw, notice = await self._send(route, request, call)
+            raw, headers = await self._send(route, request, call)
         except asyncio.CancelledError:
             late = unknown(call, "cancelled while in flight", latency_s=self._latency(sent_at))
             await asyncio.shield(self._ledger.settle(_unsent(call, "cancelled") if sent_at is None else late))
@@ -79,24 +79,24 @@ class Attempts:
             raise
         except Exception as error:
             if route is None or sent_at is None:
-                await quietly(self._ledger.settle(_unsent(call, self._router.without_keys(str(error)))))
+                await best_effort(self._ledger.settle(_unsent(call, self._router.without_keys(str(error)))))
                 raise
-            fault = self._fault(route, error, sent_at)
-            if lease is not None:  # at once: what slows everyone down does not wait for the disk
-                await quietly(route.limiter.release(lease, notice_of(error, fault)))
-                lease = None
-            await self._ledger.settle(_failed(call, fault, self._latency(sent_at)))
-            raise AttemptFailedError(route, fault) from None
+            api_error = self._fault(route, error, sent_at)
+            if permit is not None:  # at once: what slows everyone down does not wait for the disk
+                await best_effort(route.limiter.release(permit, error_headers(error, api_error)))
+                permit = None
+            await self._ledger.settle(_failed(call, api_error, self._latency(sent_at)))
+            raise AttemptFailedError(route, api_error) from None
         else:
             route.breaker.answered()
             self.meter.learn(plain, raw.reply.usage.prompt_tokens)
             await asyncio.shield(self._ledger.settle(_arrived(call, raw)))
             return raw
         finally:
-            if route is not None and lease is not None:
-                await quietly(route.limiter.release(lease, notice, unsent=sent_at is None))
+            if route is not None and permit is not None:
+                await best_effort(route.limiter.release(permit, headers, unsent=sent_at is None))
 
-    async def _send(self, route: Route, request: LlmRequest, call: Call) -> tuple[RawReply, Notice]:
+    async def _send(self, route: Route, request: LlmRequest, call: Call) -> tuple[RawReply, RateLimitHeaders]:
         start = time.perf_counter()
         response = await route.http.chat.completions.with_raw_response.create(
             **request.parameters(self._config.max_tokens_field, route.endpoint.model)
@@ -120,13 +120,13 @@ class Attempts:
             queue_s=call.queue_s,
         )
         raw = replace(raw, reply=reply, request_id=response.headers.get("x-request-id", ""))
-        return raw, read_notice(response.headers, taken=True)
+        return raw, read_headers(response.headers, taken=True)
 
-    def _fault(self, route: Route, error: Exception, sent_at: float) -> Fault:
-        fault = route.fault(error)
-        fault = replace(fault, message=self._router.without_keys(fault.message))
-        route.breaker.failed(self._router.clock(), sent_at, fault)
-        return fault
+    def _fault(self, route: Route, error: Exception, sent_at: float) -> ApiError:
+        api_error = route.api_error(error)
+        api_error = replace(api_error, message=self._router.without_keys(api_error.message))
+        route.breaker.failed(self._router.clock(), sent_at, api_error)
+        return api_error
 
     def _latency(self, sent_at: float | None) -> float:
         return 0.0 if sent_at is None else self._router.clock() - sent_at
@@ -140,10 +140,10 @@ def _unsent(call: Call, why: str) -> Outcome:
     return replace(unknown(call, f"never sent: {why}"), status="failed", cost_usd=0.0)
 
 
-def _failed(call: Call, fault: Fault, latency_s: float) -> Outcome:
-    outcome = unknown(call, fault.message, fault.http_status, latency_s)
-    outcome = replace(outcome, provider_request_id=fault.request_id)
-    return outcome if fault.status == "unknown" else replace(outcome, status="failed", cost_usd=0.0)
+def _failed(call: Call, api_error: ApiError, latency_s: float) -> Outcome:
+    outcome = unknown(call, api_error.message, api_error.http_status, latency_s)
+    outcome = replace(outcome, provider_request_id=api_error.request_id)
+    return outcome if api_error.status == "unknown" else replace(outcome, status="failed", cost_usd=0.0)
 
 
 def _arrived(call: Call, raw: RawReply) -> Outcome:
@@ -179,11 +179,11 @@ GIVE_UP_AFTER = 3
 
 
 class _TryAgainError(Exception):
-    """A round brought no reply, and the next may; ``faults`` are its attempts', the last one last."""
+    """A round brought no reply, and the next may; ``api_errors`` are its attempts', the last one last."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__(faults[-1].message)
-        self.faults = faults
+    def __init__(self, api_errors: Sequence[ApiError]) -> None:
+        super().__init__(api_errors[-1].message)
+        self.api_errors = api_errors
 
 
 class LlmClient:
@@ -201,14 +201,14 @@ class LlmClient:
         tags: Mapping[str, str] | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
         shared: SharedReplies | None = None,
-        desk: BatchDeskClient | None = None,
+        scheduler: BatchSchedulerClient | None = None,
         transport: Any = None,
         grammar: Callable[[str, Sequence[Message]], str | None] | None = None,
     ) -> None:
         """``others`` are the limiters of ``config.endpoints``, in order; ``address`` is where an embedded model
         listens; ``backoff`` first and longest pause, in seconds, of a call between two rounds and of an endpoint that
         does not answer while there are others; ``shared`` are replies of other runs, which are taken instead of paying
-        for equal ones; ``desk`` is where calls wait for a batch (None: all are asked in real time);
+        for equal ones; ``scheduler`` is where calls wait for a batch (None: all are asked in real time);
         ``transport`` carries the requests to ``address`` where no network does; ``grammar`` gives the grammar of the
         reply to a prompt of a role, which is sent where the config is ``constrained``.
 
@@ -226,7 +226,7 @@ class LlmClient:
         self._exhausted = 0
         self._shared = shared or SharedReplies()
         price = routes[0].price
-        self._batches = None if desk is None else BatchCaller(config, desk, price, self._attempts.meter)
+        self._batches = None if scheduler is None else BatchCaller(config, scheduler, price, self._attempts.meter)
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
@@ -328,14 +328,14 @@ class LlmClient:
                     raw = await self._round(request, call, numbers)
         except _TryAgainError as last:
             self._exhausted += 1
-            raise self._given_up(last.faults) from None
+            raise self._given_up(last.api_errors) from None
         self._exhausted = 0
         return raw
 
     async def _round(self, request: LlmRequest, call: Call, numbers: Iterator[int]) -> RawReply:
         """Ask one endpoint, and the others that are worth asking while none replies."""
         tried: list[Route] = []
-        faults: list[Fault] = []
+        api_errors: list[ApiError] = []
         while True:
             number = next(numbers)
             numbered = replace(call, attempt=number, body=call.body if number == 1 else "{}")
@@ -343,29 +343,29 @@ class LlmClient:
                 return await self._attempts.run(request, numbered, tried)
             except AttemptFailedError as failed:
                 tried.append(failed.route)
-                faults.append(failed.fault)
-            if not faults[-1].retry and not faults[-1].final:
-                raise faults[-1].error()
+                api_errors.append(failed.api_error)
+            if not api_errors[-1].retry and not api_errors[-1].final:
+                raise api_errors[-1].error()
             if self._router.all_out:
-                raise EndpointError(self._why(faults))
+                raise EndpointError(self._why(api_errors))
             if not self._router.open(tried):
-                raise _TryAgainError(faults)
+                raise _TryAgainError(api_errors)
 
-    def _given_up(self, faults: Sequence[Fault]) -> Exception:
+    def _given_up(self, api_errors: Sequence[ApiError]) -> Exception:
         """What to raise when the last of all rounds brought no reply either."""
         tries = f"Tried {self.config.max_attempts} times."
-        if all(fault.whose == "endpoint" for fault in faults):
-            return EndpointError(f"{self._why(faults)} {tries}")
+        if all(api_error.whose == "endpoint" for api_error in api_errors):
+            return EndpointError(f"{self._why(api_errors)} {tries}")
         if self._exhausted >= GIVE_UP_AFTER:
             often = f"{self._exhausted} calls in a row have ended so; run the same command again later."
-            return EndpointError(f"{self._why(faults)} {tries} {often}")
-        return replace(faults[-1], message=f"{faults[-1].message} {tries}").error()
+            return EndpointError(f"{self._why(api_errors)} {tries} {often}")
+        return replace(api_errors[-1], message=f"{api_errors[-1].message} {tries}").error()
 
-    def _why(self, faults: Sequence[Fault]) -> str:
+    def _why(self, api_errors: Sequence[ApiError]) -> str:
         """Why the run stops: the fault, or where there are several endpoints what is wrong with each."""
-        return self._router.verdict() if self.config.endpoints else faults[-1].message
+        return self._router.verdict() if self.config.endpoints else api_errors[-1].message
 
     def _pause(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        named = error.faults[-1].retry_after if isinstance(error, _TryAgainError) else None
+        named = error.api_errors[-1].retry_after if isinstance(error, _TryAgainError) else None
         return self._backoff(state) if named is None else named

@@ -44,7 +44,7 @@ class Part:
         return f"part-{self.first:09d}{'' if self.last == self.first else f'-{self.last:09d}'}.parquet"
 
 
-class PartedTable:
+class FragmentedTable:
     """The parts of one table. One process writes; others may read at any time (see ``read_rows``)."""
 
     def __init__(self, folder: Folder, schema: pa.Schema, key: Sequence[str], *, writer: bool = True) -> None:
@@ -156,7 +156,7 @@ def read_rows(folder: Folder, schema: pa.Schema, key: Sequence[str], columns: Se
     wanted = schema.names if columns is None else list(dict.fromkeys([*columns, *key]))
     for _ in range(READ_TRIES):
         try:
-            parts = list(PartedTable(folder, schema, key, writer=False).batches(wanted))
+            parts = list(FragmentedTable(folder, schema, key, writer=False).batches(wanted))
         except FileNotFoundError:
             continue
         if not parts:
@@ -215,22 +215,22 @@ class RunLog:
 
     def __init__(self, run: Folder) -> None:
         self.run = run
-        self.tables = {name: PartedTable(run.at(name), RUN_TABLES[name], ROW_KEYS[name]) for name in ROW_KEYS}
+        self.tables = {name: FragmentedTable(run.at(name), RUN_TABLES[name], ROW_KEYS[name]) for name in ROW_KEYS}
         self.next_seq = 1
         self._pending: Batch = {}
         self._held = contextlib.ExitStack()
 
     @classmethod
-    def open(cls, run: Folder, patience_s: float = 0.0) -> RunLog:
+    def open(cls, run: Folder, lock_wait_s: float = 0.0) -> RunLog:
         """Open a run for writing, new or old.
 
         The process that writes holds a lock, apart from the one of the job that started it: a killed job may leave
-        its writer alive for some seconds. Waits ``patience_s`` for such a one, then raises LockedError.
+        its writer alive for some seconds. Waits ``lock_wait_s`` for such a one, then raises LockedError.
         """
         held = contextlib.ExitStack()
         # An object store has no lock that a killed process gives back; there the job's own lock has to do.
         if run.is_local:
-            deadline = time.monotonic() + patience_s
+            deadline = time.monotonic() + lock_wait_s
             while True:
                 try:
                     held.enter_context(run.at("journal").locked("okralong run log"))
@@ -266,12 +266,12 @@ class RunLog:
         self.next_seq += 1
         self.append("journal", body)
 
-    def take(self) -> Batch:
+    def take_pending(self) -> Batch:
         """What is buffered; the buffer is empty afterwards."""
         batch, self._pending = self._pending, {}
         return batch
 
-    def put_back(self, batch: Batch) -> None:
+    def restore(self, batch: Batch) -> None:
         """Buffer again what could not be written, before what came since."""
         for table, rows in batch.items():
             self._pending[table] = rows + self._pending.get(table, [])
@@ -296,11 +296,11 @@ class RunLog:
 
     def commit(self) -> None:
         """Make everything buffered durable. Raises ValueError when a row does not fit; the others are written."""
-        batch = self.take()
+        batch = self.take_pending()
         try:
             refused = self.write(batch)
         except BaseException:
-            self.put_back(batch)
+            self.restore(batch)
             raise
         for why in refused.values():
             raise why
@@ -325,7 +325,7 @@ class RunLog:
         return any(table.crowded for table in self.tables.values())
 
     def compact(self, final: bool = False) -> None:
-        """Merge small files (see ``PartedTable.compact``)."""
+        """Merge small files (see ``FragmentedTable.compact``)."""
         for table in self.tables.values():
             table.compact(final)
 

@@ -24,8 +24,8 @@ from okralong.pipelines.core.types import ArchiveError, OverBudget, Usage
 from okralong.pipelines.llm.journal import (
     READ_TRIES,
     ROW_KEYS,
+    FragmentedTable,
     JournalRow,
-    PartedTable,
     Refused,
     RunLog,
     StepKey,
@@ -176,7 +176,7 @@ def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
     for _ in range(READ_TRIES):
         begun: dict[CallKey, Mapping[str, Any]] = {}
         try:
-            journal = PartedTable(run.at("journal"), RUN_TABLES["journal"], ROW_KEYS["journal"], writer=False)
+            journal = FragmentedTable(run.at("journal"), RUN_TABLES["journal"], ROW_KEYS["journal"], writer=False)
             for batch in journal.batches(["kind", "body"]):
                 for body in batch.filter(pc.is_in(batch["kind"], pa.array(["request", "reply"])))["body"].to_pylist():
                     call = json.loads(body)["call"]
@@ -233,14 +233,14 @@ class RunLedger:
         run: Folder,
         cap_usd: float | None,
         *,
-        patience_s: float = 0.0,
+        lock_wait_s: float = 0.0,
         reopened: frozenset[str] = frozenset(),
     ) -> None:
         """Open the run and replay it; the rows that the last process owed are written before anything else.
 
         ``reopened`` are the query_ids of questions that have an end and are asked again all the same (see ``replay``).
         """
-        self._log = RunLog.open(run, patience_s)
+        self._log = RunLog.open(run, lock_wait_s)
         try:
             self._state = replay(self._log, reopened)
             for row in self._state.to_write:
@@ -452,11 +452,11 @@ class RunLedger:
         await asyncio.sleep(GATHER_S)
         async with self._disk:
             self._next_commit = None
-            batch = self._log.take()
+            batch = self._log.take_pending()
             try:
                 refused = await asyncio.to_thread(self._log.write, batch)
             except BaseException:
-                self._log.put_back(batch)
+                self._log.restore(batch)
                 raise
         if self._log.crowded:
             # Merging holds up the next commit, not this one: whoever waits for these rows goes on.

@@ -25,7 +25,7 @@ _UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "u
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class LimitHeaders:
     """One limit in the server's words: per minute, what is left of it, and in how many seconds all of it is back.
 
     None is what the server did not say, or said unbelievably.
@@ -37,39 +37,41 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class RateLimitHeaders:
     """What one reply says of the limits. It describes the moment at which the server took the request, or refused it.
 
     ``taken``: the server accepted the request, so no limit is smaller than it. ``slow_down``: it asks for fewer
     requests (a 429, or any ``Retry-After``), and for none in the next ``retry_after`` seconds where it names a time.
     """
 
-    requests: Allowance = Allowance()
-    tokens: Allowance = Allowance()
+    requests: LimitHeaders = LimitHeaders()
+    tokens: LimitHeaders = LimitHeaders()
     taken: bool = False
     slow_down: bool = False
     retry_after: float | None = None
 
 
-SILENT: Final = Notice()
+NO_HEADERS: Final = RateLimitHeaders()
 """Of a request that had no reply, or was never sent."""
 
 
-def read_allowance(headers: Mapping[str, str], what: str) -> Allowance:
+def read_limit(headers: Mapping[str, str], what: str) -> LimitHeaders:
     """The three fields of ``what``, "requests" or "tokens"."""
     named = headers.get(f"x-ratelimit-limit-{what}", "")
     limit = _count(named) or None
     remaining = _count(headers.get(f"x-ratelimit-remaining-{what}", ""))
     if remaining is not None and named and (limit is None or remaining > limit):
         remaining = None
-    return Allowance(limit, remaining, duration(headers.get(f"x-ratelimit-reset-{what}", "")))
+    return LimitHeaders(limit, remaining, duration(headers.get(f"x-ratelimit-reset-{what}", "")))
 
 
-def read_notice(
+def read_headers(
     headers: Mapping[str, str], *, taken: bool, slow_down: bool = False, retry_after: float | None = None
-) -> Notice:
+) -> RateLimitHeaders:
     """All that the headers of one reply say; their names are looked up in small letters."""
-    return Notice(read_allowance(headers, "requests"), read_allowance(headers, "tokens"), taken, slow_down, retry_after)
+    return RateLimitHeaders(
+        read_limit(headers, "requests"), read_limit(headers, "tokens"), taken, slow_down, retry_after
+    )
 
 
 def duration(text: str) -> float | None:
@@ -91,22 +93,22 @@ def _count(text: str) -> int | None:
 # Leases in blocks: what the processes of a cluster and the one limiter of an endpoint say to each other.
 #
 # A process asks for all its callers at once (``take``) and hears as soon as some have leave; it gives back what ended
-# since in one message (``put_back``). So the number of messages does not grow with the callers.
+# since in one message (``release_many``). So the number of messages does not grow with the callers.
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PermitRequest:
     """One request for leave, of ``tokens`` (prompt and most completion tokens). Its lease ends by itself after
-    ``lease_s`` seconds. ``ticket`` is the asking process's own number for it.
+    ``expires_s`` seconds. ``ticket`` is the asking process's own number for it.
     """
 
     ticket: int
     tokens: int
-    lease_s: float
+    expires_s: float
 
 
 @dataclass(slots=True)
-class Taken:
+class Permits:
     """The answer to a ``take``: leases by ticket, and by ticket why no minute can hold a request. Never empty.
 
     A ticket in neither has no leave yet and is to be asked for again.
@@ -117,17 +119,17 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class Release:
     """A lease that is given back (see ``LimiterClient.release``)."""
 
-    lease: int
-    notice: Notice = SILENT
+    permit: int
+    headers: RateLimitHeaders = NO_HEADERS
     unsent: bool = False
 
 
-Take = Callable[[Sequence[Ask]], Awaitable[Taken]]
+AcquireMany = Callable[[Sequence[PermitRequest]], Awaitable[Permits]]
 """Waits until the first of the asks, which stand in order of arrival, has leave or is refused."""
-PutBack = Callable[[Sequence[Returned]], Awaitable[None]]
+ReleaseMany = Callable[[Sequence[Release]], Awaitable[None]]
 """Gives leases back, in order."""
 
 # --------
@@ -229,7 +231,7 @@ class Quota:
                 self._paid_at = self._paid_at - self._takes(amount) if self._total else -math.inf
                 return
 
-    def hear(self, now: float, at: float, amount: int, said: Allowance, *, taken: bool) -> None:
+    def observe(self, now: float, at: float, amount: int, said: LimitHeaders, *, taken: bool) -> None:
         """The reply to a request of ``amount``, admitted at ``at``, says so much of this limit.
 
         Replies come out of order: one that describes an earlier moment than what is known changes nothing. A limit
@@ -334,7 +336,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lease:
+class _Held:
     granted: float
     ends: float
     tokens: int
@@ -343,15 +345,15 @@ class _Lease:
 class Limiter:
     """The state of one (endpoint, model). Every ``now`` is in seconds of one clock that never goes back."""
 
-    def __init__(self, limits: Limits, first_lease: int = 1) -> None:
-        """Leases are numbered from ``first_lease``, so that one limiter's are never taken for its predecessor's."""
+    def __init__(self, limits: Limits, first_permit: int = 1) -> None:
+        """Leases are numbered from ``first_permit``, so that one limiter's are never taken for its predecessor's."""
         self.limits = limits
         self._requests = Quota(limits.requests_per_minute)
         self._tokens = Quota(limits.tokens_per_minute)
         self._allowed = float(limits.max_in_flight)
-        self._leases: dict[int, _Lease] = {}
+        self._permits: dict[int, _Held] = {}
         self._ends: list[tuple[float, int]] = []  # a heap; leases that were released are still in it
-        self._next_lease = first_lease
+        self._next_permit = first_permit
         self._blocked_until = -math.inf
         self._slowed_at = -math.inf
         self._pause = FIRST_PAUSE_S
@@ -364,7 +366,7 @@ class Limiter:
         halving, until a job comes that finds nothing in flight. What the server named stays known: it is the account's.
         """
         self._forget_ended(now)
-        alone = not self._leases
+        alone = not self._permits
         self.limits = limits if alone else stricter(self.limits, limits)
         self._requests.relimit(now, self.limits.requests_per_minute)
         self._tokens.relimit(now, self.limits.tokens_per_minute)
@@ -386,43 +388,43 @@ class Limiter:
             "it, or show less context."
         )
 
-    def reserve(self, now: float, tokens: int, lease_s: float) -> tuple[float, int]:
-        """``(wait, lease)``: with wait 0 the request may go out now and holds ``lease`` until released.
+    def reserve(self, now: float, tokens: int, expires_s: float) -> tuple[float, int]:
+        """``(wait, lease)``: with wait 0 the request may go out now and holds ``permit`` until released.
 
         Otherwise nothing was taken: ask again after ``wait`` seconds or a release, whichever comes first. A lease that
-        nobody releases (its holder was killed) ends by itself after ``lease_s``. ``tokens`` that have a ``refusal``
+        nobody releases (its holder was killed) ends by itself after ``expires_s``. ``tokens`` that have a ``refusal``
         must not be asked for.
         """
         self._forget_ended(now)
-        if len(self._leases) >= self.allowed:
+        if len(self._permits) >= self.allowed:
             return self._ends[0][0] - now, 0
         wait = max(self._blocked_until - now, self._requests.wait(now, 1), self._tokens.wait(now, tokens))
         if wait > 0:
             return wait, 0
         self._requests.take(now, 1)
         self._tokens.take(now, tokens)
-        lease = self._next_lease
-        self._next_lease += 1
-        self._leases[lease] = _Lease(now, now + lease_s, tokens)
-        heapq.heappush(self._ends, (now + lease_s, lease))
-        return 0.0, lease
+        permit = self._next_permit
+        self._next_permit += 1
+        self._permits[permit] = _Held(now, now + expires_s, tokens)
+        heapq.heappush(self._ends, (now + expires_s, permit))
+        return 0.0, permit
 
-    def hear(self, now: float, lease: int, notice: Notice) -> None:
-        """What the reply to the request that holds ``lease`` says of the limits. Comes before its release."""
-        held = self._leases.get(lease)
+    def observe(self, now: float, permit: int, headers: RateLimitHeaders) -> None:
+        """What the reply to the request that holds ``permit`` says of the limits. Comes before its release."""
+        held = self._permits.get(permit)
         if held is not None:
-            self._requests.hear(now, held.granted, 1, notice.requests, taken=notice.taken)
-            self._tokens.hear(now, held.granted, held.tokens, notice.tokens, taken=notice.taken)
-        if notice.slow_down:
-            self.slow_down(now, notice.retry_after, None if held is None else held.granted)
+            self._requests.observe(now, held.granted, 1, headers.requests, taken=headers.taken)
+            self._tokens.observe(now, held.granted, held.tokens, headers.tokens, taken=headers.taken)
+        if headers.slow_down:
+            self.slow_down(now, headers.retry_after, None if held is None else held.granted)
 
-    def release(self, lease: int, *, answered: bool = True, unsent: bool = False) -> None:
+    def release(self, permit: int, *, answered: bool = True, unsent: bool = False) -> None:
         """The request is over. An unknown or ended lease is fine.
 
         ``answered``: the endpoint did what it was asked, so a 429's halving is undone by a little. ``unsent``: it never
         went out, so it does not count against the minute.
         """
-        held = self._leases.pop(lease, None)
+        held = self._permits.pop(permit, None)
         if held is None:
             return
         if unsent:
@@ -452,7 +454,7 @@ class Limiter:
     @property
     def in_flight(self) -> int:
         """Leases that are held."""
-        return len(self._leases)
+        return len(self._permits)
 
     @property
     def allowed(self) -> int:
@@ -464,5 +466,5 @@ class Limiter:
         return max(0.0, self._blocked_until - now)
 
     def _forget_ended(self, now: float) -> None:
-        while self._ends and (self._ends[0][0] <= now or self._ends[0][1] not in self._leases):
-            self._leases.pop(heapq.heappop(self._ends)[1], None)
+        while self._ends and (self._ends[0][0] <= now or self._ends[0][1] not in self._permits):
+            self._permits.pop(heapq.heappop(self._ends)[1], None)

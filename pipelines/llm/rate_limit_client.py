@@ -1,6 +1,6 @@
 """All callers of one process behind one message: the process's side of leases in blocks.
 
-At most one ``take`` and one ``put_back`` are on their way at a time, however many callers wait; what comes meanwhile
+At most one ``take`` and one ``release_many`` are on their way at a time, however many callers wait; what comes meanwhile
 goes with the next. Callers are served in order of arrival.
 """
 
@@ -16,8 +16,18 @@ from dataclasses import dataclass
 from itertools import islice
 
 from okralong.pipelines.core.types import QuestionError
-from okralong.pipelines.llm.rate_limit import SILENT, Ask, Limiter, Limits, Notice, PutBack, Returned, Take, Taken
-from okralong.pipelines.llm.records import Grant
+from okralong.pipelines.llm.rate_limit import (
+    NO_HEADERS,
+    AcquireMany,
+    Limiter,
+    Limits,
+    PermitRequest,
+    Permits,
+    RateLimitHeaders,
+    Release,
+    ReleaseMany,
+)
+from okralong.pipelines.llm.records import Permit
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +37,8 @@ BLOCK = 256
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Caller:
-    ask: Ask
-    lease: asyncio.Future[int]
+    ask: PermitRequest
+    permit: asyncio.Future[int]
 
 
 class CoalescingLimiter:
@@ -38,58 +48,58 @@ class CoalescingLimiter:
     of ``take`` is raised in every caller that it was for.
     """
 
-    def __init__(self, take: Take, put_back: PutBack) -> None:
-        self._take, self._put_back = take, put_back
+    def __init__(self, acquire_many: AcquireMany, release_many: ReleaseMany) -> None:
+        self._acquire_many, self._release_many = acquire_many, release_many
         self._tickets = itertools.count()
         self._callers: dict[int, _Caller] = {}  # by ticket, in order of arrival
         self._taking: asyncio.Task[None] | None = None
-        self._ended: list[Returned] = []
+        self._ended: list[Release] = []
         self._next_post: asyncio.Task[None] | None = None  # takes along what is in ``_ended`` when its turn comes
         self._posts: set[asyncio.Task[None]] = set()
         self._one_post = asyncio.Lock()
 
-    async def acquire(self, tokens: int, lease_s: float) -> Grant:
+    async def acquire(self, tokens: int, expires_s: float) -> Permit:
         """Wait for leave to send. Raises QuestionError when no minute can hold ``tokens``."""
         start = time.perf_counter()
         loop = asyncio.get_running_loop()
-        caller = _Caller(Ask(next(self._tickets), tokens, lease_s), loop.create_future())
+        caller = _Caller(PermitRequest(next(self._tickets), tokens, expires_s), loop.create_future())
         self._callers[caller.ask.ticket] = caller
         if self._taking is None:
-            self._taking = loop.create_task(self._take_while_wanted())
+            self._taking = loop.create_task(self._acquire_while_wanted())
         try:
-            lease = await caller.lease
+            permit = await caller.permit
         except asyncio.CancelledError:
             self._callers.pop(caller.ask.ticket, None)
-            if _came(caller.lease):  # in the same moment
-                self._give_back([Returned(caller.lease.result(), unsent=True)])
+            if _came(caller.permit):  # in the same moment
+                self._give_back([Release(caller.permit.result(), unsent=True)])
             raise
-        return Grant(lease, time.perf_counter() - start)
+        return Permit(permit, time.perf_counter() - start)
 
-    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
         """The request is over (see ``LimiterClient``); returns when the limiter knows."""
-        await asyncio.shield(self._give_back([Returned(lease, notice, unsent)]))
+        await asyncio.shield(self._give_back([Release(permit, headers, unsent)]))
 
-    async def _take_while_wanted(self) -> None:
+    async def _acquire_while_wanted(self) -> None:
         try:
             await asyncio.sleep(0)  # callers of the same moment go together
             while self._callers:
-                asks = [caller.ask for caller in islice(self._callers.values(), BLOCK)]
+                requests = [caller.ask for caller in islice(self._callers.values(), BLOCK)]
                 try:
-                    self._hand_out(await self._take(asks))
+                    self._hand_out(await self._acquire_many(requests))
                 except Exception as error:
-                    for ask in asks:
+                    for ask in requests:
                         self._fail(ask.ticket, error)
         finally:
             self._taking = None
 
-    def _hand_out(self, taken: Taken) -> None:
-        unwanted: list[Returned] = []
-        for ticket, lease in taken.granted.items():
+    def _hand_out(self, taken: Permits) -> None:
+        unwanted: list[Release] = []
+        for ticket, permit in taken.granted.items():
             caller = self._callers.pop(ticket, None)
-            if caller is None or caller.lease.done():
-                unwanted.append(Returned(lease, unsent=True))
+            if caller is None or caller.permit.done():
+                unwanted.append(Release(permit, unsent=True))
             else:
-                caller.lease.set_result(lease)
+                caller.permit.set_result(permit)
         for ticket, why in taken.refused.items():
             self._fail(ticket, QuestionError(why))
         if unwanted:
@@ -97,10 +107,10 @@ class CoalescingLimiter:
 
     def _fail(self, ticket: int, error: Exception) -> None:
         caller = self._callers.pop(ticket, None)
-        if caller is not None and not caller.lease.done():
-            caller.lease.set_exception(error)
+        if caller is not None and not caller.permit.done():
+            caller.permit.set_exception(error)
 
-    def _give_back(self, ended: Sequence[Returned]) -> asyncio.Task[None]:
+    def _give_back(self, ended: Sequence[Release]) -> asyncio.Task[None]:
         """The message that will take these along."""
         self._ended.extend(ended)
         if self._next_post is None:
@@ -113,7 +123,7 @@ class CoalescingLimiter:
         async with self._one_post:
             self._next_post = None
             ended, self._ended = self._ended, []
-            await self._put_back(ended)
+            await self._release_many(ended)
 
     def _posted(self, post: asyncio.Task[None]) -> None:
         self._posts.discard(post)
@@ -121,8 +131,8 @@ class CoalescingLimiter:
             logger.warning("Leases were not given back, and end by themselves: %s: %s", type(error).__name__, error)
 
 
-def _came(lease: asyncio.Future[int]) -> bool:
-    return lease.done() and not lease.cancelled() and lease.exception() is None
+def _came(permit: asyncio.Future[int]) -> bool:
+    return permit.done() and not permit.cancelled() and permit.exception() is None
 
 
 # --------
@@ -136,9 +146,9 @@ def _came(lease: asyncio.Future[int]) -> bool:
 class _Turn:
     """One ``take`` in the line."""
 
-    asks: deque[Ask]
-    taken: Taken
-    answer: asyncio.Future[Taken]
+    requests: deque[PermitRequest]
+    taken: Permits
+    answer: asyncio.Future[Permits]
 
 
 class LocalLimiter:
@@ -146,7 +156,7 @@ class LocalLimiter:
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         # Leases that a limiter gave before it was started again are not among those of the new one.
-        self._limiter = Limiter(limits, first_lease=time.time_ns())
+        self._limiter = Limiter(limits, first_permit=time.time_ns())
         self._clock = clock
         self._line: deque[_Turn] = deque()
         self._alarm: asyncio.TimerHandle | None = None
@@ -164,26 +174,26 @@ class LocalLimiter:
 
     def state(self) -> dict[str, float]:
         """Leases held and allowed, requests that wait, and seconds of pause left, for those who watch."""
-        waiting = sum(len(turn.asks) for turn in self._line)
+        waiting = sum(len(turn.requests) for turn in self._line)
         paused = self._limiter.paused(self._clock())
         return {"in_flight": self.in_flight, "allowed": self._limiter.allowed, "waiting": waiting, "paused": paused}
 
-    async def acquire(self, tokens: int, lease_s: float) -> Grant:
+    async def acquire(self, tokens: int, expires_s: float) -> Permit:
         """Wait for leave to send. Raises QuestionError when no minute can hold ``tokens``."""
         start = self._clock()
-        ask = Ask(next(self._tickets), tokens, lease_s)
-        taken = await self.take([ask])
+        ask = PermitRequest(next(self._tickets), tokens, expires_s)
+        taken = await self.acquire_many([ask])
         if ask.ticket in taken.refused:
             raise QuestionError(taken.refused[ask.ticket])
-        return Grant(taken.granted[ask.ticket], self._clock() - start)
+        return Permit(taken.granted[ask.ticket], self._clock() - start)
 
-    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
         """The request is over (see ``LimiterClient``)."""
-        await self.put_back([Returned(lease, notice, unsent)])
+        await self.release_many([Release(permit, headers, unsent)])
 
-    async def take(self, asks: Sequence[Ask]) -> Taken:
-        """Leases for the first of these requests, as many as there are now; waits until there is one (see ``Take``)."""
-        turn = _Turn(deque(asks), Taken(), asyncio.get_running_loop().create_future())
+    async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
+        """Leases for the first of these requests, as many as there are now; waits until there is one (see ``AcquireMany``)."""
+        turn = _Turn(deque(requests), Permits(), asyncio.get_running_loop().create_future())
         self._line.append(turn)
         self._serve()
         try:
@@ -191,17 +201,17 @@ class LocalLimiter:
         except asyncio.CancelledError:
             if turn in self._line:
                 self._line.remove(turn)
-            for lease in turn.taken.granted.values():  # granted, and nobody there to hear of it
-                self._limiter.release(lease, unsent=True)
+            for permit in turn.taken.granted.values():  # granted, and nobody there to hear of it
+                self._limiter.release(permit, unsent=True)
             self._serve()
             raise
 
-    async def put_back(self, returned: Sequence[Returned]) -> None:
+    async def release_many(self, returned: Sequence[Release]) -> None:
         """Take leases back, and what their replies say of the limits."""
         now = self._clock()
         for one in returned:
-            self._limiter.hear(now, one.lease, one.notice)
-            self._limiter.release(one.lease, answered=one.notice.taken, unsent=one.unsent)
+            self._limiter.observe(now, one.permit, one.headers)
+            self._limiter.release(one.permit, answered=one.headers.taken, unsent=one.unsent)
         self._serve()
 
     def _serve(self) -> None:
@@ -217,22 +227,22 @@ class LocalLimiter:
             if turn.answer.done():  # cancelled a moment ago
                 line.popleft()
                 continue
-            ask = turn.asks[0]
+            ask = turn.requests[0]
             refusal = self._limiter.refusal(ask.tokens)
             if refusal is None:
-                wait, lease = self._limiter.reserve(now, ask.tokens, ask.lease_s)
+                wait, permit = self._limiter.reserve(now, ask.tokens, ask.expires_s)
                 if wait > 0:
                     if self._line:  # those who were served already ask again, at the end of the line
                         self._alarm = asyncio.get_running_loop().call_later(wait, self._serve)
                     break
-                turn.taken.granted[ask.ticket] = lease
+                turn.taken.granted[ask.ticket] = permit
             else:
                 turn.taken.refused[ask.ticket] = refusal
             if line is self._line:
                 served.append(turn)
             line.popleft()
-            turn.asks.popleft()
-            if turn.asks:
+            turn.requests.popleft()
+            if turn.requests:
                 again.append(turn)
         for turn in served:
             turn.answer.set_result(turn.taken)

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.journal import JournalRow
-from okralong.pipelines.llm.rate_limit import SILENT, Notice
+from okralong.pipelines.llm.rate_limit import NO_HEADERS, RateLimitHeaders
 
 PICO = 1_000_000_000_000
 
@@ -310,10 +310,10 @@ def reply_body(outcome: Outcome) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """Leave to send one request. ``queue_s`` is how long it was waited for, in seconds."""
+class Permit:
+    """The right to send one request. ``queue_s`` is how long it was waited for, in seconds."""
 
-    lease: int
+    id: int
     queue_s: float
 
 
@@ -351,12 +351,12 @@ class Totals:
 class LimiterClient(Protocol):
     """The one limiter of an endpoint and model."""
 
-    async def acquire(self, tokens: int, lease_s: float) -> Grant:
+    async def acquire(self, tokens: int, expires_s: float) -> Permit:
         """Wait for leave to send ``tokens`` (prompt and most completion tokens). Raises QuestionError if too many."""
         ...
 
-    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
-        """The request is over, or never went out (``unsent``); ``notice`` is what its reply says of the limits."""
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
+        """The request is over, or never went out (``unsent``); ``headers`` is what its reply says of the limits."""
         ...
 
 

@@ -22,8 +22,8 @@ import openai
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.prices import Price, PriceTable
-from okralong.pipelines.llm.rate_limit import Notice, read_notice
-from okralong.pipelines.llm.records import Call, Grant, LimiterClient
+from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
+from okralong.pipelines.llm.records import Call, LimiterClient, Permit
 from okralong.pipelines.models.weights import EMBEDDED
 
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
@@ -41,7 +41,7 @@ _KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ApiError:
     """``status`` for the ledger; ``http_status`` 0 without an answer; ``retry_after`` in seconds where it was named."""
 
     status: Literal["failed", "unknown"]
@@ -73,7 +73,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorAnswer:
+class ErrorResponse:
     """An answer that is an error, to a request by itself or to one of a batch: HTTP status, and code and type ("" where
     there is none) of the error in its body.
     """
@@ -114,17 +114,17 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return max(0.0, date.timestamp() - (time.time() if now is None else now))
 
 
-def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> Fault:
+def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
     """The fault behind an exception of the ``openai`` package; any other after sending counts as unknown."""
     said = scrub(str(error), key)[:500]
     if isinstance(error, openai.APITimeoutError | openai.APIConnectionError):
         if type(error.__cause__).__name__ in NEVER_SENT:
             message = f"No connection to {endpoint}: {said} Start the server, or mend llm.base_url, and run again."
-            return Fault("failed", 0, message, retry=True, whose="endpoint")
+            return ApiError("failed", 0, message, retry=True, whose="endpoint")
         message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
-        return Fault("unknown", 0, message, retry=True)
+        return ApiError("unknown", 0, message, retry=True)
     if isinstance(error, openai.APIStatusError):
-        answer = ErrorAnswer(
+        answer = ErrorResponse(
             error.status_code,
             str(error.code or ""),
             str(error.type or ""),
@@ -133,16 +133,16 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
         )
         return by_status(answer, said, endpoint, model, key_env)
     message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
-    return Fault("unknown", 200, message, retry=True)
+    return ApiError("unknown", 200, message, retry=True)
 
 
-def notice_of(error: Exception, fault: Fault) -> Notice:
+def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
     """What the limiter should know of a request that brought no reply."""
     headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
-    return read_notice(headers, taken=False, slow_down=fault.limited, retry_after=fault.retry_after)
+    return read_headers(headers, taken=False, slow_down=api_error.limited, retry_after=api_error.retry_after)
 
 
-def by_status(error: ErrorAnswer, said: str, endpoint: str, model: str, key_env: str) -> Fault:
+def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_env: str) -> ApiError:
     """The fault behind an answer that is an error; ``said`` is its message without any key."""
     code, status, request_id = error.code, error.status, error.request_id
     if status in (401, 403):
@@ -150,30 +150,30 @@ def by_status(error: ErrorAnswer, said: str, endpoint: str, model: str, key_env:
             f"{endpoint} refuses the key in the environment variable {key_env} ({status}: {said}). Set it to a key "
             "that may use this model, on every node, and run the same command again."
         )
-        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
     if status == 404:
         message = f"{endpoint} does not know the model {model!r} ({said}). Mend llm.model or llm.base_url."
-        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
     if code == "insufficient_quota" or error.kind == "insufficient_quota":
         message = f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
-        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
     if code == "context_length_exceeded":
         message = f"The prompt does not fit the window of {model} ({said}). Set llm.window to the model's true size."
-        return Fault("failed", status, message, retry=False, request_id=request_id)
+        return ApiError("failed", status, message, retry=False, request_id=request_id)
     if code == "content_filter":
         message = f"The endpoint's content filter refused the prompt ({said})."
-        return Fault("failed", status, message, retry=False, request_id=request_id)
+        return ApiError("failed", status, message, retry=False, request_id=request_id)
     if status in RETRIED or status >= 500:
         wait = retry_after(error.headers)
         message = f"{endpoint} answered {status} ({said})."
         whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
         if wait is not None and wait > LONGEST_WAIT_S:
             message = f"{endpoint} asks to wait {wait:.0f} s ({status}: {said}). Run the same command again after that."
-            return Fault("failed", status, message, False, "endpoint", wait, request_id)
+            return ApiError("failed", status, message, False, "endpoint", wait, request_id)
         billed: Literal["failed", "unknown"] = "unknown" if status in GATEWAY else "failed"
-        return Fault(billed, status, message, True, whose, wait, request_id)
+        return ApiError(billed, status, message, True, whose, wait, request_id)
     message = f"{endpoint} refused the request ({status}: {said})."
-    return Fault("failed", status, message, retry=False, request_id=request_id)
+    return ApiError("failed", status, message, retry=False, request_id=request_id)
 
 
 # --------
@@ -228,19 +228,19 @@ class Breaker:
         self._pause = self._first
         self._open_until = -math.inf
 
-    def failed(self, now: float, sent_at: float, fault: Fault) -> None:
+    def failed(self, now: float, sent_at: float, api_error: ApiError) -> None:
         """A call that was sent at ``sent_at`` brought a fault. Those of one burst make the pause longer once."""
-        if fault.final:
-            self.refuse(fault.message, math.inf if fault.retry_after is None else now + fault.retry_after)
+        if api_error.final:
+            self.refuse(api_error.message, math.inf if api_error.retry_after is None else now + api_error.retry_after)
             return
-        if not fault.retry:
+        if not api_error.retry:
             self.answered()
             return
-        self.why = fault.message
-        if fault.http_status == 429 or sent_at < self._opened_at:  # the limiter sees to the first
+        self.why = api_error.message
+        if api_error.http_status == 429 or sent_at < self._opened_at:  # the limiter sees to the first
             return
         self._failures += 1
-        if fault.unreachable or self._failures >= STORM:
+        if api_error.unreachable or self._failures >= STORM:
             self._opened_at = now
             self._open_until = now + self._pause
             self._pause = min(self._longest, 2 * self._pause)
@@ -369,7 +369,7 @@ class Route:
             output_usd_per_million=self.price.output,
         )
 
-    def fault(self, error: Exception) -> Fault:
+    def api_error(self, error: Exception) -> ApiError:
         """What went wrong with a call that went there."""
         return classify(error, self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env, self.key)
 
@@ -463,14 +463,14 @@ class Router:
         now, alone = self.clock(), len(self.routes) == 1
         return [route for route in self.routes if route not in tried and (alone or route.breaker.ready(now))]
 
-    async def leave(self, tokens: int, lease_s: float, tried: Sequence[Route] = ()) -> tuple[Route, Grant]:
+    async def acquire(self, tokens: int, expires_s: float, tried: Sequence[Route] = ()) -> tuple[Route, Permit]:
         """Leave to send at the route that grants it first; the first in order that does so at once.
 
         Raises EndpointError when all are out of use, QuestionError when no minute of any can hold ``tokens``.
         """
         if len(self.routes) == 1:
-            return self.routes[0], await self.routes[0].limiter.acquire(tokens, lease_s)
-        asked: dict[Route, asyncio.Task[Grant]] = {}
+            return self.routes[0], await self.routes[0].limiter.acquire(tokens, expires_s)
+        asked: dict[Route, asyncio.Task[Permit]] = {}
         refused: dict[Route, QuestionError] = {}
         try:
             while True:
@@ -481,21 +481,21 @@ class Router:
                     self._withdraw(route, asked.pop(route))
                 new = [route for route in routes if route not in asked]
                 if new:
-                    asked[new[0]] = asyncio.create_task(new[0].limiter.acquire(tokens, lease_s))
+                    asked[new[0]] = asyncio.create_task(new[0].limiter.acquire(tokens, expires_s))
                 patience = PREFERENCE_S if len(new) > 1 else LOOK_AGAIN_S
                 await asyncio.wait(asked.values(), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 for route in [route for route in routes if route in asked and asked[route].done()]:
                     if route not in self._choice(tried):  # it has failed meanwhile, or another call is its trial
                         break
                     try:
-                        grant = asked[route].result()
+                        permit = asked[route].result()
                     except QuestionError as error:
                         refused[route] = error
                         del asked[route]
                         continue
                     del asked[route]
                     route.breaker.asked(self.clock())
-                    return route, grant
+                    return route, permit
         finally:
             for route, waiting in asked.items():
                 self._withdraw(route, waiting)
@@ -515,22 +515,22 @@ class Router:
             raise EndpointError(self.verdict())
         return [min(left, key=lambda route: route.breaker.back_at)]
 
-    def _withdraw(self, route: Route, waiting: asyncio.Task[Grant]) -> None:
+    def _withdraw(self, route: Route, waiting: asyncio.Task[Permit]) -> None:
         waiting.cancel()
         waiting.add_done_callback(partial(self._give_back, route))
 
-    def _give_back(self, route: Route, waited: asyncio.Task[Grant]) -> None:
+    def _give_back(self, route: Route, waited: asyncio.Task[Permit]) -> None:
         """What was granted all the same, in the moment of the cancellation."""
         if waited.cancelled() or waited.exception() is not None:
             return
         back = asyncio.get_running_loop().create_task(
-            quietly(route.limiter.release(waited.result().lease, unsent=True))
+            best_effort(route.limiter.release(waited.result().id, unsent=True))
         )
         self._returning.add(back)
         back.add_done_callback(self._returning.discard)
 
 
-async def quietly(work: Awaitable[None]) -> None:
+async def best_effort(work: Awaitable[None]) -> None:
     """Await what may fail without harm to the question: a lost lease ends by itself, a lost reserve with it."""
     try:
         await work

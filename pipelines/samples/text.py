@@ -713,7 +713,7 @@ RESEARCH_NOTES: Final = (
     "Students from {school} measured [heat|noise|draught] at {n} points of the {noun}, and [found us "
     "out|confirmed the old rule of thumb|asked to stay].",
     "Field trials with {customers} used {m} pieces of the {product}; {n} were [returned with notes|worn to the "
-    "rivets|quietly kept].",
+    "rivets|best_effort kept].",
     "Nothing in the year was so useful as [the mistake of {month}|a broken {noun}|a complaint from {town2}], "
     "which [taught us to test cold|led to a stronger joint|is framed above the bench].",
     "A simpler {noun}, [without springs|with one screw|in {material} only], is [half ready|on {manager}'s desk|to"

@@ -25,7 +25,7 @@ from okralong.actors.llm import (
 from okralong.pipelines.core.types import OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.rate_limit import Ask, Limits, Notice, Returned, Taken
+from okralong.pipelines.llm.rate_limit import Limits, PermitRequest, Permits, RateLimitHeaders, Release
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, config_for, rows
 
@@ -90,7 +90,7 @@ async def test_an_embedded_model_has_a_limiter_for_each_job_and_an_endpoint_one_
     assert named == limiters
     assert limiters[0] != limiters[1]
     for limiter in named:  # neither waits for the other's only place
-        assert (await asyncio.wait_for(RayLimiter(limiter).acquire(10, 600), 60)).lease
+        assert (await asyncio.wait_for(RayLimiter(limiter).acquire(10, 600), 60)).id
     assert limiter_name(endpoint, "first") == limiter_name(endpoint, "second")
     for limiter in limiters:
         ray.kill(limiter)
@@ -103,13 +103,13 @@ class _Counted(LimiterActor):
         super().__init__(limits)
         self._messages = 0
 
-    async def take(self, asks: Sequence[Ask]) -> Taken:
+    async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
         self._messages += 1
-        return await super().take(asks)
+        return await super().acquire_many(requests)
 
-    async def put_back(self, returned: Sequence[Returned]) -> None:
+    async def release_many(self, returned: Sequence[Release]) -> None:
         self._messages += 1
-        await super().put_back(returned)
+        await super().release_many(returned)
 
     async def seen(self) -> tuple[int, int]:
         return self._messages, self.in_flight
@@ -117,11 +117,11 @@ class _Counted(LimiterActor):
 
 async def _use(limiter: RayLimiter, callers: int) -> None:
     async def one() -> None:
-        grant = await limiter.acquire(10, 60)
+        permit = await limiter.acquire(10, 60)
         try:
             await asyncio.sleep(0.01)
         finally:
-            await limiter.release(grant.lease, Notice(taken=True))
+            await limiter.release(permit.id, RateLimitHeaders(taken=True))
 
     gone = [asyncio.create_task(one()) for _ in range(callers // 5)]
     tasks = [asyncio.create_task(one()) for _ in range(callers)]

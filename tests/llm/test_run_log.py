@@ -14,8 +14,8 @@ from okralong.pipelines.core.types import ArchiveError, LockedError
 from okralong.pipelines.llm.journal import (
     MERGE_EVERY,
     ROW_KEYS,
+    FragmentedTable,
     JournalRow,
-    PartedTable,
     RunLog,
     read_rows,
     read_run_table,
@@ -93,11 +93,11 @@ def test_what_could_not_be_written_is_kept_for_the_next_commit(run: Folder, monk
     log.append_step(JournalRow("q", "p", "plan", "{}"))
     log.append("failures", failure("a"))
 
-    def full_disk(self: PartedTable, rows: list[dict[str, Any]]) -> None:
+    def full_disk(self: FragmentedTable, rows: list[dict[str, Any]]) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(PartedTable, "write", full_disk)
+        patch.setattr(FragmentedTable, "write", full_disk)
         with pytest.raises(OSError, match="No space"):
             log.commit()
     log.append("failures", failure("b"))
@@ -134,7 +134,7 @@ def test_a_run_has_one_writer(tmp_path: Path) -> None:
     run = Folder.of(tmp_path)
     log = RunLog.open(run)
     with pytest.raises(LockedError, match="one writer"):
-        RunLog.open(run, patience_s=0.2)
+        RunLog.open(run, lock_wait_s=0.2)
     log.close()
     RunLog.open(run).close()
 

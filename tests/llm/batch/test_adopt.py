@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import Reply
-from okralong.pipelines.llm import batch as flights
+from okralong.pipelines.llm import batch as tracker
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS
@@ -110,7 +110,7 @@ async def test_what_nobody_asks_for_any_more_is_settled_as_billed(tmp_path: Path
     await left_behind(tmp_path, server, lambda: "completed" in batches(server).values(), *QUESTIONS)
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         await run.ask("another")
-        await run.desk.drain()
+        await run.scheduler.drain()
     assert [row[2] for row in attempts(tmp_path)] == ["ok"] * 9
     agree(tmp_path, server)
 
@@ -132,7 +132,7 @@ async def test_a_run_that_goes_on_in_real_time_fetches_what_is_done_and_cancels_
 async def test_a_wave_that_never_became_a_batch_is_asked_again(
     tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flights, "SURE_S", 0.2)
+    monkeypatch.setattr(tracker, "SURE_S", 0.2)
     server.change({"faults": [{"kind": "hang", "where": "files", "billed": False, "times": 1}]})
     await left_behind(tmp_path, server, lambda: bool(server.received("files")), *QUESTIONS)
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
@@ -170,7 +170,7 @@ async def test_the_deadline_cancels_and_the_rest_is_asked_in_real_time(tmp_path:
     async with batch_run(tmp_path, batch_config(server.base_url), until=until) as run:
         assert all(isinstance(one, Reply) for one in await run.ask(*QUESTIONS))
         assert all(isinstance(one, Reply) for one in await run.ask("later", "latest"))
-        notes = await run.desk.notes(0)
+        notes = await run.scheduler.notes(0)
     bill = server.state()["bill"]
     assert list(batches(server).values()) == ["cancelled"]
     assert 0 < bill["batch"]["calls"] < len(QUESTIONS)

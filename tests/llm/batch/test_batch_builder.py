@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.llm.batch import Gathering
+from okralong.pipelines.llm.batch import BatchBuilder
 from okralong.pipelines.llm.batch_api import BatchItem
 from okralong.pipelines.llm.config import BatchConfig
 from tests.llm.tools import a_call
@@ -18,8 +18,8 @@ def item(number: int, tokens: int = 10, size: int = 100) -> BatchItem:
     return BatchItem(a_call(number), "x" * size, tokens)
 
 
-def gathering(**config: Any) -> Gathering:
-    return Gathering(BatchConfig(**{"quiet_s": 10.0, "gather_s": 60.0, **config}))
+def builder(**config: Any) -> BatchBuilder:
+    return BatchBuilder(BatchConfig(**{"quiet_s": 10.0, "gather_s": 60.0, **config}))
 
 
 def numbers(items: list[BatchItem]) -> list[int]:
@@ -27,7 +27,7 @@ def numbers(items: list[BatchItem]) -> list[int]:
 
 
 def test_a_wave_is_closed_when_it_has_become_quiet() -> None:
-    waiting = gathering()
+    waiting = builder()
     assert waiting.due_at == math.inf
     waiting.add(item(1), 100.0)
     assert waiting.due_at == 110.0
@@ -38,19 +38,19 @@ def test_a_wave_is_closed_when_it_has_become_quiet() -> None:
 
 
 def test_or_when_its_first_request_has_waited_long_enough() -> None:
-    waiting = gathering()
+    waiting = builder()
     for second in range(0, 60, 5):
         waiting.add(item(second), float(second))
     assert waiting.due_at == 60.0
 
 
 def test_or_at_once_when_it_is_as_large_as_a_batch_may_be() -> None:
-    waiting = gathering(max_requests=3)
+    waiting = builder(max_requests=3)
     for number in range(7):
         waiting.add(item(number), 0.0)
     assert waiting.due_at == -math.inf
     assert [numbers(waiting.take()) for _ in range(3)] == [[0, 1, 2], [3, 4, 5], [6]]
-    heavy = gathering(max_megabytes=0.002)
+    heavy = builder(max_megabytes=0.002)
     for number in range(4):
         heavy.add(item(number, size=700), 0.0)
     assert heavy.due_at == -math.inf
@@ -58,7 +58,7 @@ def test_or_at_once_when_it_is_as_large_as_a_batch_may_be() -> None:
 
 
 def test_room_for_tokens_bounds_a_wave() -> None:
-    waiting = gathering()
+    waiting = builder()
     for number in range(4):
         waiting.add(item(number, tokens=40), 0.0)
     assert waiting.take(30.0, alone=False) == []
@@ -74,7 +74,7 @@ def test_room_for_tokens_bounds_a_wave() -> None:
     st.floats(1, 200),
 )
 def test_nobody_is_lost_and_no_wave_is_too_large(sizes: list[tuple[int, int]], most: int, room: float) -> None:
-    waiting = gathering(max_requests=most, max_megabytes=0.003)
+    waiting = builder(max_requests=most, max_megabytes=0.003)
     for number, (tokens, size) in enumerate(sizes):
         waiting.add(item(number, tokens, size), float(number))
     seen: list[int] = []
