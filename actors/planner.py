@@ -22,9 +22,9 @@ from ray.serve.exceptions import RayServeException
 
 from okralong.actors.cluster import NAMESPACE, beside_this_process, named_actor
 from okralong.actors.llm import (
-    RayBatchScheduler,
-    RayLedger,
     RayLimiter,
+    batch_scheduler_client,
+    ledger_client,
     limiter_name,
     plain_errors,
     start_batch_scheduler,
@@ -52,11 +52,12 @@ from okralong.pipelines.core.types import (
     QuestionError,
     ReplyError,
 )
+from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
-from okralong.pipelines.llm.records import LedgerClient
 from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import called, load_strategy, settled
 from okralong.pipelines.models.weights import EMBEDDED
@@ -149,8 +150,8 @@ class PlannerSetup:
 
     ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
     ``planners`` (all of the run, among which branches are dealt out), ``ledger`` and ``limiters`` (of all endpoints, in
-    order) name actors of okralong's namespace, and so does ``scheduler`` (None: nothing waits for batches). ``run`` is the
-    place of the run, for the log.
+    order) name actors of okralong's namespace, and so does ``scheduler`` (None: nothing waits for batches). ``run`` is
+    the place of the run, for the log.
     """
 
     strategy: str
@@ -183,7 +184,7 @@ class Planner:
         self._setup = setup
         logs.log_as_json(setup.run)
         self._strategy = load_strategy(setup.strategy)
-        self._ledger: LedgerClient = RayLedger(named_actor(setup.ledger))
+        self._ledger: RunLedger = ledger_client(named_actor(setup.ledger))
         self._peers: list[Any] = []
         self._making: dict[str, asyncio.Task[Any]] = {}
         self._turn = count()
@@ -315,7 +316,7 @@ class Planner:
             address=setup.address if transport is None else ADDRESS,
             tags=setup.tags,
             shared=self._shared_replies,
-            scheduler=None if setup.scheduler is None else RayBatchScheduler(named_actor(setup.scheduler)),
+            scheduler=None if setup.scheduler is None else batch_scheduler_client(named_actor(setup.scheduler)),
             transport=transport,
             grammar=grammar,
         )
@@ -356,13 +357,13 @@ class Planner:
 class _LedgerSteps:
     """The journal of one question, read once from the ledger and added to through it."""
 
-    ledger: LedgerClient
+    ledger: RunLedger
     query_id: str
     known: dict[tuple[str, str], str]
     replies: dict[tuple[str, int], JournalRow]
 
     @classmethod
-    async def load(cls, ledger: LedgerClient, query_id: str) -> _LedgerSteps:
+    async def load(cls, ledger: RunLedger, query_id: str) -> _LedgerSteps:
         rows = await ledger.lookup(query_id)
         replies = {(row.path, row.sample): row for row in rows if row.kind == "reply"}
         return cls(ledger, query_id, {(row.path, row.kind): row.body for row in rows}, replies)
@@ -386,17 +387,17 @@ BRANCHES_PER_QUESTION = 4
 
 @dataclass(frozen=True)
 class RunActors:
-    """The planners of a run, the ledger that knows how far it is, and the desk where requests wait for batches."""
+    """The planners of a run, the ledger that knows how far it is, and the scheduler where requests wait for batches."""
 
     planners: list[Any]
-    ledger: RayLedger
-    scheduler: RayBatchScheduler | None = None
+    ledger: RunLedger
+    scheduler: BatchScheduler | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSetup:
-    """What a desk is started with: ``run_id`` marks the run's batches; from ``until`` on nothing is handed in any more
-    (None: no deadline).
+    """What a batch scheduler is started with: ``run_id`` marks the run's batches; from ``until`` on nothing is handed
+    in any more (None: no deadline).
     """
 
     run_id: str
@@ -414,8 +415,8 @@ def run_actors(
     batches: BatchSetup | None = None,
     looking: RetrievalNames | None = None,
 ) -> Iterator[RunActors]:
-    """Start shards, models, limiters, ledger, planners and, for ``batches``, a desk; stop them when the block ends,
-    however it ends. Shards and models that several runs share are given as ``looking``, and left running.
+    """Start shards, models, limiters, ledger, planners and, for ``batches``, a batch scheduler; stop them when the
+    block ends, however it ends. Shards and models that several runs share are given as ``looking``, and left running.
 
     ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
     generator listens; ``reopened`` are questions that are asked again, ``replies_from`` runs that share their replies.
@@ -465,7 +466,8 @@ def run_actors(
         planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
         schedulers = [] if scheduler is None else [scheduler]
         wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*schedulers, *planners])])
-        yield RunActors(planners, RayLedger(ledger), None if scheduler is None else RayBatchScheduler(scheduler))
+        batches_client = None if scheduler is None else batch_scheduler_client(scheduler)
+        yield RunActors(planners, ledger_client(ledger), batches_client)
         _close(ledger, run)
 
 

@@ -19,7 +19,6 @@ from ray.exceptions import RayActorError
 from rich.console import Console
 
 from okralong.actors.cluster import connected, homes_to_come
-from okralong.actors.llm import RayBatchScheduler
 from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.generator import Generator, generator
@@ -37,11 +36,11 @@ from okralong.pipelines.core.types import (
     OkraError,
     Question,
 )
-from okralong.pipelines.llm.batch import ResumeState
+from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.config import LlmConfig, read_deadline
-from okralong.pipelines.llm.ledger import drift, snapshot_rows
+from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
 from okralong.pipelines.llm.prices import COLUMNS, bill
-from okralong.pipelines.llm.records import LedgerClient, Totals
+from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.methods.registry import needs_logprobs, reads_vectors
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
@@ -199,9 +198,7 @@ async def _drive(
 class _Watch:
     """Shows how far the run is, and says once what the user should know while it goes on."""
 
-    def __init__(
-        self, ledger: LedgerClient, scheduler: RayBatchScheduler | None, bar: AnswerBar, console: Console
-    ) -> None:
+    def __init__(self, ledger: RunLedger, scheduler: BatchScheduler | None, bar: AnswerBar, console: Console) -> None:
         self._ledger, self._scheduler, self._bar, self._console = ledger, scheduler, bar, console
         self._warned = False
         self._heard = 0

@@ -1,4 +1,7 @@
-"""One request of a wave: how it stands in a batch's file, and the name by which its reply is known again."""
+"""An endpoint's Batch API: one request of a batch, files and batches there, refusals, and what a batch brought.
+
+The method names are this product's; https://platform.openai.com/docs/guides/batch describes the protocol.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,12 @@ from typing import Any, Final, Literal, TypeVar
 
 import openai
 from openai.types.chat import ChatCompletion
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
-from okralong.pipelines.llm.prices import Price
-from okralong.pipelines.llm.records import Call, Outcome, unknown
-from okralong.pipelines.llm.reply import RawReply, read_completion, to_journal
+from okralong.pipelines.llm.records import Call, Outcome
+from okralong.pipelines.llm.reply import RawReply, read_completion
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import (
     ApiError,
@@ -37,13 +39,20 @@ CHAT_URL: Final = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """A request that waits for a wave. ``body`` is what a chat request would hold, as JSON; ``tokens`` its prompt's,
-    on the safe side. The desk gives ``call`` its attempt.
+    """A request that waits for a batch. ``body`` is what a chat request would hold, as JSON; ``tokens`` its prompt's,
+    on the safe side. The scheduler gives ``call`` its attempt.
     """
 
     call: Call
     body: str
     tokens: int
+
+    @classmethod
+    def of(cls, request: LlmRequest, call: Call, tokens: int, max_tokens_field: str) -> BatchItem:
+        """The item of a call to ``call.model``."""
+        parameters = request.parameters(max_tokens_field, call.model)
+        extra = parameters.pop("extra_body", {})
+        return cls(call, json.dumps(parameters | extra, separators=(",", ":")), tokens)
 
     def line(self, call: Call) -> bytes:
         """Its line of the batch's file, as the attempt ``call``."""
@@ -60,7 +69,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """A batch brought no reply, for a reason that another wave may cure where ``fault.retry``.
+    """A batch brought no reply, for a reason that another batch may cure where ``fault.retry``.
 
     ``counts``: whether it is one of the failures after which a request is asked in real time.
     """
@@ -70,13 +79,13 @@ class NoReply:
 
 
 @dataclass(frozen=True, slots=True)
-class InRealtime:
+class UseRealtime:
     """No batch will answer it any more: ask in real time."""
 
     why: str
 
 
-BatchAnswer = Answered | NoReply | InRealtime
+BatchAnswer = Answered | NoReply | UseRealtime
 
 
 def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> str:
@@ -90,18 +99,8 @@ def custom_id(call: Call) -> str:
     return f"{call.call_id}-{call.attempt}"
 
 
-def chat_body(request: LlmRequest, max_tokens_field: str, model: str) -> str:
-    """The JSON of the chat request."""
-    parameters = request.parameters(max_tokens_field, model)
-    extra = parameters.pop("extra_body", {})
-    return json.dumps(parameters | extra, separators=(",", ":"))
-
-
-# --------
-# Why an endpoint has refused a whole batch, and what is to be done with its requests. None of them was billed.
-
-MOST_TOLD: Final = 100
-"""An endpoint need not tell of more wrong lines; so many may mean that all are wrong. Ours."""
+MOST_NAMED: Final = 100
+"""An endpoint need not name more wrong lines; so many may mean that all are wrong. Ours."""
 FULL: Final = frozenset({"token_limit_exceeded"})
 """Codes by which OpenAI and Azure say that the account has too many tokens in unfinished batches."""
 TOO_LARGE: Final = frozenset({"too_many_tasks"})
@@ -118,7 +117,9 @@ class BatchError:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """``reason`` full: wait, and send less at a time; large: send less at a time; lines: the requests of ``lines``
+    """Why an endpoint has refused a whole batch. None of its requests was billed.
+
+    ``reason`` full: wait, and send less at a time; large: send less at a time; lines: the requests of ``lines``
     (from 1) are wrong and the others may go again; all: no batch of this kind will be taken.
     """
 
@@ -137,20 +138,17 @@ def read_refusal(errors: Sequence[BatchError], requests: int) -> Refusal:
     if codes & TOO_LARGE and requests > 1:
         return Refusal("large", said)
     lines = frozenset(error.line for error in errors if error.line is not None)
-    everything = any(error.line is None for error in errors) or len(lines) >= min(requests, MOST_TOLD)
+    everything = any(error.line is None for error in errors) or len(lines) >= min(requests, MOST_NAMED)
     if not lines or (everything and requests > 1):
         return Refusal("all", said)
     return Refusal("lines", said, lines)
 
 
-# --------
-# The Files and Batches of an endpoint, each call tried again while that may help, and batches found by their run.
-
 T = TypeVar("T")
 
 RUN_KEY: Final = "okralong_run"
-WAVE_KEY: Final = "okralong_wave"
-"""Of a batch's metadata: the run's id, and the wave's number in it."""
+BATCH_KEY: Final = "okralong_wave"
+"""Of a batch's metadata: the run's id, and the batch's number in it."""
 PAGE: Final = 100
 CLOCKS_APART: Final = timedelta(hours=1)
 """How far this machine's clock and the endpoint's may differ. Ours."""
@@ -189,7 +187,10 @@ class BatchApiError(Exception):
 
 
 class BatchEndpoint:
-    """The batches of one account at the first endpoint of ``config``."""
+    """The files and batches of one account at the first endpoint of ``config``.
+
+    Each call is tried again while that may help; batches are found by the run and number in their metadata.
+    """
 
     def __init__(self, config: LlmConfig, run_id: str, backoff: tuple[float, float] = (1.0, 30.0)) -> None:
         """``run_id`` marks this run's batches; ``backoff`` first and longest pause between two attempts, in seconds.
@@ -211,32 +212,37 @@ class BatchEndpoint:
         made = await self._try(lambda: files.create(file=("requests.jsonl", content), purpose="batch"))
         return str(made.id)
 
-    async def create(self, file_id: str, wave: int, since: datetime) -> RemoteBatch:
-        """A new batch for ``wave``; after a fault the one that was made all the same, if the list has it.
+    async def create(self, file_id: str, number: int, since: datetime) -> RemoteBatch:
+        """A new batch, the run's ``number``-th; after an error the one that was made all the same, if the list has it.
 
-        ``since`` is when the wave was closed.
+        ``since`` is when the batch was closed.
         """
-        marks = {RUN_KEY: self._run_id, WAVE_KEY: str(wave)}
-        last: BatchApiError | None = None
-        for attempt in range(self._config.max_attempts):
-            if last is not None:
-                await asyncio.sleep(self._pause(attempt, last.api_error))
-                if made := await self._made(wave, since):
-                    return made
-            try:
-                return await self._try(lambda: self._create(file_id, marks), attempts=1)
-            except BatchApiError as error:
-                if not error.api_error.retry:
-                    raise
-                last = error
-        await asyncio.sleep(self._pause(1, None))
-        if made := await self._made(wave, since):
-            return made
-        assert last is not None  # there is at least one attempt
-        raise last
+        marks = {RUN_KEY: self._run_id, BATCH_KEY: str(number)}
+        failed = False
+
+        async def created() -> RemoteBatch:
+            nonlocal failed
+            if failed and (made := await self._made(number, since)):
+                return made
+            failed = True
+            return _read(
+                await self._http.batches.create(
+                    input_file_id=file_id, endpoint=CHAT_URL, completion_window="24h", metadata=marks
+                )
+            )
+
+        try:
+            return await self._try(created)
+        except BatchApiError as error:
+            if not error.api_error.retry or error.may_exist:
+                raise
+            await asyncio.sleep(self._first)
+            if made := await self._made(number, since):
+                return made
+            raise
 
     async def of_this_run(self, since: datetime) -> dict[int, list[RemoteBatch]]:
-        """The run's batches that were created ``since`` then, by wave, the oldest first."""
+        """The run's batches that were created ``since`` then, by number, the oldest first."""
         return await self._try(lambda: self._listed(since))
 
     async def look(self, batch_id: str) -> RemoteBatch:
@@ -267,15 +273,9 @@ class BatchEndpoint:
 
         return await self._try(content)
 
-    async def _create(self, file_id: str, marks: dict[str, str]) -> RemoteBatch:
-        batch = await self._http.batches.create(
-            input_file_id=file_id, endpoint=CHAT_URL, completion_window="24h", metadata=marks
-        )
-        return _read(batch)
-
-    async def _made(self, wave: int, since: datetime) -> RemoteBatch | None:
+    async def _made(self, number: int, since: datetime) -> RemoteBatch | None:
         try:
-            return next(iter((await self.of_this_run(since)).get(wave, [])), None)
+            return next(iter((await self.of_this_run(since)).get(number, [])), None)
         except BatchApiError as error:
             raise BatchApiError(error.api_error, may_exist=True) from None
 
@@ -286,28 +286,36 @@ class BatchEndpoint:
             if batch.created_at < oldest:
                 break
             marks = batch.metadata or {}
-            if marks.get(RUN_KEY) == self._run_id and str(marks.get(WAVE_KEY)).isdigit():
-                found[int(marks[WAVE_KEY])].insert(0, _read(batch))
+            if marks.get(RUN_KEY) == self._run_id and str(marks.get(BATCH_KEY)).isdigit():
+                found[int(marks[BATCH_KEY])].insert(0, _read(batch))
         return dict(found)
 
     async def _try(self, work: Callable[[], Awaitable[T]], attempts: int | None = None) -> T:
-        most = self._config.max_attempts if attempts is None else attempts
-        for attempt in range(1, most + 1):
+        """What ``work`` brings. Raises BatchApiError when no attempt is left, or none would help."""
+
+        async def tried() -> T:
             try:
                 return await work()
+            except BatchApiError:  # of a call within this one, which has had its attempts
+                raise
             except Exception as error:
-                api_error = self._fault(error)
-            if not api_error.retry or attempt == most:
-                break
-            await asyncio.sleep(self._pause(attempt, api_error))
-        raise BatchApiError(api_error)
+                raise BatchApiError(self._api_error(error)) from None
 
-    def _pause(self, attempt: int, api_error: ApiError | None) -> float:
-        if api_error is not None and api_error.retry_after is not None:
-            return api_error.retry_after
-        return min(self._longest, self._first * 2.0 ** (attempt - 1))
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda e: isinstance(e, BatchApiError) and e.api_error.retry and not e.may_exist),
+            stop=stop_after_attempt(self._config.max_attempts if attempts is None else attempts),
+            wait=self._pause,
+            reraise=True,
+        )
+        return await retrying(tried)
 
-    def _fault(self, error: Exception) -> ApiError:
+    def _pause(self, state: RetryCallState) -> float:
+        """Seconds until the next attempt: what the endpoint asked for, else growing ones."""
+        error = state.outcome.exception() if state.outcome else None
+        named = error.api_error.retry_after if isinstance(error, BatchApiError) else None
+        return min(self._longest, self._first * 2.0 ** (state.attempt_number - 1)) if named is None else named
+
+    def _api_error(self, error: Exception) -> ApiError:
         """What went wrong; what no further attempt can mend is the endpoint's, and ends the run."""
         where = self._config
         said = scrub(str(error), self.key)[:500]
@@ -337,9 +345,6 @@ def _read(batch: Any) -> RemoteBatch:
         total=0 if counts is None else counts.total,
     )
 
-
-# --------
-# Reading what a batch brought, request by request: what the ledger is told, and what the caller.
 
 Line = dict[str, Any]
 
@@ -395,7 +400,7 @@ class ResultReader:
             request_id = str(response.get("request_id") or "")
             if status == 200:
                 return self._answered(call, body, request_id, latency_s)
-            return _missed(call, self._fault(status, body, request_id), latency_s)
+            return _missed(call, self._api_error(status, body, request_id), latency_s)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             said = f"{self.endpoint.base_url} answered with something that is no chat completion ({error})"
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
@@ -405,24 +410,14 @@ class ResultReader:
         if not completion.choices:
             raise ValueError("it has no choices")
         raw = read_completion(completion, (), self.endpoint.model, self.count)
-        reply = raw.reply
-        cost = _price(call).cost(reply.usage)
+        cost = call.price.cost(raw.reply.usage)
         if completion.usage is None:
             # Its prompt is not here any more, so the most that it can have cost stands.
             cost, raw = call.reserved_usd, replace(raw, note="the endpoint reported no usage; the reserve is the cost")
-        clean = replace(
-            reply,
-            text=without_key(reply.text, self.key),
-            model=without_key(reply.model, self.key),
-            system_fingerprint=without_key(reply.system_fingerprint, self.key),
-            cost_usd=cost,
-            latency_s=latency_s,
-            queue_s=call.queue_s,
-        )
-        raw = replace(raw, reply=clean, request_id=request_id)
-        return _settled(call, raw), Answered(raw)
+        raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
+        return raw.outcome(call), Answered(raw)
 
-    def _fault(self, status: int, body: Any, request_id: str) -> ApiError:
+    def _api_error(self, status: int, body: Any, request_id: str) -> ApiError:
         error = body.get("error") if isinstance(body, dict) else None
         error = error if isinstance(error, dict) else {}
         answer = ErrorResponse(status, str(error.get("code") or ""), str(error.get("type") or ""), request_id)
@@ -431,39 +426,5 @@ class ResultReader:
         return by_status(answer, f"in a batch: {said}", where.base_url, where.model, where.api_key_env)
 
 
-def unanswered(call: Call, api_error: ApiError, latency_s: float = 0.0) -> Outcome:
-    """The outcome of an attempt that brought no reply: it cost nothing, or nobody knows and its reserve is held."""
-    outcome = replace(
-        unknown(call, api_error.message, api_error.http_status, latency_s), provider_request_id=api_error.request_id
-    )
-    return outcome if api_error.status == "unknown" else replace(outcome, status="failed", cost_usd=0.0)
-
-
 def _missed(call: Call, api_error: ApiError, latency_s: float) -> tuple[Outcome, BatchAnswer]:
-    return unanswered(call, api_error, latency_s), NoReply(api_error)
-
-
-def _price(call: Call) -> Price:
-    """The unit prices with which the attempt went out: a batch's."""
-    return Price(
-        input=call.input_usd_per_million,
-        cached_input=call.cached_usd_per_million,
-        output=call.output_usd_per_million,
-    )
-
-
-def _settled(call: Call, raw: RawReply) -> Outcome:
-    reply = raw.reply
-    return Outcome(
-        call=call,
-        status="ok",
-        http_status=200,
-        usage=Usage(reply.usage.prompt_tokens, reply.usage.cached_tokens, reply.usage.completion_tokens),
-        cost_usd=reply.cost_usd,
-        latency_s=reply.latency_s,
-        provider_request_id=raw.request_id,
-        error=raw.note,
-        reply=to_journal(raw),
-        snapshot=reply.model,
-        system_fingerprint=reply.system_fingerprint,
-    )
+    return api_error.outcome(call, latency_s), NoReply(api_error)

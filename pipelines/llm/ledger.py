@@ -18,24 +18,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, OverBudget, Usage
 from okralong.pipelines.llm.journal import (
-    READ_TRIES,
-    ROW_KEYS,
     FragmentedTable,
     JournalRow,
     Refused,
     RunLog,
     StepKey,
     last_rows,
+    read_settled,
 )
+from okralong.pipelines.llm.prices import Budget, CallKey
 from okralong.pipelines.llm.records import (
     USED,
-    Budget,
     Call,
-    CallKey,
     Outcome,
     Snapshot,
     Totals,
@@ -108,11 +105,11 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
     """
     state = RunState()
     ended: dict[str, datetime] = {}
-    for batch in log.tables["answers"].batches(["query_id", "status", "finished_at"]):
+    for batch in log.tables["answers"].read_fragments(["query_id", "status", "finished_at"]):
         queries = batch["query_id"].to_pylist()
         state.statuses.update(zip(queries, batch["status"].to_pylist(), strict=True))
         ended.update(zip(queries, batch["finished_at"].to_pylist(), strict=True))
-    failures = list(log.tables["failures"].batches(["id", "stage"]))
+    failures = list(log.tables["failures"].read_fragments(["id", "stage"]))
     state.failures = last_rows(pa.concat_tables(failures), ["id", "stage"]).num_rows if failures else 0
     finished = {query for query, status in state.statuses.items() if status in FINAL and query not in reopened}
     disowned = {query: ended[query] for query in reopened if state.statuses.get(query) in RETRIED}
@@ -125,7 +122,7 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
 def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
     """Sums of what was paid; returns the table, one row an attempt."""
     wanted = [*_SPENT, *_ORIGIN]
-    parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].batches(wanted)]
+    parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].read_fragments(wanted)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
     paid = ledger.filter(pc.is_in(ledger["status"], pa.array(USED)))
     state.calls = paid.num_rows
@@ -152,7 +149,7 @@ def _replay_journal(
     """
     ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
     owed: dict[CallKey, dict[str, Any]] = {}
-    for batch in log.tables["journal"].batches():
+    for batch in log.tables["journal"].read_fragments():
         log.next_seq = max(log.next_seq, int(pc.max(batch["seq"]).as_py() or 0) + 1)
         end = pc.take(times, pc.index_in(batch["query_id"], ids))
         for row in batch.filter(pc.fill_null(pc.greater(batch["written_at"], end), True)).to_pylist():
@@ -173,18 +170,16 @@ def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
 
     Reads beside a writer. Raises ArchiveError when the files never hold still.
     """
-    for _ in range(READ_TRIES):
+
+    def calls(journal: FragmentedTable) -> dict[CallKey, Mapping[str, Any]]:
         begun: dict[CallKey, Mapping[str, Any]] = {}
-        try:
-            journal = FragmentedTable(run.at("journal"), RUN_TABLES["journal"], ROW_KEYS["journal"], writer=False)
-            for batch in journal.batches(["kind", "body"]):
-                for body in batch.filter(pc.is_in(batch["kind"], pa.array(["request", "reply"])))["body"].to_pylist():
-                    call = json.loads(body)["call"]
-                    begun[call["call_id"], call["attempt"]] = call
-            return begun
-        except FileNotFoundError:  # a merge took a file in between listing and reading
-            continue
-    raise ArchiveError(f"The files of {run.path}/journal were replaced while they were read. Try again.")
+        for table in journal.read_fragments(["kind", "body"]):
+            for body in table.filter(pc.is_in(table["kind"], pa.array(["request", "reply"])))["body"].to_pylist():
+                call = json.loads(body)["call"]
+                begun[call["call_id"], call["attempt"]] = call
+        return begun
+
+    return read_settled(run, "journal", calls)
 
 
 def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
@@ -206,13 +201,7 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
             state.unknown_usd[key] = row["cost_usd"]
 
 
-# --------
-# The ledger of a run, in one process: the budget, the journal and the group commit that makes both cheap to trust.
-#
-# Requests that arrive within a few milliseconds share one commit; each waits until its rows are durable. The Ray actor
-# in ``actors/llm.py`` is this class behind a handle.
-
-GATHER_S = 0.01
+COMMIT_DELAY_S = 0.01
 """How long a commit waits for company, in seconds. Ours: a call waits for two commits, beside replies that take a
 second; a commit takes some milliseconds of a processor, whether it holds one row or ten."""
 
@@ -226,7 +215,12 @@ class _Waiter:
 
 
 class RunLedger:
-    """The one writer of a run folder (see ``LedgerClient`` for what the methods promise)."""
+    """The one writer of a run folder: the budget, the journal and the group commit that makes both cheap to trust.
+
+    A method that writes returns only when what it wrote is durable, or raises ValueError when what it was given fits no
+    table. Requests that arrive within a few milliseconds share one commit. ``actors/llm.py`` puts it behind a Ray
+    handle.
+    """
 
     def __init__(
         self,
@@ -266,7 +260,7 @@ class RunLedger:
         return question.rows.get((path, sample, "reply")) if question else None
 
     async def lookup(self, query_id: str) -> list[JournalRow]:
-        """The journal rows of an unfinished question, without its requests."""
+        """The journal rows of an unfinished question (without requests), the last one of each key, in order."""
         question = self._state.questions.get(query_id)
         return list(question.rows.values()) if question else []
 
@@ -283,12 +277,15 @@ class RunLedger:
         await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
 
     async def reserve(self, key: CallKey, query_id: str, usd: float) -> None:
-        """Set the worst case of an attempt aside, waiting as ``admit`` does. Raises OverBudget."""
+        """Set the worst case of an attempt aside, waiting as ``admit`` does. Writes nothing. Raises OverBudget.
+
+        The limiter comes after it, so that nobody who waits for money holds a place at the endpoint.
+        """
         if not self._budget.holds(key):  # it does when the message was sent twice, also across a restart
             await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd))
 
     async def intend(self, call: Call) -> None:
-        """Make the intent of an attempt durable; reserves it when nobody did. Raises OverBudget."""
+        """Make the intent of an attempt durable, before it is sent; reserves it when nobody did. Raises OverBudget."""
         # A call that was reserved before this process was started anew is not held any more.
         await self.reserve(call.key, call.query_id, call.reserved_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
@@ -298,7 +295,10 @@ class RunLedger:
         await self._durable(call.query_id)
 
     async def settle(self, outcome: Outcome) -> None:
-        """Make an outcome durable. A second settlement of one attempt corrects an "unknown" and is else ignored."""
+        """Make the outcome of an attempt durable, with its reply, before the reply is used.
+
+        A second settlement of one attempt corrects an "unknown" and is else ignored.
+        """
         call = outcome.call
         question = self._state.question(call.query_id)
         if call.key in question.settled:
@@ -324,7 +324,11 @@ class RunLedger:
             question.rows[step.key] = step
 
     async def finish(self, row: Mapping[str, Any]) -> None:
-        """Write a question's answers row; calls of it that are still in flight are held as unknown."""
+        """Write the one answers row of a question and free what it had reserved; calls of it that are still in flight
+        are held as unknown.
+
+        Columns of money and tokens that are missing in ``row`` are filled in from the ledger, and ``finished_at``.
+        """
         query_id = str(row["query_id"])
         if self._has_its_end(query_id):  # the message came twice: what it has cost is not known any more
             return
@@ -347,9 +351,10 @@ class RunLedger:
             self._state.questions.pop(query_id, None)
 
     async def release(self, query_id: str) -> bool:
-        """Put a question down without an answers row; calls of it that are still in flight are held as unknown.
+        """Put a question down without an answers row: what it had reserved is free, its calls in flight are unknown.
 
-        Returns whether there is something left to do: False for one that has its end.
+        For a question that stops unfinished, or is taken up anew after its planner died. An unknown one is fine.
+        Returns whether there is something left to do: False where its planner died just after the answers row.
         """
         if self._end(query_id):
             await self._durable(query_id)
@@ -449,7 +454,7 @@ class RunLedger:
                 raise refused[query_id]
 
     async def _commit(self) -> Refused:
-        await asyncio.sleep(GATHER_S)
+        await asyncio.sleep(COMMIT_DELAY_S)
         async with self._disk:
             self._next_commit = None
             batch = self._log.take_pending()
@@ -458,7 +463,7 @@ class RunLedger:
             except BaseException:
                 self._log.restore(batch)
                 raise
-        if self._log.crowded:
+        if self._log.needs_compaction:
             # Merging holds up the next commit, not this one: whoever waits for these rows goes on.
             self._merging = asyncio.get_running_loop().create_task(self._merge())
         return refused

@@ -343,7 +343,7 @@ def journal_steps(run: Folder, wanted: frozenset[str]) -> dict[str, str]:
 
 def _read(run: Folder, wanted: frozenset[str]) -> dict[str, str]:
     found: defaultdict[str, dict[int, str]] = defaultdict(dict)
-    for part in FragmentedTable(run.at("journal"), JOURNAL, ROW_KEYS["journal"], writer=False).batches(_COLUMNS):
+    for part in FragmentedTable(run.at("journal"), JOURNAL, ROW_KEYS["journal"], writer=False).read_fragments(_COLUMNS):
         for batch in part.to_batches(max_chunksize=_ROWS_AT_A_TIME):
             for row in batch.to_pylist():
                 if row["query_id"] in wanted:

@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from okralong.actors.cluster import NAMESPACE
-from okralong.actors.llm import RayBatchScheduler, RayLedger, start_batch_scheduler, start_ledger
+from okralong.actors.llm import batch_scheduler_client, ledger_client, start_batch_scheduler, start_ledger
 from okralong.pipelines.core.types import EndpointError, Reply
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.rate_limit import Limits
@@ -43,8 +43,8 @@ async def test_a_desk_on_a_cluster(ray_cluster: None, tmp_path: Path, server: En
     ledger = start_ledger(str(tmp_path), 1.0, name=name, namespace=NAMESPACE)
     ray.get(ledger.totals.remote())
     actor = start_batch_scheduler(str(tmp_path), "run-1", config, name, None)
-    scheduler = RayBatchScheduler(actor)
-    client = LlmClient(config, RayLedger(ledger), LocalLimiter(Limits()), scheduler=scheduler)
+    scheduler = batch_scheduler_client(actor)
+    client = LlmClient(config, ledger_client(ledger), LocalLimiter(Limits()), scheduler=scheduler)
     try:
         calls: list[Any] = [client.complete(q, "generate", "generate", ask(q)) for q in QUESTIONS]
         asking = asyncio.gather(*calls, return_exceptions=True)

@@ -16,8 +16,8 @@ from okralong.actors.cluster import NAMESPACE
 from okralong.actors.llm import (
     LedgerActor,
     LimiterActor,
-    RayLedger,
     RayLimiter,
+    ledger_client,
     limiter_name,
     start_ledger,
     start_limiter,
@@ -25,13 +25,14 @@ from okralong.actors.llm import (
 from okralong.pipelines.core.types import OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.rate_limit import Limits, PermitRequest, Permits, RateLimitHeaders, Release
+from okralong.pipelines.llm.rate_limit import Limits, RateLimitHeaders
+from okralong.pipelines.llm.rate_limit_client import PermitRequest, Permits, Release
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, config_for, rows
 
 
 async def ask_all(handles: tuple[Any, Any], config: Any, names: list[str]) -> list[str]:
-    client = LlmClient(config, RayLedger(handles[0]), RayLimiter(handles[1]))
+    client = LlmClient(config, ledger_client(handles[0]), RayLimiter(handles[1]))
     try:
         replies = await asyncio.gather(*(client.complete(name, "a", "generate", ask(name)) for name in names))
     finally:
@@ -56,7 +57,7 @@ async def test_workers_share_one_budget_one_journal_and_one_limiter(ray_cluster:
         assert max(times) - min(times) > 1.5  # forty at ten a second, but for the first second's credit
         assert await ask_all(handles, config, work[0]) == answers[0]
         assert len(server.received) == 40
-        ledger = RayLedger(handles[0])
+        ledger = ledger_client(handles[0])
         totals = await ledger.totals()
         assert totals.settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
         await ledger.close()
@@ -70,13 +71,13 @@ async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Pa
         config = config_for(server, tokens_per_minute=1000)
         ledger, limiter = start_ledger(str(tmp_path), 0.01, frozenset({"q"})), start_limiter(config, "tests")
         with pytest.raises(OverBudget) as refused:
-            await RayLedger(ledger).admit("q", 0.02)
+            await ledger_client(ledger).admit("q", 0.02)
         assert type(refused.value) is OverBudget
         assert "Traceback" not in str(refused.value)
-        await RayLedger(ledger).admit("stopped", 0.009)
-        await RayLedger(ledger).release("stopped")
-        await RayLedger(ledger).reserve(("call", 1), "other", 0.009)
-        assert (await RayLedger(ledger).totals()).reserved_usd == pytest.approx(0.009)
+        await ledger_client(ledger).admit("stopped", 0.009)
+        await ledger_client(ledger).release("stopped")
+        await ledger_client(ledger).reserve(("call", 1), "other", 0.009)
+        assert (await ledger_client(ledger).totals()).reserved_usd == pytest.approx(0.009)
         with pytest.raises(QuestionError, match="tokens_per_minute"):
             await RayLimiter(limiter).acquire(2000, 10)
         for actor in (ledger, limiter):
@@ -90,7 +91,7 @@ async def test_an_embedded_model_has_a_limiter_for_each_job_and_an_endpoint_one_
     assert named == limiters
     assert limiters[0] != limiters[1]
     for limiter in named:  # neither waits for the other's only place
-        assert (await asyncio.wait_for(RayLimiter(limiter).acquire(10, 600), 60)).id
+        assert await asyncio.wait_for(RayLimiter(limiter).acquire(10, 600), 60)
     assert limiter_name(endpoint, "first") == limiter_name(endpoint, "second")
     for limiter in limiters:
         ray.kill(limiter)
@@ -121,7 +122,7 @@ async def _use(limiter: RayLimiter, callers: int) -> None:
         try:
             await asyncio.sleep(0.01)
         finally:
-            await limiter.release(permit.id, RateLimitHeaders(taken=True))
+            await limiter.release(permit, RateLimitHeaders(taken=True))
 
     gone = [asyncio.create_task(one()) for _ in range(callers // 5)]
     tasks = [asyncio.create_task(one()) for _ in range(callers)]
@@ -167,6 +168,6 @@ async def test_a_ledger_whose_process_is_killed_comes_back_with_what_was_durable
         assert await ask_all((actor, limiter), config, ["q1", "q2"]) == first
         assert await actor.pid.remote() != pid
         assert len(server.received) == 2
-        assert (await RayLedger(actor).totals()).settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
+        assert (await ledger_client(actor).totals()).settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
         for one in (actor, limiter):
             ray.kill(one)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from okralong.pipelines.core.types import QuestionError
-from okralong.pipelines.llm.rate_limit import Limits, PermitRequest, Permits, RateLimitHeaders, Release
-from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter
+from okralong.pipelines.llm.rate_limit import Limits, RateLimitHeaders
+from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter, PermitRequest, Permits, Release
 
 DONE = RateLimitHeaders(taken=True)
 
@@ -52,7 +52,7 @@ async def use(limiter: CoalescingLimiter, tokens: int = 10, hold_s: float = 0.01
     try:
         await asyncio.sleep(hold_s)
     finally:
-        await limiter.release(permit.id, DONE)
+        await limiter.release(permit, DONE)
 
 
 async def settled(limiter: LocalLimiter) -> int:
@@ -87,7 +87,7 @@ async def test_callers_are_served_in_order_of_arrival() -> None:
     async def one(number: int) -> None:
         permit = await client.acquire(10, 100)
         order.append(number)
-        await client.release(permit.id, DONE)
+        await client.release(permit, DONE)
 
     await asyncio.gather(*(one(number) for number in range(300)))
     assert order == list(range(300))
@@ -118,10 +118,10 @@ async def test_a_caller_that_goes_leaves_no_lease_behind() -> None:
     waiting = asyncio.create_task(client.acquire(10, 100))
     await asyncio.sleep(0.05)
     waiting.cancel()
-    await client.release(first.id, DONE)
+    await client.release(first, DONE)
     permit = await asyncio.wait_for(client.acquire(10, 100), 2)  # the one of the gone caller has come back
     assert limiter.in_flight == 1
-    await client.release(permit.id, DONE)
+    await client.release(permit, DONE)
     assert await settled(limiter) == 0
 
 
@@ -146,13 +146,13 @@ async def test_a_local_caller_that_goes_leaves_none_either() -> None:
     tasks = [asyncio.create_task(limiter.acquire(10, 100)) for _ in range(50)]
     await asyncio.sleep(0)
     for permit in held:
-        await limiter.release(permit.id, DONE)
+        await limiter.release(permit, DONE)
     for task in tasks:  # the first five have leave in this moment, and do not know it yet
         task.cancel()
     ends = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(end, asyncio.CancelledError) for end in ends)
     assert limiter.in_flight == 0
-    assert (await asyncio.wait_for(limiter.acquire(10, 100), 1)).id
+    assert await asyncio.wait_for(limiter.acquire(10, 100), 1)
 
 
 async def test_a_request_that_no_minute_can_hold_is_refused_alone() -> None:
@@ -171,7 +171,7 @@ async def test_a_waiting_request_that_becomes_impossible_is_refused_and_does_not
     waiting = asyncio.create_task(client.acquire(900, 100))
     await asyncio.sleep(0.02)
     limiter.join(Limits(None, 500))
-    await client.release(first.id, DONE)
+    await client.release(first, DONE)
     with pytest.raises(QuestionError, match="500"):
         await asyncio.wait_for(waiting, 2)
 
@@ -189,7 +189,7 @@ async def test_a_limiter_that_is_gone_is_told_to_all_who_wait_and_not_to_those_w
     ends = await asyncio.gather(*(client.acquire(10, 100) for _ in range(5)), return_exceptions=True)
     assert all(isinstance(end, ConnectionError) for end in ends)
     broken = False
-    assert (await asyncio.wait_for(client.acquire(10, 100), 2)).id
+    assert await asyncio.wait_for(client.acquire(10, 100), 2)
 
 
 async def test_a_429_of_one_process_slows_all_of_them_once() -> None:
@@ -198,7 +198,7 @@ async def test_a_429_of_one_process_slows_all_of_them_once() -> None:
     held = await asyncio.gather(*(one.acquire(10, 100) for _ in range(8)), *(other.acquire(10, 100) for _ in range(8)))
     limited = RateLimitHeaders(slow_down=True, retry_after=0.3)
     start = asyncio.get_running_loop().time()
-    backs = [(one if at < 8 else other).release(permit.id, limited) for at, permit in enumerate(held)]
+    backs = [(one if at < 8 else other).release(permit, limited) for at, permit in enumerate(held)]
     await asyncio.gather(*backs)
     permits = [asyncio.create_task(other.acquire(10, 100)) for _ in range(16)]
     done, waiting = await asyncio.wait(permits, timeout=0.6)

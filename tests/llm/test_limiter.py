@@ -166,8 +166,8 @@ async def test_the_local_limiter_wakes_on_release_and_refuses_the_impossible() -
     second = asyncio.create_task(limiter.acquire(10, 100))
     await asyncio.sleep(0.05)
     assert not second.done()
-    await limiter.release(first.id)
+    await limiter.release(first)
     permit = await asyncio.wait_for(second, 2)
-    assert permit.queue_s >= 0.04
+    assert permit != first
     with pytest.raises(QuestionError, match="tokens_per_minute = 1000"):
         await limiter.acquire(1001, 100)

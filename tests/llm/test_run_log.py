@@ -8,16 +8,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from okralong.pipelines.core.schemas import FAILURES, RUN_TABLES
+from okralong.pipelines.core.schemas import FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError
 from okralong.pipelines.llm.journal import (
     MERGE_EVERY,
-    ROW_KEYS,
     FragmentedTable,
     JournalRow,
     RunLog,
-    read_rows,
     read_run_table,
 )
 
@@ -57,7 +55,7 @@ def test_many_commits_are_merged_while_the_run_goes_on(run: Folder) -> None:
     for number in range(MERGE_EVERY + 3):
         log.append("failures", failure(f"q{number}"))
         log.commit()
-        if log.crowded:
+        if log.needs_compaction:
             log.compact()
     assert len(run.at("failures").names(".parquet")) == 4
     log.close()
@@ -149,7 +147,7 @@ def test_a_file_of_another_schema_version_is_refused(run: Folder) -> None:
 
 
 def test_a_run_without_a_table_reads_as_empty_with_the_columns_asked_for(run: Folder) -> None:
-    table = read_rows(run.at("ledger"), RUN_TABLES["ledger"], ROW_KEYS["ledger"], ["status", "cost_usd"])
+    table = read_run_table(run, "ledger", ["status", "cost_usd"])
     assert table.num_rows == 0
     assert table.schema.names == ["status", "cost_usd"]
 

@@ -33,7 +33,7 @@ def test_a_wave_is_closed_when_it_has_become_quiet() -> None:
     assert waiting.due_at == 110.0
     waiting.add(item(2), 107.0)
     assert waiting.due_at == 117.0
-    assert numbers(waiting.take()) == [1, 2]
+    assert numbers(waiting.next_batch()) == [1, 2]
     assert waiting.due_at == math.inf
 
 
@@ -49,22 +49,22 @@ def test_or_at_once_when_it_is_as_large_as_a_batch_may_be() -> None:
     for number in range(7):
         waiting.add(item(number), 0.0)
     assert waiting.due_at == -math.inf
-    assert [numbers(waiting.take()) for _ in range(3)] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [numbers(waiting.next_batch()) for _ in range(3)] == [[0, 1, 2], [3, 4, 5], [6]]
     heavy = builder(max_megabytes=0.002)
     for number in range(4):
         heavy.add(item(number, size=700), 0.0)
     assert heavy.due_at == -math.inf
-    assert [numbers(heavy.take()) for _ in range(2)] == [[0, 1], [2, 3]]
+    assert [numbers(heavy.next_batch()) for _ in range(2)] == [[0, 1], [2, 3]]
 
 
 def test_room_for_tokens_bounds_a_wave() -> None:
     waiting = builder()
     for number in range(4):
         waiting.add(item(number, tokens=40), 0.0)
-    assert waiting.take(30.0, alone=False) == []
-    assert numbers(waiting.take(90.0, alone=False)) == [0, 1]
-    assert numbers(waiting.take(30.0, alone=True)) == [2], "what fits no room goes by itself"
-    assert numbers(waiting.take_all()) == [3]
+    assert waiting.next_batch(30.0, alone=False) == []
+    assert numbers(waiting.next_batch(90.0, alone=False)) == [0, 1]
+    assert numbers(waiting.next_batch(30.0, alone=True)) == [2], "what fits no room goes by itself"
+    assert numbers(waiting.clear()) == [3]
     assert len(waiting) == 0
 
 
@@ -79,7 +79,7 @@ def test_nobody_is_lost_and_no_wave_is_too_large(sizes: list[tuple[int, int]], m
         waiting.add(item(number, tokens, size), float(number))
     seen: list[int] = []
     while len(waiting):
-        wave = waiting.take(room)
+        wave = waiting.next_batch(room)
         assert wave
         assert len(wave) <= most
         assert len(wave) == 1 or sum(one.tokens for one in wave) <= room
