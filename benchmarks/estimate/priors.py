@@ -6,7 +6,7 @@
 *Replies*: o200k tokens of the replies in the reading rows, which follow from the public sets' own annotation.
 *Look-ups*: the method with gold types over the test side of the sets that have sub-questions, which it is given:
 *queries* is how many of them a question has, *new* the share of a further look-up's context that no earlier one had
-shown, read off the ladder that an estimate climbs (`pipelines/run/dry_run.py`). *sd* is over the rows of
+shown, read off the growth of prompts that an estimate counts (`pipelines/run/dry_run.py`). *sd* is over the rows of
 a line.
 """
 
@@ -40,7 +40,7 @@ from okralong.pipelines.lab.gold import gold_analysis
 from okralong.pipelines.lab.split import Side, Split
 from okralong.pipelines.lab.training.reader_data import read_reading
 from okralong.pipelines.methods.okralong import orchestrate
-from okralong.pipelines.run.dry_run import ladder, prompt_tokens
+from okralong.pipelines.run.dry_run import prompt_growth, prompt_tokens
 
 SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))
 POOL_TOKENS = 20_000
@@ -83,7 +83,7 @@ async def look_ups(bench: Bench, policy: Policy) -> Lines:
         plan = answer.plan
         if plan is None or plan.workflow not in ("split", "step"):
             continue
-        answers, reasons = await ladder(_tools(bench, policy, question, writer), asked, plan, demonstrate=False)
+        answers, reasons = await prompt_growth(_tools(bench, policy, question, writer), asked, plan, demonstrate=False)
         queries = len(question.item.gold_queries)
         found[plan.workflow, bench.name, "queries"].append(queries)
         if plan.workflow == "split":
@@ -96,7 +96,7 @@ async def look_ups(bench: Bench, policy: Policy) -> Lines:
 
 
 def _new(size: int, rungs: Sequence[int], look_ups: int) -> float | None:
-    """Where on the ladder a prompt over so many look-ups stands, as a share of the way of the later ones."""
+    """Where on the growth of prompts a prompt over so many look-ups stands, as a share of the way of the later ones."""
     if look_ups < 2 or rungs[0] == rungs[-1]:
         return None
     place = float(np.interp(size, rungs, range(1, len(rungs) + 1)))

@@ -40,7 +40,7 @@ from okralong.pipelines.lab.sweeps.config import (
     expand,
     sizes_by_set,
 )
-from okralong.pipelines.lab.sweeps.outline import Outlay, Outline, total
+from okralong.pipelines.lab.sweeps.outline import CostEstimate, Outline, total
 from okralong.pipelines.lab.sweeps.results import write_results
 from okralong.pipelines.lab.sweeps.run import (
     GoldQuestion,
@@ -122,9 +122,9 @@ class Hands:
             held.callback(models.keep, [])
             yield cls(sweep, purse, models, Interrupt(), console, held, {})
 
-    def generator(self, config: RunConfig) -> Generator:
+    def generator(self, prepared: Prepared) -> Generator:
         """The generator of a cell, served once for all cells that differ in nothing but the seed."""
-        llm, compressor = config.llm, reading_vectors(config)
+        llm, compressor = prepared.config.llm, reading_vectors(prepared)
         key = f"{json.dumps(llm.model_dump(mode='json', exclude={'seed'}), sort_keys=True)} {compressor}"
         if key not in self.generators:
             served = self.held.enter_context(generator(llm, None, compressor))
@@ -143,7 +143,7 @@ def run_set(hands: Hands, cells: Sequence[PreparedCell], every: Sequence[Prepare
     """
     hands.models.bring(cell.prepared for cell in cells)
     # One after the other before anything runs: each may start a server.
-    served = [hands.generator(cell.prepared.config) for cell in cells]
+    served = [hands.generator(cell.prepared) for cell in cells]
     with hands.models.over([cell.prepared for cell in cells]) as looking:
         work = list(zip(cells, served, looking, strict=True))
         ends = _side_by_side(hands, work, every)
@@ -292,7 +292,7 @@ PLAIN_WIDTH = 160
 
 
 def print_outline(
-    console: Console, sweep: Sweep, plans: Sequence[CellPlan], outlays: Mapping[str, Outlay], done: int
+    console: Console, sweep: Sweep, plans: Sequence[CellPlan], costs: Mapping[str, CostEstimate], done: int
 ) -> None:
     """Print a row for each method and variant over sets and seeds, and the whole. ``done`` cells are finished."""
     if not console.is_terminal:
@@ -304,29 +304,29 @@ def print_outline(
         grid.add_column(title, justify="right", no_wrap=True)
     for method, variant in sweep.systems():
         own = [p for p in plans if (p.named.method, p.named.variant) == (method, variant)]
-        _row(grid, method, "" if variant == DEFAULT else variant, [outlays[p.named.cell] for p in own])
+        _row(grid, method, "" if variant == DEFAULT else variant, [costs[p.named.cell] for p in own])
     grid.add_section()
-    _row(grid, "all", "", [outlays[plan.named.cell] for plan in plans])
+    _row(grid, "all", "", [costs[plan.named.cell] for plan in plans])
     console.print(grid)
-    sets = {plan.named.set: outlays[plan.named.cell].questions for plan in plans}
+    sets = {plan.named.set: costs[plan.named.cell].questions for plan in plans}
     say_line(console, "sets: " + ", ".join(f"{name} ({questions:,} questions)" for name, questions in sets.items()))
-    guessed = sorted({p.config.strategy for p in plans if not outlays[p.named.cell].described})
+    guessed = sorted({p.config.strategy for p in plans if not costs[p.named.cell].described})
     if guessed:
         say_line(console, f"- nothing is known of {', '.join(guessed)}; its figures are a wide guess")
     say_line(
         console,
-        "- an outline without an index, from the sizes of policies and documents (configs/sweep_outline.yaml); no "
+        "- an outline without an index, from the sizes of policies and documents (configs/estimate.yaml); no "
         "reply is counted as shared",
     )
     cap = "no cap" if sweep.budget_usd is None else f"the cap is ${sweep.budget_usd:g}"
     say_line(console, f"- budget over the whole sweep: {cap}")
 
 
-def _row(grid: Table, method: str, variant: str, outlays: Sequence[Outlay]) -> None:
-    sum_ = total(outlays)
+def _row(grid: Table, method: str, variant: str, costs: Sequence[CostEstimate]) -> None:
+    sum_ = total(costs)
     tokens = (f"{value:,.0f}" for value in (sum_.calls, sum_.prompt_tokens, sum_.completion_tokens))
     dollars = f"${sum_.usd:,.2f} [{sum_.low_usd:,.2f}, {sum_.high_usd:,.2f}]"
-    grid.add_row(method, variant, str(len(outlays)), f"{sum_.questions:,}", *tokens, dollars)
+    grid.add_row(method, variant, str(len(costs)), f"{sum_.questions:,}", *tokens, dollars)
 
 
 # --------
@@ -357,7 +357,7 @@ class Expanded:
     folder: SweepFolder
     plans: list[CellPlan]
     material: Material
-    outlays: dict[str, Outlay] = field(default_factory=dict)
+    costs: dict[str, CostEstimate] = field(default_factory=dict)
 
     @property
     def finished(self) -> int:
@@ -377,13 +377,13 @@ def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Conso
         judge_config(sweep.judge)
     material = read_material(sweep, data, work, lambda line: say_line(console, line))
     outline = Outline()
-    outlays = {plan.named.cell: outline.of(plan, material.pooled[plan.named.set]) for plan in plans}
-    return Expanded(sweep, folder, plans, material, outlays)
+    costs = {plan.named.cell: outline.of(plan, material.pooled[plan.named.set]) for plan in plans}
+    return Expanded(sweep, folder, plans, material, costs)
 
 
 def show(expanded: Expanded, console: Console) -> None:
     """Print the cells and what they may cost."""
-    print_outline(console, expanded.sweep, expanded.plans, expanded.outlays, expanded.finished)
+    print_outline(console, expanded.sweep, expanded.plans, expanded.costs, expanded.finished)
 
 
 def run_sweep(expanded: Expanded, *, address: str | None = None, console: Console | None = None) -> SweepResult:

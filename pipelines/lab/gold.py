@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, make_analysis
+from okralong.pipelines.answering.analysis import TYPES, sure_analysis
 from okralong.pipelines.core.types import Analysis, InputError, Pattern, Question
 
 PATTERN_CHUNKS: Final = 5
@@ -40,13 +40,7 @@ def gold_analysis(question_type: str, pattern: Pattern, evidence: bool) -> Analy
     """An analysis that is sure of these labels. Raises ValueError for a type that is none of the five."""
     if question_type not in TYPES:
         raise ValueError(f"{question_type!r} is none of the question types {', '.join(TYPES)}")
-    said = "yes" if evidence else "no"
-    return make_analysis(
-        {label: float(label == question_type) for label in TYPES},
-        {label: float(label == pattern) for label in PATTERNS},
-        {label: float(label == said) for label in EVIDENCE},
-        "gold",
-    )
+    return sure_analysis(question_type, pattern, evidence, "gold")
 
 
 # --------

@@ -15,6 +15,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EndpointError
+from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
@@ -42,7 +43,8 @@ def test_a_run_is_known_by_its_endpoints_and_not_by_their_limits() -> None:
 
     def known(*endpoints: dict[str, Any]) -> str:
         given = {"llm.base_url": "http://a/v1", "llm.endpoints": list(endpoints)} if endpoints else {}
-        return fingerprint(load_config(RunConfig, "answer.yaml", {"llm.base_url": "http://a/v1", **given}), policy, {})
+        config = load_config(RunConfig, "answer.yaml", {"llm.base_url": "http://a/v1", **given})
+        return fingerprint(config, policy, describe(config.strategy, policy), {})
 
     assert known(spare) == known({**spare, "requests_per_minute": 5, "api_key_env": "OTHER", "max_in_flight": 3})
     assert len({known(), known(spare), known({**spare, "model": "n"}), known({**spare, "api_version": "1"})}) == 4

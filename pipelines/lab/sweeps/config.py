@@ -16,7 +16,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.split import MANIFEST as SPLIT_MANIFEST
 from okralong.pipelines.lab.split import Side
-from okralong.pipelines.methods.registry import granularities_needed, load_strategy, needs_scorer, reads_vectors
+from okralong.pipelines.methods.registry import StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.sara.artifact import NONE
@@ -199,11 +199,12 @@ class CellPlan:
     chosen: SweepSet
     config: RunConfig
     policy: Policy
+    strategy: StrategySpec
 
     @property
-    def granularities(self) -> list[int]:
+    def granularities(self) -> tuple[int, ...]:
         """Chunk sizes, in tokens, that the set's archive must hold for it."""
-        return granularities_needed(self.config.strategy, self.policy)
+        return self.strategy.granularities
 
 
 def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
@@ -216,7 +217,7 @@ def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
     for chosen in sweep.sets:
         for method, variant in sweep.systems():
             strategy = sweep.methods[method].strategy or method
-            load_strategy(strategy)
+            spec = describe(strategy, policies[variant])
             for seed in sweep.seeds:
                 keys = {
                     **sweep.overrides,
@@ -228,7 +229,7 @@ def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
                 }
                 config = parse_config(RunConfig, text, f"{where} (method {method}, variant {variant})", keys)
                 named = CellName(cell_name(method, chosen, variant, seed), method, chosen.named, variant, seed)
-                plans.append(CellPlan(named, chosen, config, policies[variant]))
+                plans.append(CellPlan(named, chosen, config, policies[variant], spec))
     _check(sweep, plans)
     return plans
 
@@ -267,7 +268,7 @@ def compressors_by_set(plans: Sequence[CellPlan]) -> dict[str, str]:
     """
     wanted = {plan.named.set: NONE for plan in plans}
     for plan in plans:
-        if wanted[plan.named.set] == NONE and reads_vectors(plan.config.strategy):
+        if wanted[plan.named.set] == NONE and plan.strategy.reads_vectors:
             wanted[plan.named.set] = plan.config.sara.compressor
     return wanted
 
@@ -293,7 +294,7 @@ def _check(sweep: Sweep, plans: Sequence[CellPlan]) -> None:
                     f"The answer config of the sweep sets {key}, which the sweep deals out itself. Leave it out there, "
                     "and set budget_usd or share_replies in the sweep."
                 )
-        if needs_scorer(plan.config.strategy, plan.policy) and plan.config.scorer is None:
+        if plan.strategy.needs_scorer and plan.config.scorer is None:
             raise ConfigError(
                 f"The cell {plan.named.cell} needs a local language model that measures likelihoods, for its strategy "
                 "or its policy's selection of evidence. Add scorer: {model: embedded} to the sweep's overrides."
