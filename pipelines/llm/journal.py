@@ -139,7 +139,7 @@ class FragmentedTable:
 
     def _read(self, fragment: Fragment, columns: Sequence[str] | None) -> pa.Table:
         wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        with self.folder.filesystem.open_input_file(self.folder.at(fragment.name).path) as file:
+        with self.folder.open(fragment.name) as file:
             parquet = pq.ParquetFile(file)
             held = [name for name in wanted.names if name in parquet.schema_arrow.names]
             return completed(parquet.read(columns=held), wanted)

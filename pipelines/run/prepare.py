@@ -23,7 +23,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import VersionDiff, diff_versions, read_version
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.storage import located
+from okralong.pipelines.core.storage import located, open_file
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ArchiveError, ConfigError, InputError, Question, QuestionError
 from okralong.pipelines.llm.prices import PriceTable
@@ -53,7 +53,7 @@ def read_questions(path: str | Path) -> tuple[list[Question], list[BadQuestion]]
     filesystem, inside = located(path)
     if not filesystem.get_file_info(inside).is_file:
         raise InputError(f"The questions file {file} does not exist. Check the path given to --questions.")
-    with filesystem.open_input_file(inside) as opened:
+    with open_file(filesystem, inside) as opened:
         content = bytes(opened.read())
     questions: dict[str, Question] = {}
     bad: list[BadQuestion] = []

@@ -111,7 +111,7 @@ def _rewrite(
     schema = RUN_TABLES[folder.path.rsplit("/", 1)[1]]
     wanted = pa.array(sorted(touched), pa.string())
     for name in folder.names(".parquet"):
-        with folder.filesystem.open_input_file(folder.at(name).path) as file:
+        with folder.open(name) as file:
             table = pq.ParquetFile(file).read()
         mine = pc.is_in(table[key], value_set=wanted)
         if not pc.any(mine).as_py():

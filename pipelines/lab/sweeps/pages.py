@@ -283,12 +283,12 @@ def read_scores(folder: Folder) -> Records:
 
 def read_records(folder: Folder, name: str) -> Records:
     """The rows of ``name.parquet``, or of all Parquet files of the folder ``name``; none when it is not there."""
-    places = [folder.at(f"{name}.parquet")] if folder.exists(f"{name}.parquet") else []
-    if not places and folder.exists(name):
-        places = [folder.at(name, file) for file in folder.at(name).names(".parquet")]
+    names = [f"{name}.parquet"] if folder.exists(f"{name}.parquet") else []
+    if not names and folder.exists(name):
+        names = [f"{name}/{file}" for file in folder.at(name).names(".parquet")]
     rows: Records = []
-    for place in places:
-        with place.filesystem.open_input_file(place.path) as file:
+    for each in names:
+        with folder.open(each) as file:
             rows += pq.ParquetFile(file).read().to_pylist()
     return rows
 
