@@ -224,7 +224,8 @@ def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = E
 
 
 def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> BatchSetup | None:
-    """Whether this start of a run needs a desk: in batch mode, or to fetch what an earlier start left in batches.
+    """Whether this start of a run needs a batch scheduler: in batch mode, or to fetch what an earlier start left in
+    batches.
 
     Real time is a deadline that has passed: what was handed in before is cancelled or fetched, and never asked twice.
     A deadline is kept in ``run.json`` as the moment that it first meant, so that "06:00" stays that morning when a
