@@ -49,7 +49,7 @@ COMMAND: Final = ("python", "-m", "okralong.jobs.cli")
 
 SEARCHED_BYTES: Final = 2_000_000
 """Up to this size a file that is sent is searched for keys; larger ones are data. Ours."""
-_PACKAGE: Final = Path(__file__).parents[2]
+_PACKAGE: Final = Path(__file__).parents[1]
 _PARTS: Final = ("actors", "configs", "jobs", "pipelines")
 
 ALLOWED: Final = re.compile(
@@ -283,7 +283,7 @@ def _search(place: Path, base: Path, environment: Mapping[str, str]) -> None:
 
 def _write_code(into: Path) -> None:
     into.mkdir()
-    root = Path(__file__).parents[3] / "okralong"  # in a checkout this folder holds links to the four parts
+    root = Path(__file__).parents[2] / "okralong"  # in a checkout this folder holds links to the four parts
     package = root if (root / "__init__.py").is_file() else _PACKAGE
     for name in ("__init__.py", "__main__.py"):
         shutil.copyfile(package / name, into / name)
