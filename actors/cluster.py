@@ -1,4 +1,6 @@
-"""Connecting to Ray: a cluster when an address is given (or set in RAY_ADDRESS), else a private one on this machine.
+"""The cluster: connecting to Ray, what its metrics tell, and applications on Ray Serve.
+
+A connection goes to a cluster when an address is given (or set in RAY_ADDRESS), else a private one on this machine.
 
 A local ``ray.init`` turns token authentication on and writes its token into the home folder, which a later
 ``ray start --head`` would then demand. So a private cluster gets a token file of its own, in a temporary folder that
@@ -110,11 +112,6 @@ def _private_environment(folder: Path) -> tuple[str, ...]:
     return ()
 
 
-# --------
-# What Ray's metrics tell of a job while it runs; ``deploy/grafana.json`` draws them.
-#
-# They are for watching: a process that is started anew counts from 0. What counts is in the tables.
-
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Upper ends of the bins of histograms; ours."""
@@ -130,7 +127,7 @@ class LedgerMetrics:
         )
         self._tokens = Counter("okralong_llm_tokens", "Tokens that were billed.", ("kind", "model"))
         self._dollars = Counter("okralong_llm_usd", "US dollars that were billed.", ("model",))
-        self._queue = Histogram("okralong_llm_queue_seconds", "Waits for leave to send.", list(SECONDS), ("model",))
+        self._queue = Histogram("okralong_llm_queue_seconds", "Waits for a permit to send.", list(SECONDS), ("model",))
         self._latency = Histogram("okralong_llm_latency_seconds", "Waits for replies.", list(SECONDS), ("model",))
 
     def settled(self, outcome: Outcome) -> None:
@@ -202,9 +199,6 @@ def query_batch_sizes() -> Histogram:
     """The sizes of the batches in which questions are embedded."""
     return Histogram("okralong_query_batch_size", "Questions embedded in one pass.", list(SIZES))
 
-
-# --------
-# Starting and ending applications on Ray Serve that are called by handle only: no port is opened.
 
 OVERLAP: Final = 2
 """Requests that a replica holds, in batches: one at work and one filling. With fewer, batches never fill."""

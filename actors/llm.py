@@ -1,48 +1,58 @@
-"""The one writer of a run on a cluster: ``RunLedger`` behind a Ray handle.
+"""The actors that all calls to the generator share: a run's ledger and batch scheduler, and the limiter of an endpoint.
 
-All rooms of a run, on whichever node, go through this actor, so that a cap in dollars is one cap and a journal is one
-journal. It asks for no CPU; it waits for disks most of the time. When its process dies Ray starts it again, and it
-replays the run's folder: what was durable is known, what was in flight is held as unknown.
+Each is a class of ``pipelines/llm`` behind a Ray handle, so that a cap in dollars is one cap and a journal is one
+journal, on whichever node a call is made. They ask for no CPU; they wait for disks and endpoints most of the time. When
+the process of one dies Ray starts it again. The ledger then replays the run's folder: what was durable is known, what
+was in flight is held as unknown. The scheduler resumes what the folder and the endpoint's list of batches say.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import RayServeException
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, named_actor
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.llm.batch import BatchDesk, Past
-from okralong.pipelines.llm.batch_api import BatchAnswer, BatchItem
+from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
-from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.rate_limit import SILENT, Ask, Limits, Notice, Returned, Taken
+from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
 from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter
-from okralong.pipelines.llm.records import Call, CallKey, Grant, Outcome, Totals
+from okralong.pipelines.llm.records import Outcome
 from okralong.pipelines.models.weights import EMBEDDED
 
 T = TypeVar("T")
 
-LEDGER_PATIENCE_S = 60.0
+LOCK_WAIT_S = 60.0
 """How long a new writer waits for that of a killed job to go. Ours."""
 MAX_CONCURRENCY = 10_000
 """Calls that may wait for a commit or for room in the budget at a time. Ours."""
 
 
+SCHEDULER_CONCURRENCY = 50_000
+"""Calls that may wait for their batches at a time. Ours."""
+GENERATION = 3
+"""Raised whenever the actor's methods change: a detached one outlives the okralong that started it. Ours."""
+REPLICA_RETRY_S: Final = 180.0
+"""How long a replica may take to come back, loading of its model included, before the run stops. Ours."""
+REPLICA_PAUSE_S: Final = 0.5
+"""Between two tries. Ours."""
+
+
 class LedgerActor(RunLedger):
-    """The actor's class; its methods are those of ``LedgerClient``."""
+    """The actor's class; its methods are those of ``RunLedger``."""
 
     def __init__(self, run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset()) -> None:
-        super().__init__(Folder.of(run), cap_usd, patience_s=LEDGER_PATIENCE_S, reopened=reopened)
+        super().__init__(Folder.of(run), cap_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened)
         self._metrics = LedgerMetrics()
 
     async def settle(self, outcome: Outcome) -> None:
@@ -61,7 +71,7 @@ class LedgerActor(RunLedger):
 
 
 def start_ledger(run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset(), **options: Any) -> Any:
-    """The handle of a new ledger for a run folder (path or URI that the actor's node sees), for ``RayLedger``.
+    """The handle of a new ledger for a run folder (path or URI that the actor's node sees), for ``ledger_client``.
 
     ``reopened`` are the query_ids that are asked again (see ``RunLedger``). The actor ends with the job that started
     it. ``options`` are Ray's actor options. It raises LockedError or ArchiveError at its first call when the run cannot
@@ -72,170 +82,29 @@ def start_ledger(run: str, cap_usd: float | None, reopened: frozenset[str] = fro
     return remote.options(num_cpus=0, **revived, **options).remote(run, cap_usd, reopened)
 
 
-class RayLedger:
-    """A ``LedgerClient`` that speaks to the actor; it can be sent to other tasks and actors."""
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-
-    async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
-        """The last reply recorded at that step, or None."""
-        row: JournalRow | None = await self._call("reply", query_id, path, sample)
-        return row
-
-    async def lookup(self, query_id: str) -> list[JournalRow]:
-        """The journal rows of an unfinished question."""
-        return list(await self._call("lookup", query_id))
-
-    async def record(self, rows: Sequence[JournalRow]) -> None:
-        """Make journal rows durable."""
-        await self._call("record", list(rows))
-
-    async def admit(self, query_id: str, reserve_usd: float) -> None:
-        """Set a reserve aside for a question's plan. Raises OverBudget."""
-        await self._call("admit", query_id, reserve_usd)
-
-    async def reserve(self, key: CallKey, query_id: str, usd: float) -> None:
-        """Set the worst case of an attempt aside. Raises OverBudget."""
-        await self._call("reserve", key, query_id, usd)
-
-    async def intend(self, call: Call) -> None:
-        """Make the intent of an attempt durable. Raises OverBudget."""
-        await self._call("intend", call)
-
-    async def settle(self, outcome: Outcome) -> None:
-        """Make the outcome of an attempt durable."""
-        await self._call("settle", outcome)
-
-    async def finish(self, row: Mapping[str, Any]) -> None:
-        """Write the one answers row of a question."""
-        await self._call("finish", dict(row))
-
-    async def release(self, query_id: str) -> bool:
-        """Put a question down without an answers row; whether there is something left to do."""
-        return bool(await self._call("release", query_id))
-
-    async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
-        """Write a row of ``failures``."""
-        await self._call("fail", item, stage, error_type, message)
-
-    async def answered(self) -> dict[str, str]:
-        """Status by query_id of every question that has an answers row."""
-        return dict(await self._call("answered"))
-
-    async def totals(self) -> Totals:
-        """Sums over the run so far."""
-        totals: Totals = await self._call("totals")
-        return totals
-
-    async def close(self) -> None:
-        """Write what is left, merge the small files, and let go of the run."""
-        await self._call("close")
-
-    def _call(self, method: str, *arguments: Any) -> Awaitable[Any]:
-        return plain_errors(getattr(self._actor, method).remote(*arguments))
-
-
-async def plain_errors(reference: Awaitable[T]) -> T:
-    """Await a Ray call; an error raised inside is raised here as it was, without Ray's wrapping and traceback text."""
-    try:
-        return await reference
-    except RayTaskError as error:
-        raise error.cause from None
-
-
-# --------
-# The desk of a run on a cluster: ``BatchDesk`` behind a Ray handle.
-#
-# It asks for no CPU; it waits for endpoints most of the time. When its process dies Ray starts it again, and it takes
-# up what the run's folder and the endpoint's list of batches say.
-
-DESK_CONCURRENCY = 50_000
-"""Calls that may wait for their batches at a time. Ours."""
-
-
-class BatchDeskActor(BatchDesk):
-    """The actor's class; its methods are those of ``BatchDesk``."""
+class BatchSchedulerActor(BatchScheduler):
+    """The actor's class; its methods are those of ``BatchScheduler``."""
 
     def __init__(self, run: str, run_id: str, config: LlmConfig, ledger: str, until: datetime | None) -> None:
         folder = Folder.of(run)
-        super().__init__(config, RayLedger(named_actor(ledger)), run_id, lambda: Past.load(folder), until)
+        super().__init__(config, ledger_client(named_actor(ledger)), run_id, lambda: ResumeState.load(folder), until)
 
 
-def start_batch_desk(
+def start_batch_scheduler(
     run: str, run_id: str, config: LlmConfig, ledger: str, until: datetime | None, **options: Any
 ) -> Any:
-    """The handle of a new desk for a run folder (path or URI that the actor's node sees), for ``RayBatchDesk``.
+    """The handle of a new scheduler for a run folder (path or URI that the actor's node sees), for
+    ``batch_scheduler_client``.
 
-    ``ledger`` is the name of the run's ledger; for the others see ``BatchDesk``. ``options`` are Ray's actor options.
+    ``ledger`` is the name of the ledger; for the others see ``BatchScheduler``. ``options`` are Ray's actor options.
     """
-    revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": DESK_CONCURRENCY}
-    remote: Any = ray.remote(BatchDeskActor)
+    revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": SCHEDULER_CONCURRENCY}
+    remote: Any = ray.remote(BatchSchedulerActor)
     return remote.options(num_cpus=0, **revived, **options).remote(run, run_id, config, ledger, until)
 
 
-class RayBatchDesk:
-    """A ``BatchDeskClient`` that speaks to the actor, and what the driver of a run asks of it."""
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-
-    async def ask(self, item: BatchItem) -> BatchAnswer:
-        """What a batch answers, when it has."""
-        answer: BatchAnswer = await plain_errors(self._actor.ask.remote(item))
-        return answer
-
-    async def stop(self, why: str) -> None:
-        """The run stops: whoever waits hears so."""
-        await plain_errors(self._actor.stop.remote(why))
-
-    async def drain(self) -> None:
-        """The run is over: end what nobody waits for, and settle it."""
-        await plain_errors(self._actor.drain.remote())
-
-    async def notes(self, start: int) -> list[str]:
-        """What there is to tell the user, from the ``start``-th note on."""
-        return list(await plain_errors(self._actor.notes.remote(start)))
-
-
-# --------
-# Asking again what costs nothing: a replica on Ray Serve that dies takes its calls with it, and comes back.
-
-REPLICA_PATIENCE_S: Final = 180.0
-"""How long a replica may take to come back, loading of its model included, before the run stops. Ours."""
-REPLICA_PAUSE_S: Final = 0.5
-"""Between two tries. Ours."""
-GONE: Final = (RayActorError, RayServeException)
-"""What a call raises whose replica died, or that found none."""
-
-
-async def asked_again(ask: Callable[[], Awaitable[T]]) -> T:
-    """What ``ask`` brings, asked again while its replica is away; for calls that may be made twice.
-
-    Raises the last error when the replica is not back in ``PATIENCE_S``.
-    """
-    deadline = asyncio.get_running_loop().time() + REPLICA_PATIENCE_S
-    while True:
-        try:
-            return await plain_errors(ask())
-        except GONE:
-            if asyncio.get_running_loop().time() > deadline:
-                raise
-        await asyncio.sleep(REPLICA_PAUSE_S)
-
-
-# --------
-# One limiter per endpoint and model for the whole cluster, found by its name.
-#
-# Two jobs on one cluster that call one account share its limits, so the actor is detached: it outlives the job that
-# happened to be first. It asks for no CPU and keeps a minute of numbers.
-
-GENERATION = 2
-"""Raised whenever the actor's methods change: a detached one outlives the okralong that started it. Ours."""
-
-
 class LimiterActor(LocalLimiter):
-    """The actor's class; its methods are the two messages of ``leases.py``.
+    """The actor's class; its methods are those of ``LocalLimiter``.
 
     After a restart it has forgotten the last minute; the endpoint's headers, or its 429, would then say so.
     """
@@ -285,26 +154,68 @@ class RayLimiter:
     """
 
     def __init__(self, actor: Any) -> None:
-        self._actor = actor
+        self._limiter = ActorClient(actor)
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, CoalescingLimiter] = WeakKeyDictionary()
 
-    async def acquire(self, tokens: int, lease_s: float) -> Grant:
-        """Wait for leave to send. Raises QuestionError when no minute can hold ``tokens``."""
-        return await self._here().acquire(tokens, lease_s)
+    async def acquire(self, tokens: int, expires_s: float) -> int:
+        """Wait for a permit (see ``LimiterClient``)."""
+        return await self._here().acquire(tokens, expires_s)
 
-    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
         """The request is over (see ``LimiterClient``)."""
-        await self._here().release(lease, notice, unsent=unsent)
+        await self._here().release(permit, headers, unsent=unsent)
 
     def _here(self) -> CoalescingLimiter:
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            self._by_loop[loop] = CoalescingLimiter(self._take, self._put_back)
+            self._by_loop[loop] = CoalescingLimiter(self._limiter.acquire_many, self._limiter.release_many)
         return self._by_loop[loop]
 
-    async def _take(self, asks: Sequence[Ask]) -> Taken:
-        taken: Taken = await plain_errors(self._actor.take.remote(asks))
-        return taken
 
-    async def _put_back(self, returned: Sequence[Returned]) -> None:
-        await plain_errors(self._actor.put_back.remote(returned))
+class ActorClient:
+    """An actor as an object with the methods of its class: awaitable, and raising errors as they were raised inside.
+
+    It can be sent to other tasks and actors.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        method = getattr(self._actor, name)
+        return lambda *arguments: plain_errors(method.remote(*arguments))
+
+
+def ledger_client(actor: Any) -> RunLedger:
+    """The ledger behind the handle that ``start_ledger`` returns."""
+    return cast(RunLedger, ActorClient(actor))
+
+
+def batch_scheduler_client(actor: Any) -> BatchScheduler:
+    """The scheduler behind the handle that ``start_batch_scheduler`` returns."""
+    return cast(BatchScheduler, ActorClient(actor))
+
+
+async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
+    """What ``ask`` brings from a replica on Ray Serve, asked again while that is away: one that dies takes its calls
+    with it, and comes back. For calls that cost nothing and may be made twice.
+
+    Raises the last error when the replica is not back in ``REPLICA_RETRY_S``.
+    """
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type((RayActorError, RayServeException)),  # it died, or there is none
+        stop=stop_after_delay(REPLICA_RETRY_S),
+        wait=wait_fixed(REPLICA_PAUSE_S),
+        reraise=True,
+    )
+    return await retrying(lambda: plain_errors(ask()))
+
+
+async def plain_errors(reference: Awaitable[T]) -> T:
+    """Await a Ray call; an error raised inside is raised here as it was, without Ray's wrapping and traceback text."""
+    try:
+        return await reference
+    except RayTaskError as error:
+        raise error.cause from None

@@ -19,7 +19,7 @@ from ray import serve
 from ray.util.metrics import Histogram
 
 from okralong.actors.cluster import GOODBYE_S, OVERLAP, index_metrics, query_batch_sizes
-from okralong.actors.llm import asked_again
+from okralong.actors.llm import retry_replica
 from okralong.pipelines.answering.analysis import AnalysisInput, ScorerConfig, load_scorer
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.archive.vectors import VectorStore
@@ -301,7 +301,7 @@ class HandleTransport(httpx2.AsyncBaseTransport):
         ask = partial(self._handle.ask.remote, request.method, request.url.path, body)
         limit = (request.extensions.get("timeout") or {}).get("read")
         try:
-            status, said = await asyncio.wait_for(asked_again(ask), limit)
+            status, said = await asyncio.wait_for(retry_replica(ask), limit)
         except TimeoutError:
             raise httpx2.ReadTimeout(f"no reply within {limit} s", request=request) from None
         return httpx2.Response(status, headers={"content-type": _JSON}, content=said, request=request)

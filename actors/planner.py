@@ -1,4 +1,8 @@
-"""The forecaster: an async actor that looks at many questions at once without asking anyone, for an estimate."""
+"""The actors of one answer run, and of an estimate: planners that carry questions, and what they need of a cluster.
+
+``run_actors`` starts them together and stops them together. A planner answers with the run's strategy, pays through
+the run's ledger, and writes an answers row for each question. A forecaster does the same with nobody asked.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,21 +26,21 @@ from ray.serve.exceptions import RayServeException
 
 from okralong.actors.cluster import NAMESPACE, beside_this_process, named_actor
 from okralong.actors.llm import (
-    RayBatchDesk,
-    RayLedger,
     RayLimiter,
+    batch_scheduler_client,
+    ledger_client,
     limiter_name,
     plain_errors,
-    start_batch_desk,
+    start_batch_scheduler,
     start_ledger,
     start_limiter,
 )
 from okralong.actors.models import ADDRESS
-from okralong.actors.retrieval import REVIVED, Retrieval, RetrievalNames, hold, retrieval, wait_for
+from okralong.actors.retrieval import REVIVED, RetrievalClient, RetrievalNames, hold, started_retrieval, wait_for
 from okralong.pipelines.answering.cost_model import plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.question_tools import Ports, QuestionTools
+from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.core import log as logs
 from okralong.pipelines.core.tokens import token_counter
@@ -53,11 +57,12 @@ from okralong.pipelines.core.types import (
     QuestionError,
     ReplyError,
 )
+from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
-from okralong.pipelines.llm.records import LedgerClient
 from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import StrategySpec, load_strategy
 from okralong.pipelines.models.weights import EMBEDDED
@@ -65,82 +70,111 @@ from okralong.pipelines.run.dry_run import DryRunClient, Outlook, dry_run
 from okralong.pipelines.run.prepare import Prepared
 from okralong.pipelines.run.rows import answer_row
 
-
-@dataclass(frozen=True)
-class ForecasterSetup:
-    """What every forecaster of an estimate is given. ``llm`` is settled, as a run would ask its generator."""
-
-    strategies: tuple[str, ...]
-    policy: Policy
-    llm: LlmConfig
-    retrieval: RetrievalNames
-
-
-class Forecaster:
-    """Looks at questions under several strategies. Made remote by ``forecasters``."""
-
-    def __init__(self, setup: ForecasterSetup) -> None:
-        self._strategies = setup.strategies
-        looking = Retrieval(setup.retrieval)
-        count = token_counter(setup.llm.tokenizer)
-        client = DryRunClient(count)
-        self._ports = Ports(
-            archive=looking.archive,
-            shards=looking.shards,
-            embed=looking.embed,
-            analyze=looking.analyze if looking.has_analyzer else None,
-            complete=client.complete,
-            admit=client.admit,
-            policy=setup.policy,
-            window=setup.llm.window,
-            count=count,
-            completion_limit=setup.llm.completion_limit,
-            demonstrate=bool(setup.llm.demonstrations),
-            calculator=bool(setup.llm.calculator),
-            score=looking.score if looking.has_scorer else None,
-            token_ends=looking.token_ends if looking.has_scorer else None,
-            compress=looking.compress if looking.has_compressor else None,
-        )
-
-    async def ready(self) -> bool:
-        """True once the archive is open."""
-        return True
-
-    async def dry_run(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
-        """The outlook of a question over its resolved scope."""
-        return await dry_run(question, doc_ids, self._ports, self._strategies)
-
-
-@contextmanager
-def forecasters(prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig) -> Iterator[list[Any]]:
-    """As many forecasters as the run would have planners, with the shards and models that they need.
-
-    They end with the block. Raises OkraError when a part cannot start.
-    """
-    config = prepared.config
-    tag = uuid.uuid4().hex[:8]
-    with ExitStack() as held:
-        # Not named after the archive: two people may estimate over one at the same time.
-        names = held.enter_context(retrieval(prepared, f"estimate-{tag}", tag, asking=False))
-        setup = ForecasterSetup(strategies, prepared.policy, llm, names)
-        remote: Any = ray.remote(Forecaster)
-        options = {"namespace": NAMESPACE, "num_cpus": 0, "max_concurrency": config.concurrency, **REVIVED}
-        options |= config.placement.planners.options()
-        actors = [hold(held, remote.options(**options).remote(setup)) for _ in range(config.planners)]
-        wait_for([actor.ready.remote() for actor in actors])
-        yield actors
-
-
-# --------
-# The planner: an async actor that carries many questions at once, and their branches beside them.
-#
-# Questions and branches run in separate concurrency groups, so that a question that waits for its branches never takes
-# their places. A branch of a branch runs in place, for the same reason.
-
 logger = logging.getLogger(__name__)
 
 BROKEN: Final = (RayActorError, RayServeException, OSError)
 """A part of the run is gone for good, or its folder cannot be written: no question can go on."""
+BRANCHES_PER_QUESTION = 4
+"""Places for branches in a planner, for each question that it carries (a split has at most four sub-questions)."""
+
+
+@dataclass(frozen=True)
+class RunActors:
+    """The planners of a run, the ledger that knows how far it is, and the scheduler where requests wait for batches."""
+
+    planners: list[Any]
+    ledger: RunLedger
+    scheduler: BatchScheduler | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSetup:
+    """What a batch scheduler is started with: ``run_id`` marks the run's batches; from ``until`` on nothing is handed
+    in any more (None: no deadline).
+    """
+
+    run_id: str
+    until: datetime | None
+
+
+@contextmanager
+def run_actors(
+    prepared: Prepared,
+    run: str,
+    llm: LlmConfig,
+    address: str | None,
+    reopened: frozenset[str] = frozenset(),
+    replies_from: tuple[str, ...] = (),
+    batches: BatchSetup | None = None,
+    retrieval: RetrievalNames | None = None,
+) -> Iterator[RunActors]:
+    """Start shards, models, limiters, ledger, planners and, for ``batches``, a batch scheduler; stop them when the
+    block ends, however it ends. Shards and models that several runs share are given as ``retrieval``, and left running.
+
+    ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
+    generator listens; ``reopened`` are questions that are asked again, ``replies_from`` runs that share their replies.
+    Raises OkraError when a part cannot start.
+    """
+    config = prepared.config
+    tag = uuid.uuid4().hex[:8]
+    planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
+    ledger_name = f"okralong-ledger-{tag}"
+    with ExitStack() as held:
+        writer = {"name": ledger_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
+        ledger = hold(held, start_ledger(run, config.budget_usd, reopened, **writer))
+        for endpoint in llm.all_endpoints:
+            limiter = start_limiter(endpoint, tag)
+            if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
+                hold(held, limiter)
+        scheduler_name, scheduler = None, None
+        if batches is not None:
+            scheduler_name = f"okralong-batch-scheduler-{tag}"
+            options = {**writer, "name": scheduler_name}
+            scheduler = hold(
+                held, start_batch_scheduler(run, batches.run_id, llm, ledger_name, batches.until, **options)
+            )
+        setup = PlannerSetup(
+            strategy=prepared.strategy,
+            policy=prepared.policy,
+            llm=llm,
+            prices=prepared.prices,
+            address=address,
+            tags=config.tags,
+            replies_from=replies_from,
+            planners=planner_names,
+            retrieval=retrieval or held.enter_context(started_retrieval(prepared, run, tag)),
+            ledger=ledger_name,
+            limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
+            scheduler=scheduler_name,
+            run=run,
+        )
+        per_planner = -(-config.in_flight // config.planners)
+        groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
+        with_options: Any = ray.remote  # its overloads do not know concurrency_groups
+        remote = with_options(concurrency_groups=groups)(Planner)
+        place = config.placement.planners
+        if address is not None:  # the generator that the driver serves listens on its machine alone
+            place = beside_this_process(place)
+        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **place.options()}
+        planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
+        schedulers = [] if scheduler is None else [scheduler]
+        wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*schedulers, *planners])])
+        batches_client = None if scheduler is None else batch_scheduler_client(scheduler)
+        yield RunActors(planners, ledger_client(ledger), batches_client)
+        _close(ledger, run)
+
+
+def _close(ledger: Any, run: str) -> None:
+    """Let the ledger write what is left. Raises BrokenError when it cannot."""
+    try:
+        ray.get(ledger.close.remote())
+    except (RayError, OSError) as error:
+        cause = getattr(error, "cause", None) or error
+        said = str(cause).strip().splitlines()[-1].rstrip(".")
+        raise BrokenError(
+            f"The run folder {run} cannot be written: {said}. Make room on its disk, or mend it, and run the same "
+            "command again: what was finished is kept."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -150,8 +184,8 @@ class PlannerSetup:
 
     ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
     ``planners`` (all of the run, among which branches are dealt out), ``ledger`` and ``limiters`` (of all endpoints, in
-    order) name actors of okralong's namespace, and so does ``desk`` (None: nothing waits for batches). ``run`` is the
-    place of the run, for the log.
+    order) name actors of okralong's namespace, and so does ``scheduler`` (None: nothing waits for batches). ``run`` is
+    the place of the run, for the log.
     """
 
     strategy: StrategySpec
@@ -165,7 +199,7 @@ class PlannerSetup:
     retrieval: RetrievalNames
     ledger: str
     limiters: tuple[str, ...]
-    desk: str | None = None
+    scheduler: str | None = None
     run: str = ""
 
 
@@ -178,40 +212,28 @@ class Stop:
 
 
 class Planner:
-    """Answers questions with one strategy. Made remote by ``crew.py``, with its concurrency groups."""
+    """Carries many questions at once to their answers rows, and their branches beside them, with one strategy.
+
+    Questions and branches run in separate concurrency groups, so that a question that waits for its branches never
+    takes their places. A branch of a branch runs in place, for the same reason. Made remote by ``run_actors``.
+    """
 
     def __init__(self, setup: PlannerSetup) -> None:
         self._setup = setup
         logs.log_as_json(setup.run)
         self._strategy = load_strategy(setup.strategy.place)
-        self._ledger: LedgerClient = RayLedger(named_actor(setup.ledger))
+        self._ledger: RunLedger = ledger_client(named_actor(setup.ledger))
         self._peers: list[Any] = []
         self._making: dict[str, asyncio.Task[Any]] = {}
         self._turn = count()
-        looking = Retrieval(setup.retrieval)
-        self._transport = looking.transport
+        found = RetrievalClient(setup.retrieval)
+        self._transport = found.transport
         self._shared_replies = SharedReplies.load(setup.replies_from)
         self._client = self._new_client()
         self._clients: dict[asyncio.AbstractEventLoop, LlmClient] = {}
         self._choosing = Lock()
-        self._ports = Ports(
-            archive=looking.archive,
-            shards=looking.shards,
-            embed=looking.embed,
-            analyze=looking.analyze if looking.has_analyzer else None,
-            complete=self._client.complete,
-            admit=self._admit,
-            policy=setup.policy,
-            window=setup.llm.window,
-            count=token_counter(setup.llm.tokenizer),
-            completion_limit=setup.llm.completion_limit,
-            demonstrate=bool(setup.llm.demonstrations),  # both settled where the generator was started
-            calculator=bool(setup.llm.calculator),
-            score=looking.score if looking.has_scorer else None,
-            token_ends=looking.token_ends if looking.has_scorer else None,
-            artifact=self._artifact_of,
-            compress=looking.compress if looking.has_compressor else None,
-        )
+        ports = _ports(found, setup.policy, setup.llm, self._client.complete, self._admit)
+        self._ports = replace(ports, artifact=self._artifact_of)
 
     @ray.method(concurrency_group="control")
     async def ready(self) -> bool:
@@ -316,7 +338,7 @@ class Planner:
             address=setup.address if transport is None else ADDRESS,
             tags=setup.tags,
             shared=self._shared_replies,
-            desk=None if setup.desk is None else RayBatchDesk(named_actor(setup.desk)),
+            scheduler=None if setup.scheduler is None else batch_scheduler_client(named_actor(setup.scheduler)),
             transport=transport,
             grammar=grammar,
         )
@@ -357,13 +379,13 @@ class Planner:
 class _LedgerSteps:
     """The journal of one question, read once from the ledger and added to through it."""
 
-    ledger: LedgerClient
+    ledger: RunLedger
     query_id: str
     known: dict[tuple[str, str], str]
     replies: dict[tuple[str, int], JournalRow]
 
     @classmethod
-    async def load(cls, ledger: LedgerClient, query_id: str) -> _LedgerSteps:
+    async def load(cls, ledger: RunLedger, query_id: str) -> _LedgerSteps:
         rows = await ledger.lookup(query_id)
         replies = {(row.path, row.sample): row for row in rows if row.kind == "reply"}
         return cls(ledger, query_id, {(row.path, row.kind): row.body for row in rows}, replies)
@@ -378,104 +400,75 @@ class _LedgerSteps:
         await self.ledger.record([JournalRow(self.query_id, path, kind, body)])
 
 
-# --------
-# The actors of one answer run, started together and stopped together.
-
-BRANCHES_PER_QUESTION = 4
-"""Places for branches in a planner, for each question that it carries (a split has at most four sub-questions)."""
+def _ports(
+    retrieval: RetrievalClient,
+    policy: Policy,
+    llm: LlmConfig,
+    complete: Complete,
+    admit: Callable[[str, Plan], Awaitable[None]],
+) -> Ports:
+    """What the tools of all questions share. ``llm`` is settled, as the generator was started."""
+    return Ports(
+        archive=retrieval.archive,
+        shards=retrieval.shards,
+        embed=retrieval.embed,
+        analyze=retrieval.analyze if retrieval.has_analyzer else None,
+        complete=complete,
+        admit=admit,
+        policy=policy,
+        window=llm.window,
+        count=token_counter(llm.tokenizer),
+        completion_limit=llm.completion_limit,
+        demonstrate=bool(llm.demonstrations),
+        calculator=bool(llm.calculator),
+        score=retrieval.score if retrieval.has_scorer else None,
+        token_ends=retrieval.token_ends if retrieval.has_scorer else None,
+        compress=retrieval.compress if retrieval.has_compressor else None,
+    )
 
 
 @dataclass(frozen=True)
-class Crew:
-    """The planners of a run, the ledger that knows how far it is, and the desk where requests wait for batches."""
+class ForecasterSetup:
+    """What every forecaster of an estimate is given. ``llm`` is settled, as a run would ask its generator."""
 
-    planners: list[Any]
-    ledger: RayLedger
-    desk: RayBatchDesk | None = None
+    strategies: tuple[str, ...]
+    policy: Policy
+    llm: LlmConfig
+    retrieval: RetrievalNames
 
 
-@dataclass(frozen=True, slots=True)
-class DeskPlan:
-    """What a desk is started with: ``run_id`` marks the run's batches; from ``until`` on nothing is handed in any more
-    (None: no deadline).
-    """
+class Forecaster:
+    """Looks at questions under several strategies. Made remote by ``forecasters``."""
 
-    run_id: str
-    until: datetime | None
+    def __init__(self, setup: ForecasterSetup) -> None:
+        self._strategies = setup.strategies
+        client = DryRunClient(token_counter(setup.llm.tokenizer))
+        self._ports = _ports(RetrievalClient(setup.retrieval), setup.policy, setup.llm, client.complete, client.admit)
+
+    async def ready(self) -> bool:
+        """True once the archive is open."""
+        return True
+
+    async def dry_run(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
+        """The outlook of a question over its resolved scope."""
+        return await dry_run(question, doc_ids, self._ports, self._strategies)
 
 
 @contextmanager
-def crew(
-    prepared: Prepared,
-    run: str,
-    llm: LlmConfig,
-    address: str | None,
-    reopened: frozenset[str] = frozenset(),
-    replies_from: tuple[str, ...] = (),
-    batches: DeskPlan | None = None,
-    looking: RetrievalNames | None = None,
-) -> Iterator[Crew]:
-    """Start shards, models, limiters, ledger, planners and, for ``batches``, a desk; stop them when the block ends,
-    however it ends. Shards and models that several runs share are given as ``looking``, and left running.
+def forecasters(prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig) -> Iterator[list[Any]]:
+    """As many forecasters as the run would have planners, with the shards and models that they need.
 
-    ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
-    generator listens; ``reopened`` are questions that are asked again, ``replies_from`` runs that share their replies.
-    Raises OkraError when a part cannot start.
+    They end with the block. Raises OkraError when a part cannot start.
     """
     config = prepared.config
     tag = uuid.uuid4().hex[:8]
-    planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
-    ledger_name = f"okralong-ledger-{tag}"
     with ExitStack() as held:
-        writer = {"name": ledger_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
-        ledger = hold(held, start_ledger(run, config.budget_usd, reopened, **writer))
-        for endpoint in llm.all_endpoints:
-            limiter = start_limiter(endpoint, tag)
-            if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
-                hold(held, limiter)
-        desk_name, desk = None, None
-        if batches is not None:
-            desk_name = f"okralong-desk-{tag}"
-            options = {**writer, "name": desk_name}
-            desk = hold(held, start_batch_desk(run, batches.run_id, llm, ledger_name, batches.until, **options))
-        setup = PlannerSetup(
-            strategy=prepared.strategy,
-            policy=prepared.policy,
-            llm=llm,
-            prices=prepared.prices,
-            address=address,
-            tags=config.tags,
-            replies_from=replies_from,
-            planners=planner_names,
-            retrieval=looking or held.enter_context(retrieval(prepared, run, tag)),
-            ledger=ledger_name,
-            limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
-            desk=desk_name,
-            run=run,
-        )
-        per_planner = -(-config.in_flight // config.planners)
-        groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
-        with_options: Any = ray.remote  # its overloads do not know concurrency_groups
-        remote = with_options(concurrency_groups=groups)(Planner)
-        place = config.placement.planners
-        if address is not None:  # the generator that the driver serves listens on its machine alone
-            place = beside_this_process(place)
-        anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **place.options()}
-        planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
-        desks = [] if desk is None else [desk]
-        wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*desks, *planners])])
-        yield Crew(planners, RayLedger(ledger), None if desk is None else RayBatchDesk(desk))
-        _close(ledger, run)
-
-
-def _close(ledger: Any, run: str) -> None:
-    """Let the ledger write what is left. Raises BrokenError when it cannot."""
-    try:
-        ray.get(ledger.close.remote())
-    except (RayError, OSError) as error:
-        cause = getattr(error, "cause", None) or error
-        said = str(cause).strip().splitlines()[-1].rstrip(".")
-        raise BrokenError(
-            f"The run folder {run} cannot be written: {said}. Make room on its disk, or mend it, and run the same "
-            "command again: what was finished is kept."
-        ) from error
+        # Not named after the archive: two people may estimate over one at the same time.
+        names = held.enter_context(started_retrieval(prepared, f"estimate-{tag}", tag, asking=False))
+        setup = ForecasterSetup(strategies, prepared.policy, llm, names)
+        remote: Any = ray.remote(Forecaster)
+        options = {"namespace": NAMESPACE, "num_cpus": 0, "max_concurrency": config.concurrency, **REVIVED}
+        options |= config.placement.planners.options()
+        actors = [hold(held, remote.options(**options).remote(setup)) for _ in range(config.planners)]
+        wait_for([actor.ready.remote() for actor in actors])
+        yield actors

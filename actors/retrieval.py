@@ -1,7 +1,7 @@
 """What a run needs of a cluster beside its planners: shards, query embedder, analyzer, scorer, and SARA's generator.
 
-They are started and ended together; an actor that looks knows them by their names, so that one that Ray starts again
-can find them again.
+They are started and ended together, for one run (``started_retrieval``) or for several (``SharedModels``). An actor
+that uses them (``RetrievalClient``) knows them by their names, so that one that Ray starts again can find them again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import asyncio
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from ray import serve
 from ray.exceptions import RayError
 
 from okralong.actors.cluster import NAMESPACE, named_actor, remove_apps, run_apps
-from okralong.actors.llm import asked_again
+from okralong.actors.llm import retry_replica
 from okralong.actors.models import HandleTransport, analyzer_app, query_embedder_app, sara_generator_app, scorer_app
 from okralong.actors.shards import RayShard, Replicas, start_index_shards
 from okralong.pipelines.answering.analysis import AnalysisInput
@@ -38,7 +37,7 @@ REVIVED: Final[dict[str, Any]] = {"max_restarts": 3, "max_task_retries": 3}
 """Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
 
 APPS: Final = ("analyzer", "embedder", "scorer", "generator")
-"""The applications on Ray Serve; the last two only where policy or strategy need them."""
+"""The applications on Ray Serve; only the embedder is needed by every run."""
 
 
 @dataclass(frozen=True)
@@ -56,41 +55,114 @@ class RetrievalNames:
     generator: str | None = None
     compresses: bool = False
 
+    @classmethod
+    def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
+        """Those of a run; ``apps`` are the names of its applications, by part."""
+        optional = {part: apps.get(part) for part in APPS if part != "embedder"}
+        compresses = prepared.strategy.needs_compressor
+        return cls(prepared.archive.location, shards, embedder=apps["embedder"], compresses=compresses, **optional)
+
+
+@dataclass(frozen=True)
+class _App:
+    """An application that a run needs: ``identity`` is the same for equal ones."""
+
+    identity: object
+    make: Callable[[], serve.Application]
+
+
+def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
+    """The applications of a run by part; the generator only for ``asking``."""
+    config, places, strategy = prepared.config, prepared.config.placement, prepared.strategy
+    llm, encoders, scorer = config.llm, config.query_embedder, config.scorer
+    compressor = config.sara.folder() if strategy.needs_compressor else None
+    embedding = (prepared.manifest["config"]["embedding"], encoders.model_dump(), places.embedder.options(), compressor)
+    replicas = encoders.replicas, encoders.gpus_per_replica
+    apps = {
+        "embedder": _App(
+            embedding, lambda: query_embedder_app(prepared.manifest, *replicas, places.embedder, compressor)
+        )
+    }
+    if config.analyzer.kind != "llm":
+        analysis = (config.analyzer.identity(), config.analyzer.model_dump(mode="json"), places.analyzer.options())
+        apps["analyzer"] = _App(analysis, lambda: analyzer_app(config.analyzer, places.analyzer))
+    if strategy.needs_scorer and scorer is not None:
+        scoring = (scorer.model_dump(), places.scorer.options())
+        apps["scorer"] = _App(scoring, lambda: scorer_app(scorer, places.scorer))
+    if asking and strategy.reads_vectors:
+        generating = (config.sara.model_dump(), llm.model, llm.window, places.generator.options())
+        apps["generator"] = _App(
+            generating, lambda: sara_generator_app(config.sara, llm.model, llm.window, places.generator)
+        )
+    return apps
+
 
 @contextmanager
-def retrieval(prepared: Prepared, key: str, tag: str, asking: bool = True) -> Iterator[RetrievalNames]:
+def started_retrieval(prepared: Prepared, key: str, tag: str, asking: bool = True) -> Iterator[RetrievalNames]:
     """Start all of it, the generator only for ``asking``; end it with the block, however that ends.
 
     The applications are named after ``key``: the same command, run again after a kill, replaces those that were left
     behind. ``tag`` makes the shards' names unique. Raises OkraError when a part cannot start.
     """
     mark = hashlib.sha256(key.encode()).hexdigest()[:8]
-    analyzer, embedder, scorer, generator = apps = [f"okralong-{part}-{mark}" for part in APPS]
+    names = {part: f"okralong-{part}-{mark}" for part in APPS}
+    apps = _apps(prepared, asking)
     with ExitStack() as held:
-        shard_names, ready = start_shards(held, prepared, tag)
-        held.callback(remove_apps, apps)
-        wanted = {embedder: embedder_of(prepared)}
-        if prepared.config.analyzer.kind != "llm":
-            wanted[analyzer] = analyzer_app(prepared.config.analyzer, prepared.config.placement.analyzer)
-        if prepared.strategy.needs_scorer and prepared.config.scorer:
-            wanted[scorer] = scorer_app(prepared.config.scorer, prepared.config.placement.scorer)
-        if asking and prepared.strategy.reads_vectors:
-            wanted[generator] = generator_of(prepared)
-        run_apps(wanted)
+        shards, ready = _start_shards(held, prepared, tag)
+        held.callback(remove_apps, list(names.values()))
+        run_apps({names[part]: app.make() for part, app in apps.items()})
         wait_for(ready)
-        started = {name: name if name in wanted else None for name in apps}
-        yield RetrievalNames(
-            archive=prepared.archive.location,
-            shards=shard_names,
-            analyzer=started[analyzer],
-            embedder=embedder,
-            scorer=started[scorer],
-            generator=started[generator],
-            compresses=compressor_of(prepared) is not None,
-        )
+        yield RetrievalNames.of(prepared, shards, {part: names[part] for part in apps})
 
 
-def start_shards(held: ExitStack, prepared: Prepared, tag: str) -> tuple[tuple[tuple[str, ...], ...], list[Any]]:
+class SharedModels:
+    """The models of many runs on Ray Serve, by what they are: equal ones are one application.
+
+    Applications are named after ``key`` and what they are, so that the same command, run again after a kill, replaces
+    those that were left behind.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._running: set[str] = set()
+
+    def bring(self, runs: Iterable[Prepared]) -> None:
+        """Start what the runs need and what does not run yet, all at once. Raises ConfigError when one cannot start."""
+        wanted = {self._name(part, app): app for prepared in runs for part, app in _apps(prepared).items()}
+        new = {name: app.make() for name, app in wanted.items() if name not in self._running}
+        self._running |= new.keys()  # also what fails to start has to be removed
+        if new:
+            run_apps(new)
+
+    def keep(self, runs: Iterable[Prepared]) -> None:
+        """End what none of these runs needs."""
+        needed = {self._name(part, app) for prepared in runs for part, app in _apps(prepared).items()}
+        gone = sorted(self._running - needed)
+        self._running &= needed
+        if gone:
+            remove_apps(gone)
+
+    @contextmanager
+    def over(self, runs: Sequence[Prepared]) -> Iterator[list[RetrievalNames]]:
+        """Shards of the one archive of all ``runs``, for the time of the block; what each run uses, in order."""
+        with ExitStack() as held:
+            # Replicas of shards are dealt by what all runs ask of them.
+            asked = replace(runs[0], questions=[scoped for prepared in runs for scoped in prepared.questions])
+            shards, ready = _start_shards(held, asked, uuid.uuid4().hex[:8])
+            wait_for(ready)
+            yield [
+                RetrievalNames.of(
+                    prepared, shards, {part: self._name(part, app) for part, app in _apps(prepared).items()}
+                )
+                for prepared in runs
+            ]
+
+    def _name(self, part: str, app: _App) -> str:
+        said = json.dumps([self._key, app.identity], sort_keys=True, default=str)
+        return f"okralong-{part}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def _start_shards(held: ExitStack, prepared: Prepared, tag: str) -> tuple[tuple[tuple[str, ...], ...], list[Any]]:
     """Start the shards' actors, to be killed when ``held`` ends: their names, and what is ready when they are."""
     config = prepared.config
     shard_names = _shard_names(prepared, tag)
@@ -100,24 +172,6 @@ def start_shards(held: ExitStack, prepared: Prepared, tag: str) -> tuple[tuple[t
     started = start_index_shards(prepared.archive.location, shard_names, gpus, **hosted)
     shards = [hold(held, shard) for replicas in started for shard in replicas]
     return shard_names, [shard.ready.remote() for shard in shards]
-
-
-def embedder_of(prepared: Prepared) -> serve.Application:
-    """The encoder of a run's questions, which is the archive's."""
-    encoders = prepared.config.query_embedder
-    place, compressor = prepared.config.placement.embedder, compressor_of(prepared)
-    return query_embedder_app(prepared.manifest, encoders.replicas, encoders.gpus_per_replica, place, compressor)
-
-
-def compressor_of(prepared: Prepared) -> Path | None:
-    """The folder of the compressor that a run chooses evidence by; None where it needs none."""
-    return prepared.config.sara.folder() if prepared.strategy.needs_compressor else None
-
-
-def generator_of(prepared: Prepared) -> serve.Application:
-    """SARA's generator."""
-    config = prepared.config
-    return sara_generator_app(config.sara, config.llm.model, config.llm.window, config.placement.generator)
 
 
 def _shard_names(prepared: Prepared, tag: str) -> tuple[tuple[str, ...], ...]:
@@ -141,8 +195,10 @@ def _have_gpus(each: float, processes: int) -> None:
         )
 
 
-class Retrieval:
-    """The same as an actor sees it. The methods are ports of ``QuestionTools``; each outlives a replica that dies."""
+class RetrievalClient:
+    """Retrieval and models as an actor uses them: ports of ``QuestionTools``, each of which outlives a replica that
+    dies.
+    """
 
     def __init__(self, names: RetrievalNames) -> None:
         self.archive = Archive.open(names.archive)
@@ -161,12 +217,12 @@ class Retrieval:
 
     async def embed(self, texts: list[str]) -> Vectors:
         """Unit vectors, shape (texts, dimension)."""
-        vectors = [asked_again(partial(self._embedder.remote, text)) for text in texts]
+        vectors = [retry_replica(partial(self._embedder.remote, text)) for text in texts]
         return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
 
     async def compress(self, vectors: Vectors) -> Vectors:
         """What SARA's compressor makes of vectors; only where there is one."""
-        made: Vectors = await asked_again(partial(self._embedder.compress.remote, vectors))
+        made: Vectors = await retry_replica(partial(self._embedder.compress.remote, vectors))
         return made
 
     def transport(self) -> HandleTransport | None:
@@ -175,17 +231,17 @@ class Retrieval:
 
     async def analyze(self, asked: AnalysisInput) -> Analysis:
         """The analyzer's word; only where there is one."""
-        analysis: Analysis = await asked_again(partial(self._analyzer.remote, asked))
+        analysis: Analysis = await retry_replica(partial(self._analyzer.remote, asked))
         return analysis
 
     async def score(self, prefix: str, texts: list[str]) -> list[list[float]]:
         """The scorer's log-likelihoods; only where there is one."""
-        logs: list[list[float]] = await asked_again(partial(self._scorer.remote, prefix, texts))
+        logs: list[list[float]] = await retry_replica(partial(self._scorer.remote, prefix, texts))
         return logs
 
     async def token_ends(self, texts: list[str]) -> list[list[int]]:
         """Where the tokens end that ``score`` measures; only where there is a scorer."""
-        ends: list[list[int]] = await asked_again(partial(self._scorer.token_ends.remote, texts))
+        ends: list[list[int]] = await retry_replica(partial(self._scorer.token_ends.remote, texts))
         return ends
 
 
@@ -205,82 +261,3 @@ def wait_for(ready: list[Any]) -> None:
             raise cause from None
         last = str(error).strip().splitlines()[-1].strip()
         raise BrokenError(f"An actor of the run could not start: {last}") from error
-
-
-# --------
-# Shards and models for several runs beside each other: each started once, and ended when the last has used it.
-
-
-class SharedModels:
-    """The models of many runs on Ray Serve, by what they are: equal ones are one application.
-
-    Applications are named after ``key`` and what they are, so that the same command, run again after a kill, replaces
-    those that were left behind.
-    """
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._running: set[str] = set()
-
-    def bring(self, runs: Iterable[Prepared]) -> None:
-        """Start what the runs need and what does not run yet, all at once. Raises ConfigError when one cannot start."""
-        wanted: dict[str, serve.Application] = {}
-        for prepared in runs:
-            analyzer, embedder, scorer, generator = self._names(prepared)
-            if generator is not None:
-                wanted[generator] = generator_of(prepared)
-            wanted[embedder] = embedder_of(prepared)
-            if analyzer is not None:
-                wanted[analyzer] = analyzer_app(prepared.config.analyzer, prepared.config.placement.analyzer)
-            if scorer is not None and prepared.config.scorer is not None:
-                wanted[scorer] = scorer_app(prepared.config.scorer, prepared.config.placement.scorer)
-        new = {name: app for name, app in wanted.items() if name not in self._running}
-        self._running |= new.keys()  # also what fails to start has to be removed
-        if new:
-            run_apps(new)
-
-    def keep(self, runs: Iterable[Prepared]) -> None:
-        """End what none of these runs needs."""
-        needed = {name for prepared in runs for name in self._names(prepared) if name is not None}
-        gone = sorted(self._running - needed)
-        self._running &= needed
-        if gone:
-            remove_apps(gone)
-
-    @contextmanager
-    def over(self, runs: Sequence[Prepared]) -> Iterator[list[RetrievalNames]]:
-        """Shards of the one archive of all ``runs``, for the time of the block; what each run looks with, in order."""
-        first = runs[0]
-        with ExitStack() as held:
-            # Replicas of shards are dealt by what all runs ask of them.
-            asked = replace(first, questions=[scoped for prepared in runs for scoped in prepared.questions])
-            shard_names, ready = start_shards(held, asked, uuid.uuid4().hex[:8])
-            wait_for(ready)
-            named = []
-            for prepared in runs:
-                place, compresses = first.archive.location, compressor_of(prepared) is not None
-                named.append(RetrievalNames(place, shard_names, *self._names(prepared), compresses))
-            yield named
-
-    def _names(self, prepared: Prepared) -> tuple[str | None, str, str | None, str | None]:
-        """The applications of a run: analyzer, embedder, scorer, SARA's generator; None where it needs none."""
-        config = prepared.config
-        places = config.placement
-        analyzer: str | None = None
-        if config.analyzer.kind != "llm":
-            parts = (config.analyzer.identity(), config.analyzer.model_dump(mode="json"), places.analyzer.options())
-            analyzer = self._name("analyzer", parts)
-        said = (prepared.manifest["config"]["embedding"], config.query_embedder.model_dump(), places.embedder.options())
-        embedder = self._name("embedder", (*said, compressor_of(prepared)))
-        scorer: str | None = None
-        if prepared.strategy.needs_scorer and config.scorer is not None:
-            scorer = self._name("scorer", (config.scorer.model_dump(), places.scorer.options()))
-        generator: str | None = None
-        if prepared.strategy.reads_vectors:
-            asked = (config.sara.model_dump(), config.llm.model, config.llm.window, places.generator.options())
-            generator = self._name("generator", asked)
-        return analyzer, embedder, scorer, generator
-
-    def _name(self, part: str, what: object) -> str:
-        said = json.dumps([self._key, what], sort_keys=True, default=str)
-        return f"okralong-{part}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"

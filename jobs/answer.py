@@ -1,4 +1,4 @@
-"""What a run's batches need to know before it starts: the run's id, and until when they may be handed in."""
+"""The answer job: check everything, start what is needed, carry the questions, write the manifest last."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +19,7 @@ from ray.exceptions import RayActorError
 from rich.console import Console
 
 from okralong.actors.cluster import connected, homes_to_come
-from okralong.actors.llm import RayBatchDesk
-from okralong.actors.planner import Crew, DeskPlan, Stop, crew
+from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, manifest, statuses, table
@@ -37,191 +36,18 @@ from okralong.pipelines.core.types import (
     OkraError,
     Question,
 )
-from okralong.pipelines.llm.batch import Past
+from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.config import LlmConfig, read_deadline
-from okralong.pipelines.llm.ledger import drift, snapshot_rows
+from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
 from okralong.pipelines.llm.prices import COLUMNS, bill
-from okralong.pipelines.llm.records import LedgerClient, Totals
+from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
 from okralong.pipelines.run.rows import answer_row
 
-
-def desk_plan(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> DeskPlan | None:
-    """Whether this start of a run needs a desk: in batch mode, or to fetch what an earlier start left in batches.
-
-    Real time is a deadline that has passed: what was handed in before is cancelled or fetched, and never asked twice.
-    A deadline is kept in ``run.json`` as the moment that it first meant, so that "06:00" stays that morning when a
-    killed run goes on after it. It is read anew when it is said in other words, or the run was ``complete`` before.
-    """
-    now = now or datetime.now(UTC)
-    begun: dict[str, Any] = json.loads(folder.read_bytes(BEGUN))
-    if llm.mode != "batch":
-        if not begun.get("batches") or not Past.load(folder).open:
-            return None
-        return DeskPlan(begun["run_id"], now)
-    said = llm.batch.deadline
-    kept = begun.get("deadline") or {}
-    if said is None:
-        deadline = None
-    elif kept.get("said") == said and not complete:
-        deadline = kept
-    else:
-        deadline = {"said": said, "at": read_deadline(said, now).isoformat()}
-    run_id = str(begun.get("run_id") or uuid.uuid4().hex)
-    known: dict[str, Any] = {"batches": True, "deadline": deadline, "run_id": run_id}
-    if begun | known != begun:
-        folder.write_bytes(BEGUN, json.dumps(begun | known, indent=2, sort_keys=True).encode())
-    return DeskPlan(run_id, None if deadline is None else datetime.fromisoformat(deadline["at"]))
-
-
-# --------
-# One word that stops work in other threads: signals such as Ctrl-C reach the main thread alone.
-
 T = TypeVar("T")
 
-
-@dataclass
-class Interrupt:
-    """Cancels what runs under it, and what would begin later. Firing twice is fine."""
-
-    fired: bool = False
-    _running: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = field(default_factory=set)
-    _lock: Lock = field(default_factory=Lock)
-
-    async def of(self, work: Coroutine[Any, Any, T]) -> T:
-        """What ``work`` returns. Raises CancelledError when this is fired before it ends."""
-        task = asyncio.ensure_future(work)
-        entry = (asyncio.get_running_loop(), task)
-        with self._lock:
-            self._running.add(entry)
-            if self.fired:
-                task.cancel()
-        try:
-            return await task
-        finally:
-            with self._lock:
-                self._running.discard(entry)
-
-    def fire(self) -> None:
-        """Cancel all of it, from any thread."""
-        with self._lock:
-            self.fired = True
-            running = list(self._running)
-        for loop, task in running:
-            with suppress(RuntimeError):  # its loop has ended meanwhile
-                loop.call_soon_threadsafe(task.cancel)
-
-
-# --------
-# Keeping the planners busy: so many questions in flight, progress on the terminal, and a stop that is a stop.
-
 POLL_S = 0.5
-
-
-def drive(
-    crew: Crew,
-    todo: Sequence[Scoped],
-    unscoped: Sequence[tuple[Question, str]],
-    prepared: Prepared,
-    console: Console,
-    interrupt: Interrupt | None = None,
-) -> tuple[Stop | None, dict[str, Any]]:
-    """Carry all questions; why the run had to stop (or None), and the ledger's totals.
-
-    Raises CancelledError when the ``interrupt`` is fired: this is how a run in another thread than the main one is told
-    of Ctrl-C.
-    """
-    work = _drive(crew, todo, unscoped, prepared, console)
-    return asyncio.run(work if interrupt is None else interrupt.of(work))
-
-
-async def _drive(
-    crew: Crew, todo: Sequence[Scoped], unscoped: Sequence[tuple[Question, str]], prepared: Prepared, console: Console
-) -> tuple[Stop | None, dict[str, Any]]:
-    for row in prepared.bad:
-        await crew.ledger.fail(row.query_id, "questions", "QuestionError", row.message)
-    for question, why in unscoped:
-        await crew.ledger.fail(question.query_id, "scope", "QuestionError", why)
-        failed = Answer("failed", "", error=why)
-        await crew.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.strategy.name, {}))
-    stops: list[Stop] = []
-    done = 0
-    places = asyncio.Semaphore(prepared.config.in_flight)
-
-    async def carry(number: int, scoped: Scoped) -> None:
-        nonlocal done
-        async with places:
-            if stops:
-                return
-            planner = crew.planners[number % len(crew.planners)]
-            try:
-                stop = await planner.answer.remote(scoped.question, scoped.doc_ids)
-            except RayActorError as error:
-                last = str(error).strip().splitlines()[-1]
-                stop = Stop(f"A planner died more often than it is revived: {last} {GO_ON}", EXIT_BROKEN)
-            done += 1
-            if stop is not None:
-                stops.append(stop)
-                if crew.desk is not None:  # who waits for a batch would hold up the stop by hours
-                    await crew.desk.stop(stop.message)
-
-    with AnswerBar(console, len(todo)) as bar:
-        watch = _Watch(crew.ledger, crew.desk, bar, console)
-        watching = asyncio.create_task(watch.go_on(lambda: done))
-        await asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
-        if crew.desk is not None and not stops:
-            try:
-                await crew.desk.drain()
-            except OkraError as error:
-                stops.append(Stop(str(error), error.exit_code))
-        watching.cancel()
-        totals = await watch.look(done)
-    return (stops[0] if stops else None), {
-        "statuses": dict(totals.questions),
-        "calls": totals.calls,
-        "prompt_tokens": totals.usage.prompt_tokens,
-        "cached_tokens": totals.usage.cached_tokens,
-        "completion_tokens": totals.usage.completion_tokens,
-        "weighted_tokens": totals.usage.weighted_tokens,
-        "settled_usd": totals.settled_usd,
-        "unknown_usd": totals.unknown_usd,
-        "failures": totals.failures,
-        "snapshots": snapshot_rows(totals.snapshots),
-    }
-
-
-class _Watch:
-    """Shows how far the run is, and says once what the user should know while it goes on."""
-
-    def __init__(self, ledger: LedgerClient, desk: RayBatchDesk | None, bar: AnswerBar, console: Console) -> None:
-        self._ledger, self._desk, self._bar, self._console = ledger, desk, bar, console
-        self._warned = False
-        self._heard = 0
-
-    async def look(self, done: int) -> Totals:
-        """Bring the terminal up to date; the ledger's totals."""
-        totals = await self._ledger.totals()
-        self._bar.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
-        if not self._warned and (warning := drift(totals.snapshots)) is not None:
-            self._warned = True
-            say_line(self._console, warning, style="yellow")
-        notes = [] if self._desk is None else await self._desk.notes(self._heard)
-        self._heard += len(notes)
-        for note in notes:
-            say_line(self._console, note)
-        return totals
-
-    async def go_on(self, done: Callable[[], int]) -> None:
-        """Look again and again."""
-        while True:
-            await self.look(done())
-            await asyncio.sleep(POLL_S)
-
-
-# --------
-# The answer job: check everything, start what is needed, carry the questions, write the manifest last.
-
 RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
 """Ends of a question with which ``retry`` may ask again."""
 
@@ -296,7 +122,7 @@ def answer_prepared(
     With ``shared`` the process is connected to Ray already, and what is shared is used and left.
     """
     console = console or Console()
-    started = time.monotonic()
+    started_at = time.monotonic()
     config = prepared.config
     folder = Folder.of(run)
     with folder.locked("okralong answer"):
@@ -309,7 +135,7 @@ def answer_prepared(
         complete = folder.read_manifest() is not None
         if not todo and not unscoped and (complete or not whole):
             return _result(folder, prepared)
-        batches = desk_plan(folder, config.llm, complete)
+        batches = batch_setup(folder, config.llm, complete)
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
         logs = Path(folder.path) if folder.is_local else None
@@ -318,16 +144,19 @@ def answer_prepared(
         replies = () if retry - {"over_budget"} else prepared.replies_from
         where = folder.path if folder.is_local else run
         looking = shared.looking if shared else None
-        with (
-            nullcontext(shared.served) if shared else generator(config.llm, logs, reading_vectors(prepared)) as served,
-            _with_logprobs(prepared, served),
-            connected(address),
-            _told(console, config),
-            crew(prepared, where, served.llm, served.address, reopened, replies, batches, looking) as hands,
-        ):
+        with ExitStack() as held:
+            served = (
+                shared.served if shared else held.enter_context(generator(config.llm, logs, reading_vectors(prepared)))
+            )
+            _check_logprobs(prepared, served)
+            held.enter_context(connected(address))
+            for note in homes_to_come(config.placement):  # before it waits for them
+                say_line(console, note, style="yellow")
+            started = run_actors(prepared, where, served.llm, served.address, reopened, replies, batches, looking)
+            actors = held.enter_context(started)
             for note in served.notes:
                 say_line(console, note, style="yellow")
-            stop, totals = drive(hands, todo, unscoped, prepared, console, shared.interrupt if shared else None)
+            stop, totals = drive(actors, todo, unscoped, prepared, console, shared.interrupt if shared else None)
         if stop is not None:
             return _result(folder, prepared, stop.message, stop.exit_code)
         if not whole:
@@ -335,7 +164,7 @@ def answer_prepared(
         billed = bill(table(folder, "ledger", COLUMNS))
         totals |= {"alone_usd": billed.alone_usd, "shared_replies": billed.shared}
         totals |= {"batch_usd": billed.batch_usd, "batch_calls": billed.batch_calls}
-        folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started, totals))
+        folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started_at, totals))
         return _result(folder, prepared)
 
 
@@ -344,8 +173,7 @@ def reading_vectors(prepared: Prepared) -> Path | None:
     return prepared.config.sara.folder() if prepared.strategy.reads_vectors else None
 
 
-@contextmanager
-def _with_logprobs(prepared: Prepared, served: Generator) -> Iterator[None]:
+def _check_logprobs(prepared: Prepared, served: Generator) -> None:
     """Raises ConfigError when the strategy needs log-probabilities and the server that was started here has none."""
     if prepared.strategy.needs_logprobs and served.facts.get("engine") == "transformers":
         raise ConfigError(
@@ -354,15 +182,6 @@ def _with_logprobs(prepared: Prepared, served: Generator) -> Iterator[None]:
             "an endpoint that does, llm.model to a .gguf file, which llama.cpp serves here, or choose another "
             "strategy. Nothing was spent."
         )
-    yield
-
-
-@contextmanager
-def _told(console: Console, config: RunConfig) -> Iterator[None]:
-    """Say what the run will wait for, before it waits."""
-    for note in homes_to_come(config.placement):
-        say_line(console, note, style="yellow")
-    yield
 
 
 def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:
@@ -402,3 +221,170 @@ def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = E
         code = EXIT_FAILURES
     golds = {each.question.query_id: each.question.answers for each in prepared.questions}
     return RunResult(folder.path, dict(counts), code, stopped, golds)
+
+
+def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> BatchSetup | None:
+    """Whether this start of a run needs a batch scheduler: in batch mode, or to fetch what an earlier start left in
+    batches.
+
+    Real time is a deadline that has passed: what was handed in before is cancelled or fetched, and never asked twice.
+    A deadline is kept in ``run.json`` as the moment that it first meant, so that "06:00" stays that morning when a
+    killed run goes on after it. It is read anew when it is said in other words, or the run was ``complete`` before.
+    """
+    now = now or datetime.now(UTC)
+    begun: dict[str, Any] = json.loads(folder.read_bytes(BEGUN))
+    if llm.mode != "batch":
+        if not begun.get("batches") or not ResumeState.load(folder).open:
+            return None
+        return BatchSetup(begun["run_id"], now)
+    said = llm.batch.deadline
+    kept = begun.get("deadline") or {}
+    if said is None:
+        deadline = None
+    elif kept.get("said") == said and not complete:
+        deadline = kept
+    else:
+        deadline = {"said": said, "at": read_deadline(said, now).isoformat()}
+    run_id = str(begun.get("run_id") or uuid.uuid4().hex)
+    known: dict[str, Any] = {"batches": True, "deadline": deadline, "run_id": run_id}
+    if begun | known != begun:
+        folder.write_bytes(BEGUN, json.dumps(begun | known, indent=2, sort_keys=True).encode())
+    return BatchSetup(run_id, None if deadline is None else datetime.fromisoformat(deadline["at"]))
+
+
+def drive(
+    actors: RunActors,
+    todo: Sequence[Scoped],
+    unscoped: Sequence[tuple[Question, str]],
+    prepared: Prepared,
+    console: Console,
+    interrupt: Interrupt | None = None,
+) -> tuple[Stop | None, dict[str, Any]]:
+    """Carry all questions; why the run had to stop (or None), and the ledger's totals.
+
+    Raises CancelledError when the ``interrupt`` is fired: this is how a run in another thread than the main one is told
+    of Ctrl-C.
+    """
+    work = _drive(actors, todo, unscoped, prepared, console)
+    return asyncio.run(work if interrupt is None else interrupt.of(work))
+
+
+async def _drive(
+    actors: RunActors,
+    todo: Sequence[Scoped],
+    unscoped: Sequence[tuple[Question, str]],
+    prepared: Prepared,
+    console: Console,
+) -> tuple[Stop | None, dict[str, Any]]:
+    for row in prepared.bad:
+        await actors.ledger.fail(row.query_id, "questions", "QuestionError", row.message)
+    for question, why in unscoped:
+        await actors.ledger.fail(question.query_id, "scope", "QuestionError", why)
+        failed = Answer("failed", "", error=why)
+        await actors.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.strategy.name, {}))
+    stops: list[Stop] = []
+    done = 0
+    places = asyncio.Semaphore(prepared.config.in_flight)
+
+    async def carry(number: int, scoped: Scoped) -> None:
+        nonlocal done
+        async with places:
+            if stops:
+                return
+            planner = actors.planners[number % len(actors.planners)]
+            try:
+                stop = await planner.answer.remote(scoped.question, scoped.doc_ids)
+            except RayActorError as error:
+                last = str(error).strip().splitlines()[-1]
+                stop = Stop(f"A planner died more often than it is revived: {last} {GO_ON}", EXIT_BROKEN)
+            done += 1
+            if stop is not None:
+                stops.append(stop)
+                if actors.scheduler is not None:  # who waits for a batch would hold up the stop by hours
+                    await actors.scheduler.stop(stop.message)
+
+    with AnswerBar(console, len(todo)) as bar:
+        watch = _Progress(actors.ledger, actors.scheduler, bar, console)
+        watching = asyncio.create_task(watch.go_on(lambda: done))
+        await asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
+        if actors.scheduler is not None and not stops:
+            try:
+                await actors.scheduler.drain()
+            except OkraError as error:
+                stops.append(Stop(str(error), error.exit_code))
+        watching.cancel()
+        totals = await watch.look(done)
+    return (stops[0] if stops else None), {
+        "statuses": dict(totals.questions),
+        "calls": totals.calls,
+        "prompt_tokens": totals.usage.prompt_tokens,
+        "cached_tokens": totals.usage.cached_tokens,
+        "completion_tokens": totals.usage.completion_tokens,
+        "weighted_tokens": totals.usage.weighted_tokens,
+        "settled_usd": totals.settled_usd,
+        "unknown_usd": totals.unknown_usd,
+        "failures": totals.failures,
+        "snapshots": snapshot_rows(totals.snapshots),
+    }
+
+
+class _Progress:
+    """Shows how far the run is, and says once what the user should know while it goes on."""
+
+    def __init__(self, ledger: RunLedger, scheduler: BatchScheduler | None, bar: AnswerBar, console: Console) -> None:
+        self._ledger, self._scheduler, self._bar, self._console = ledger, scheduler, bar, console
+        self._warned = False
+        self._heard = 0
+
+    async def look(self, done: int) -> Totals:
+        """Bring the terminal up to date; the ledger's totals."""
+        totals = await self._ledger.totals()
+        self._bar.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
+        if not self._warned and (warning := drift(totals.snapshots)) is not None:
+            self._warned = True
+            say_line(self._console, warning, style="yellow")
+        notes = [] if self._scheduler is None else await self._scheduler.notes(self._heard)
+        self._heard += len(notes)
+        for note in notes:
+            say_line(self._console, note)
+        return totals
+
+    async def go_on(self, done: Callable[[], int]) -> None:
+        """Look again and again."""
+        while True:
+            await self.look(done())
+            await asyncio.sleep(POLL_S)
+
+
+@dataclass
+class Interrupt:
+    """Stops work in other threads, which signals such as Ctrl-C do not reach: cancels what runs under it, and what
+    would begin later. Firing twice is fine.
+    """
+
+    fired: bool = False
+    _running: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+
+    async def of(self, work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` returns. Raises CancelledError when this is fired before it ends."""
+        task = asyncio.ensure_future(work)
+        entry = (asyncio.get_running_loop(), task)
+        with self._lock:
+            self._running.add(entry)
+            if self.fired:
+                task.cancel()
+        try:
+            return await task
+        finally:
+            with self._lock:
+                self._running.discard(entry)
+
+    def fire(self) -> None:
+        """Cancel all of it, from any thread."""
+        with self._lock:
+            self.fired = True
+            running = list(self._running)
+        for loop, task in running:
+            with suppress(RuntimeError):  # its loop has ended meanwhile
+                loop.call_soon_threadsafe(task.cancel)

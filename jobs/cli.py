@@ -1,4 +1,8 @@
-"""``okralong index``: a folder of documents in, an archive of chunks, embeddings and a search index out."""
+"""The command line of okralong: parse, call the job, turn errors into one paragraph and an exit code.
+
+The product's commands stand here in the order in which they are used, and ``app`` and ``main`` at the end. What a
+command needs is imported when it is called, so that ``okralong --help`` is quick.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import signal
 import sys
 import tempfile
 import traceback
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +34,7 @@ from okralong.pipelines.core.types import (
 
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexResult
+    from okralong.pipelines.run.config import RunConfig
 
 FAILURES_SHOWN = 5
 
@@ -47,7 +51,7 @@ def index(
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
     from okralong.actors.cluster import connected, homes_to_come
     from okralong.actors.index_streams import index_archive
-    from okralong.jobs.terminal import IndexBar, say_line
+    from okralong.jobs.terminal import IndexBar
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.indexing.config import IndexConfig
 
@@ -63,7 +67,6 @@ def index(
 
 
 def _summary(console: Console, result: IndexResult) -> None:
-    from okralong.jobs.terminal import say_line
     from okralong.pipelines.archive.archive import Archive
 
     chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
@@ -90,8 +93,140 @@ def _summary(console: Console, result: IndexResult) -> None:
         say_line(console, line)
 
 
-# --------
-# ``okralong archive``: the versions of an archive, what changed between them, and taking things away.
+def estimate(
+    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
+    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
+    pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
+    run: Annotated[
+        str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
+    ] = None,
+    config: Annotated[str, typer.Option(help="The answer config of the run; see configs/answer.yaml.")] = "answer.yaml",
+    strategy: Annotated[str | None, typer.Option(help="The strategy of the run, shown beside the others.")] = None,
+    analyzer: Annotated[
+        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
+    ] = None,
+    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same pilot and same dice.")] = 7,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
+    from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
+    from okralong.pipelines.core.codec import encode
+
+    settings = _settings(config, strategy, analyzer, budget_usd, tag)
+    console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        asking = Asking(pilot=pilot, run=run, seed=seed)
+        result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
+    except KeyboardInterrupt:
+        say_line(console, "Stopped. What the pilot has answered is kept; run the same command again to go on.")
+        raise typer.Exit(EXIT_STOPPED) from None
+    print_estimate(console, result)
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(f"{json.dumps(json.loads(encode(result)), indent=1)}\n", encoding="utf-8")
+    if result.exit_code != EXIT_OK:
+        raise typer.Exit(result.exit_code)
+
+
+def answer(
+    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
+    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
+    run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
+    config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
+    strategy: Annotated[
+        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
+    ] = None,
+    analyzer: Annotated[
+        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
+    ] = None,
+    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
+    replies_from: Annotated[
+        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
+    ] = None,
+    retry: Annotated[
+        list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable, over_budget.")
+    ] = None,
+    changed_since: Annotated[
+        int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
+    ] = None,
+    llm_mode: Annotated[
+        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
+    from okralong.jobs.answer import answer_questions
+    from okralong.jobs.show import print_summary
+    from okralong.pipelines.core.storage import Folder
+
+    modes = {"replies_from": replies_from or None, "llm.mode": llm_mode, "llm.batch.deadline": deadline}
+    settings = _settings(config, strategy, analyzer, budget_usd, tag, **modes)
+    if deadline is not None and llm_mode is None and settings.llm.mode != "batch":
+        raise ConfigError(
+            "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
+            "--llm-mode batch, or leave it out. Nothing was run."
+        )
+    console = Console()
+    # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        result = answer_questions(
+            archive,
+            questions,
+            run,
+            settings,
+            address=address,
+            retry=frozenset(retry or ()),
+            changed_since=changed_since,
+            console=console,
+        )
+    except KeyboardInterrupt:
+        say_line(console, f"Stopped. {GO_ON}")
+        raise typer.Exit(EXIT_STOPPED) from None
+    if not result.statuses and changed_since is not None:
+        say_line(console, "Nothing was asked.")
+        raise typer.Exit(result.exit_code)
+    print_summary(console, Folder.of(run), result.stopped, result.golds)
+    if result.exit_code != EXIT_OK:
+        raise typer.Exit(result.exit_code)
+
+
+def _settings(
+    config: str,
+    strategy: str | None,
+    analyzer: str | None,
+    budget_usd: float | None,
+    tags: Sequence[str] | None,
+    **given: Any,
+) -> RunConfig:
+    """The config of a run with what the command line says. Raises ConfigError."""
+    from okralong.pipelines.answering.analyzer import analyzer_keys
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.run.config import RunConfig
+
+    given |= {"strategy": strategy, "budget_usd": budget_usd, **(analyzer_keys(analyzer) if analyzer else {})}
+    settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
+    return settings.model_copy(update={"tags": settings.tags | read_tags(tags or ())})
+
+
+def read_tags(given: Sequence[str]) -> dict[str, str]:
+    """Values by name. Raises ConfigError for one that is not NAME=VALUE."""
+    tags: dict[str, str] = {}
+    for each in given:
+        name, sign, value = (part.strip() for part in each.partition("="))
+        if not (name and sign and value):
+            raise ConfigError(f"--tag takes NAME=VALUE, such as --tag team=research, not {each!r}.")
+        tags[name] = value
+    return tags
+
 
 archive_app = typer.Typer(help="The versions of an archive: log, diff, vacuum, purge.", no_args_is_help=True)
 
@@ -218,38 +353,9 @@ def _none(archive: str) -> Any:
 
 
 def _say(*lines: str) -> None:
-    from okralong.jobs.terminal import say_line
-
     console = Console()
     for line in lines:
         say_line(console, line)
-
-
-# --------
-# ``okralong sample``: write made-up annual reports and questions about them.
-
-
-def sample(
-    folder: Annotated[Path, typer.Argument(help="Where the reports and questions.jsonl go.")],
-    reports: Annotated[int, typer.Option(min=1, help="How many annual reports.")] = 6,
-    questions: Annotated[int, typer.Option(min=0, help="How many questions.")] = 20,
-    words: Annotated[int, typer.Option(min=1_500, help="Words in a report, about.")] = 18_000,
-    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
-) -> None:
-    """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
-    from okralong.pipelines.samples.questions import generate, write_sample
-
-    sample = generate(reports=reports, questions=questions, seed=seed, words=words)
-    write_sample(sample, folder)
-    total = sum(len(document.text.split()) for document in sample.documents)
-    Console().print(
-        f"{folder}: {len(sample.documents)} reports ({total:,} words), {len(sample.questions)} questions "
-        f"in {folder / 'questions.jsonl'}"
-    )
-
-
-# --------
-# ``okralong submit``: hand a job to a Ray cluster over HTTP, follow its logs, return its exit code.
 
 
 def submit(
@@ -258,8 +364,7 @@ def submit(
     follow: Annotated[bool, typer.Option(help="Show the job's log until it ends, and end with its exit code.")] = True,
 ) -> None:
     """Submit a job to a Ray cluster. Keys stay in the environment of its nodes and never travel with the job."""
-    from okralong.jobs.submit import Submission, SubmittedJob, job_server
-    from okralong.jobs.terminal import say_line
+    from okralong.jobs.submit import Submission, SubmittedJob, job_request, job_server
     from okralong.pipelines.core.config import load_config
 
     submission = load_config(Submission, config)
@@ -280,177 +385,24 @@ def submit(
         raise typer.Exit(code)
 
 
-def job_request(submission: Any, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    """What Ray is sent, as arguments of ``JobSubmissionClient.submit_job``; the package lies in ``folder``.
-
-    Raises ConfigError when anything in it cannot be used, or holds a secret of this ``environment``.
-    """
-    from okralong.jobs.submit import refuse_secrets, write_package
-
-    driver = submission.driver
-    variables = {"PYTHONUNBUFFERED": "1", **submission.environment}
-    shown: dict[str, Any] = {
-        "submission_id": f"{submission.name}-{uuid.uuid4().hex[:12]}",
-        "entrypoint": submission.entrypoint,
-        "runtime_env": {"env_vars": variables},
-        "metadata": {"okralong": submission.job.kind},
-        "entrypoint_num_cpus": driver.num_cpus or None,
-        "entrypoint_memory": int(driver.memory_gib * 2**30) or None,
-        "entrypoint_resources": driver.place.resources or None,
-        "entrypoint_label_selector": driver.place.labels or None,
-    }
-    refuse_secrets({**shown, "config": submission.model_dump()}, environment)
-    write_package(submission, base, folder, environment)
-    shown["runtime_env"]["working_dir"] = str(folder)
-    return shown
-
-
-# --------
-# Cost tags on the command line: ``--tag team=research --tag report=q3``.
-
-
-def read_tags(given: Sequence[str]) -> dict[str, str]:
-    """Values by name. Raises ConfigError for one that is not NAME=VALUE."""
-    tags: dict[str, str] = {}
-    for each in given:
-        name, sign, value = (part.strip() for part in each.partition("="))
-        if not (name and sign and value):
-            raise ConfigError(f"--tag takes NAME=VALUE, such as --tag team=research, not {each!r}.")
-        tags[name] = value
-    return tags
-
-
-# --------
-# ``okralong answer``: questions and an archive in, cited answers, a journal and a cost ledger out.
-
-
-def answer(
-    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
-    run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
-    config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
-    strategy: Annotated[
-        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
-    ] = None,
-    analyzer: Annotated[
-        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
-    ] = None,
-    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
-    replies_from: Annotated[
-        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
-    ] = None,
-    retry: Annotated[
-        list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable, over_budget.")
-    ] = None,
-    changed_since: Annotated[
-        int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
-    ] = None,
-    llm_mode: Annotated[
-        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
-    ] = None,
-    deadline: Annotated[
-        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
-    ] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+def sample(
+    folder: Annotated[Path, typer.Argument(help="Where the reports and questions.jsonl go.")],
+    reports: Annotated[int, typer.Option(min=1, help="How many annual reports.")] = 6,
+    questions: Annotated[int, typer.Option(min=0, help="How many questions.")] = 20,
+    words: Annotated[int, typer.Option(min=1_500, help="Words in a report, about.")] = 18_000,
+    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
 ) -> None:
-    """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
-    from okralong.jobs.answer import answer_questions
-    from okralong.jobs.show import print_summary
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzer import analyzer_keys
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.core.types import ConfigError
-    from okralong.pipelines.run.config import RunConfig
+    """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
+    from okralong.pipelines.samples.questions import generate, write_sample
 
-    given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
-    given |= analyzer_keys(analyzer) if analyzer else {}
-    given |= {"replies_from": replies_from or None, "llm.mode": llm_mode, "llm.batch.deadline": deadline}
-    settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
-    if deadline is not None and llm_mode is None and settings.llm.mode != "batch":
-        raise ConfigError(
-            "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
-            "--llm-mode batch, or leave it out. Nothing was run."
-        )
-    settings = settings.model_copy(update={"tags": settings.tags | read_tags(tag or ())})
-    console = Console()
-    # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        result = answer_questions(
-            archive,
-            questions,
-            run,
-            settings,
-            address=address,
-            retry=frozenset(retry or ()),
-            changed_since=changed_since,
-            console=console,
-        )
-    except KeyboardInterrupt:
-        say_line(console, f"Stopped. {GO_ON}")
-        raise typer.Exit(EXIT_STOPPED) from None
-    if not result.statuses and changed_since is not None:
-        say_line(console, "Nothing was asked.")
-        raise typer.Exit(result.exit_code)
-    print_summary(console, Folder.of(run), result.stopped, result.golds)
-    if result.exit_code != EXIT_OK:
-        raise typer.Exit(result.exit_code)
+    sample = generate(reports=reports, questions=questions, seed=seed, words=words)
+    write_sample(sample, folder)
+    total = sum(len(document.text.split()) for document in sample.documents)
+    Console().print(
+        f"{folder}: {len(sample.documents)} reports ({total:,} words), {len(sample.questions)} questions "
+        f"in {folder / 'questions.jsonl'}"
+    )
 
-
-# --------
-# ``okralong estimate``: what a run will cost, with a range, before it is paid for.
-
-
-def estimate(
-    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
-    pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
-    run: Annotated[
-        str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
-    ] = None,
-    config: Annotated[str, typer.Option(help="The answer config of the run; see configs/answer.yaml.")] = "answer.yaml",
-    strategy: Annotated[str | None, typer.Option(help="The strategy of the run, shown beside the others.")] = None,
-    analyzer: Annotated[
-        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
-    ] = None,
-    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same pilot and same dice.")] = 7,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
-) -> None:
-    """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
-    from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzer import analyzer_keys
-    from okralong.pipelines.core.codec import encode
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.run.config import RunConfig
-
-    given: dict[str, Any] = {"strategy": strategy, "budget_usd": budget_usd}
-    given |= analyzer_keys(analyzer) if analyzer else {}
-    settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
-    settings = settings.model_copy(update={"tags": settings.tags | read_tags(tag or ())})
-    console = Console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        asking = Asking(pilot=pilot, run=run, seed=seed)
-        result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
-    except KeyboardInterrupt:
-        say_line(console, "Stopped. What the pilot has answered is kept; run the same command again to go on.")
-        raise typer.Exit(EXIT_STOPPED) from None
-    print_estimate(console, result)
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(f"{json.dumps(json.loads(encode(result)), indent=1)}\n", encoding="utf-8")
-    if result.exit_code != EXIT_OK:
-        raise typer.Exit(result.exit_code)
-
-
-# --------
-# The command line: parse, call the job, turn errors into one paragraph and an exit code.
 
 app = typer.Typer(
     name="okralong",

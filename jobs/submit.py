@@ -1,4 +1,11 @@
-"""A job on a cluster, seen from outside over HTTP: its log as it grows, and how it ended."""
+"""Submitting a job to a cluster: what CONFIG says, what is sent, and the job seen from outside over HTTP.
+
+The job is the same command that a person would type on the cluster (``Submission``). Its working directory is put
+together anew, file by file, so that what lies beside a config (a ``.env``, an archive, a checkout's history) is not
+sent by accident. Ray shows a job's command, environment and metadata to everyone who sees the job, so no secret
+travels: only variables whose names cannot hold one pass, and everything that is sent is searched for the values of this
+machine's secret variables and for what looks like a key.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +17,7 @@ import shlex
 import shutil
 import sys
 import time
+import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,123 +40,17 @@ from okralong.pipelines.run.config import RunConfig
 
 ADDRESSES: Final = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """Variables that win over the address that Ray's client is given."""
-PATIENCE_S: Final = 300.0
+RETRY_FOR_S: Final = 300.0
 """How long a job server may be out of reach before we stop following; the job does not notice. Ours."""
 POLL_S: Final = 1.0
 UNREACHABLE: Final = (RuntimeError, OSError, aiohttp.ClientError, requests.RequestException)
 """What Ray's client raises when its server is gone, restarts, or is behind a proxy that hangs up."""
+COMMAND: Final = ("python", "-m", "okralong.jobs.cli")
 
-
-def job_server(address: str) -> JobSubmissionClient:
-    """The client of a job server. Raises ConfigError when the address is none, or nobody listens there, or the cluster
-    runs another Ray than this okralong was made for.
-    """
-    if not re.fullmatch(r"https?://[^/@?#\s]+/?", address):
-        raise ConfigError(
-            "--address must be that of a job server, such as http://HEAD:8265: without user, key or query. (A token "
-            "is read from RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH.) Nothing was sent."
-        )
-    try:
-        with _without(ADDRESSES):
-            client = JobSubmissionClient(address.rstrip("/"))
-    except UNREACHABLE as error:
-        raise ConfigError(
-            f"No job server answers at {address}: {_said(error)}. Check that the cluster is up and started with its "
-            "dashboard (ray[default]), and that RAY_AUTH_MODE and the token are those of the cluster. Nothing was sent."
-        ) from error
-    theirs = getattr(client, "_server_ray_version", None)  # Ray's client has asked, and tells nobody
-    if theirs not in (None, ray.__version__):
-        raise ConfigError(
-            f"The cluster at {address} runs Ray {theirs}, and this okralong is installed with {ray.__version__}. Use "
-            "the same version (requirements.lock has it) on both sides. Nothing was sent."
-        )
-    return client
-
-
-@dataclass
-class SubmittedJob:
-    """One job; ``job_id`` is the id that it was submitted under."""
-
-    client: JobSubmissionClient
-    address: str
-    job_id: str
-
-    @classmethod
-    def start(cls, client: JobSubmissionClient, address: str, request: dict[str, Any]) -> SubmittedJob:
-        """Upload its package and start it. Raises BrokenError when the cluster refuses it."""
-        try:
-            return cls(client, address, client.submit_job(**request))
-        except UNREACHABLE as error:
-            raise BrokenError(f"The cluster at {address} did not take the job: {_said(error)}.") from error
-
-    def follow(self, write: Callable[[str], Any] | None = None) -> int:
-        """Pass its log on, as it grows, to ``write`` (standard output); its exit code when it has ended.
-
-        A job server that is out of reach for a while is waited for. Raises BrokenError when it stays away.
-        """
-        return asyncio.run(self._follow(write or _to_terminal))
-
-    async def _follow(self, write: Callable[[str], Any]) -> int:
-        shown = 0
-        seen = time.monotonic()
-        while True:
-            try:
-                told = 0  # a log is told from its beginning each time
-                async for text in self.client.tail_job_logs(self.job_id):
-                    fresh = text[max(0, shown - told) :]
-                    told += len(text)
-                    shown = max(shown, told)
-                    seen = time.monotonic()
-                    if fresh:
-                        write(fresh)
-                info = await asyncio.to_thread(self.client.get_job_info, self.job_id)
-                seen = time.monotonic()
-                if info.status.is_terminal():
-                    return self._code(info, write)
-            except UNREACHABLE as error:
-                if time.monotonic() - seen > PATIENCE_S:
-                    raise BrokenError(
-                        f"The job server at {self.address} has not answered for {PATIENCE_S:.0f} s: {_said(error)}. "
-                        f"The job {self.job_id} may go on; ask `ray job status {self.job_id} --address {self.address}`."
-                    ) from error
-            await asyncio.sleep(POLL_S)
-
-    def _code(self, info: Any, write: Callable[[str], Any]) -> int:
-        if info.status == JobStatus.STOPPED:
-            return EXIT_STOPPED
-        code = info.driver_exit_code
-        if code is None:  # its command never ran, or its node is gone
-            if info.status == JobStatus.SUCCEEDED:
-                return EXIT_OK
-            write(f"{self.job_id} failed: {info.message or 'Ray does not say why'}\n")
-            return EXIT_BROKEN
-        return int(code) if code >= 0 else 128 - int(code)  # as a shell tells of a signal
-
-
-def _to_terminal(text: str) -> None:
-    sys.stdout.write(printable(text))
-    sys.stdout.flush()
-
-
-def _said(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:500].rstrip(".")
-
-
-@contextlib.contextmanager
-def _without(names: tuple[str, ...]) -> Iterator[None]:
-    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(kept)
-
-
-# --------
-# What must not travel with a job: Ray shows a job's command, environment and metadata to everyone who sees the job.
-#
-# Two fences. Variables pass by name, and only names that cannot hold a secret. Everything that is sent is then
-# searched for the values of this machine's secret variables and for what looks like a key.
+SEARCHED_BYTES: Final = 2_000_000
+"""Up to this size a file that is sent is searched for keys; larger ones are data. Ours."""
+_PACKAGE: Final = Path(__file__).parents[1]
+_PARTS: Final = ("actors", "configs", "jobs", "pipelines")
 
 ALLOWED: Final = re.compile(
     r"AWS_(DEFAULT_)?REGION|AWS_ENDPOINT_URL(_S3)?|GOOGLE_CLOUD_PROJECT|OMP_NUM_THREADS|MKL_NUM_THREADS"
@@ -175,62 +77,6 @@ WHERE_KEYS_BELONG: Final = (
     "is mounted there (docs/cluster.md); the config names only their variable, as llm.api_key_env does. Nothing was "
     "sent."
 )
-
-
-def check_variable(name: str) -> None:
-    """Raises ConfigError when a job may not carry a variable of that name. (Ours and not pydantic's, which would print
-    the value.)"""
-    if not ALLOWED.fullmatch(name):
-        raise ConfigError(
-            f"environment.{name} cannot travel with a job, which may carry only {_readable(ALLOWED)}. "
-            f"{WHERE_KEYS_BELONG}"
-        )
-
-
-def refuse_secrets(sent: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Search everything in ``sent`` (by the names that a user knows) for a secret of this ``environment``.
-
-    Raises ConfigError that names the place and, where it is known, the variable, and never repeats the value.
-    """
-    known = {
-        value: name
-        for name, value in environment.items()
-        if SECRET_NAME.search(name) and not PLACE_NAME.search(name) and len(value.strip()) >= LEAST_SECRET
-    }
-    for where, text in _texts(sent, ""):
-        for value, name in known.items():
-            if value.strip() in text:
-                raise ConfigError(f"{where} holds the value of {name}. {WHERE_KEYS_BELONG}")
-        if KEY_SHAPES.search(text):
-            raise ConfigError(f"{where} holds what looks like a key. {WHERE_KEYS_BELONG}")
-        if any(holds_credentials(uri) for uri in _URI.findall(text)):
-            raise ConfigError(f"{where} holds a URI with credentials. {WHERE_KEYS_BELONG}")
-
-
-def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            path = f"{where}.{key}" if where else str(key)
-            yield where or "the submission", str(key)
-            yield from _texts(below, path)
-    elif isinstance(value, (list, tuple)):
-        for number, below in enumerate(value):
-            yield from _texts(below, f"{where}[{number}]")
-    elif value is not None:
-        yield where, str(value)
-
-
-def _readable(pattern: re.Pattern[str]) -> str:
-    return pattern.pattern.replace("(DEFAULT_)?", "[DEFAULT_]").replace("(_S3)?", "[_S3]").replace("|", ", ")
-
-
-# --------
-# What ``okralong submit CONFIG`` may say: one job, its arguments, and where its driver runs.
-#
-# The job is the same command that a person would type on the cluster. Archive, run and sources are URIs or absolute
-# paths that every node sees; questions and configs may also be files beside CONFIG, which then travel with the job.
-
-COMMAND: Final = ("python", "-m", "okralong.jobs.cli")
 
 
 def _everywhere(value: str) -> str:
@@ -350,9 +196,11 @@ class DriverConfig(Settings):
 
 
 class Submission(Settings):
-    """A job for a cluster. ``name`` begins its id; ``code`` says whether the nodes run this okralong, sent along, or
-    the one that is installed on them; ``files`` are more files and folders beside CONFIG that travel with the job;
-    ``environment`` are variables without any secret, which Ray shows to all who see the job.
+    """A job for a cluster. Archive, run and sources are URIs or absolute paths that every node sees; questions and
+    configs may also be files beside CONFIG, which then travel with the job. ``name`` begins its id; ``code`` says
+    whether the nodes run this okralong, sent along, or the one that is installed on them; ``files`` are more files and
+    folders beside CONFIG that travel with the job; ``environment`` are variables without any secret, which Ray shows to
+    all who see the job.
     """
 
     name: str = "okralong"
@@ -382,16 +230,27 @@ class Submission(Settings):
         return shlex.join([*COMMAND, *self.job.arguments()])
 
 
-# --------
-# The working directory of a submitted job: the okralong that submits it, and the files that its config names.
-#
-# It is put together anew, file by file, so that what lies beside a config (a ``.env``, an archive, a checkout's
-# history) is not sent by accident.
+def job_request(submission: Submission, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """What Ray is sent, as arguments of ``JobSubmissionClient.submit_job``; the package lies in ``folder``.
 
-SEARCHED_BYTES: Final = 2_000_000
-"""Up to this size a file that is sent is searched for keys; larger ones are data. Ours."""
-_PACKAGE: Final = Path(__file__).parents[1]
-_PARTS: Final = ("actors", "configs", "jobs", "pipelines")
+    Raises ConfigError when anything in it cannot be used, or holds a secret of this ``environment``.
+    """
+    driver = submission.driver
+    variables = {"PYTHONUNBUFFERED": "1", **submission.environment}
+    shown: dict[str, Any] = {
+        "submission_id": f"{submission.name}-{uuid.uuid4().hex[:12]}",
+        "entrypoint": submission.entrypoint,
+        "runtime_env": {"env_vars": variables},
+        "metadata": {"okralong": submission.job.kind},
+        "entrypoint_num_cpus": driver.num_cpus or None,
+        "entrypoint_memory": int(driver.memory_gib * 2**30) or None,
+        "entrypoint_resources": driver.place.resources or None,
+        "entrypoint_label_selector": driver.place.labels or None,
+    }
+    refuse_secrets({**shown, "config": submission.model_dump()}, environment)
+    write_package(submission, base, folder, environment)
+    shown["runtime_env"]["working_dir"] = str(folder)
+    return shown
 
 
 def write_package(submission: Submission, base: Path, into: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -426,7 +285,8 @@ def _write_code(into: Path) -> None:
     into.mkdir()
     root = Path(__file__).parents[2] / "okralong"  # in a checkout this folder holds links to the four parts
     package = root if (root / "__init__.py").is_file() else _PACKAGE
-    shutil.copyfile(package / "__init__.py", into / "__init__.py")
+    for name in ("__init__.py", "__main__.py"):
+        shutil.copyfile(package / name, into / name)
     for part in _PARTS:
         shutil.copytree(package / part, into / part, ignore=shutil.ignore_patterns("__pycache__", ".*"))
 
@@ -489,3 +349,155 @@ def _files(source: Path) -> Iterator[Path]:
     for entry in sorted(source.iterdir()):
         if not entry.name.startswith(".") and not entry.is_symlink():
             yield from _files(entry)
+
+
+def check_variable(name: str) -> None:
+    """Raises ConfigError when a job may not carry a variable of that name. (Ours and not pydantic's, which would print
+    the value.)"""
+    if not ALLOWED.fullmatch(name):
+        raise ConfigError(
+            f"environment.{name} cannot travel with a job, which may carry only {_readable(ALLOWED)}. "
+            f"{WHERE_KEYS_BELONG}"
+        )
+
+
+def refuse_secrets(sent: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """Search everything in ``sent`` (by the names that a user knows) for a secret of this ``environment``.
+
+    Raises ConfigError that names the place and, where it is known, the variable, and never repeats the value.
+    """
+    known = {
+        value: name
+        for name, value in environment.items()
+        if SECRET_NAME.search(name) and not PLACE_NAME.search(name) and len(value.strip()) >= LEAST_SECRET
+    }
+    for where, text in _texts(sent, ""):
+        for value, name in known.items():
+            if value.strip() in text:
+                raise ConfigError(f"{where} holds the value of {name}. {WHERE_KEYS_BELONG}")
+        if KEY_SHAPES.search(text):
+            raise ConfigError(f"{where} holds what looks like a key. {WHERE_KEYS_BELONG}")
+        if any(holds_credentials(uri) for uri in _URI.findall(text)):
+            raise ConfigError(f"{where} holds a URI with credentials. {WHERE_KEYS_BELONG}")
+
+
+def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            path = f"{where}.{key}" if where else str(key)
+            yield where or "the submission", str(key)
+            yield from _texts(below, path)
+    elif isinstance(value, (list, tuple)):
+        for number, below in enumerate(value):
+            yield from _texts(below, f"{where}[{number}]")
+    elif value is not None:
+        yield where, str(value)
+
+
+def _readable(pattern: re.Pattern[str]) -> str:
+    return pattern.pattern.replace("(DEFAULT_)?", "[DEFAULT_]").replace("(_S3)?", "[_S3]").replace("|", ", ")
+
+
+def job_server(address: str) -> JobSubmissionClient:
+    """The client of a job server. Raises ConfigError when the address is none, or nobody listens there, or the cluster
+    runs another Ray than this okralong was made for.
+    """
+    if not re.fullmatch(r"https?://[^/@?#\s]+/?", address):
+        raise ConfigError(
+            "--address must be that of a job server, such as http://HEAD:8265: without user, key or query. (A token "
+            "is read from RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH.) Nothing was sent."
+        )
+    try:
+        with _without(ADDRESSES):
+            client = JobSubmissionClient(address.rstrip("/"))
+    except UNREACHABLE as error:
+        raise ConfigError(
+            f"No job server answers at {address}: {_said(error)}. Check that the cluster is up and started with its "
+            "dashboard (ray[default]), and that RAY_AUTH_MODE and the token are those of the cluster. Nothing was sent."
+        ) from error
+    theirs = getattr(client, "_server_ray_version", None)  # Ray's client has asked, and tells nobody
+    if theirs not in (None, ray.__version__):
+        raise ConfigError(
+            f"The cluster at {address} runs Ray {theirs}, and this okralong is installed with {ray.__version__}. Use "
+            "the same version (requirements.lock has it) on both sides. Nothing was sent."
+        )
+    return client
+
+
+@dataclass
+class SubmittedJob:
+    """One job; ``job_id`` is the id that it was submitted under."""
+
+    client: JobSubmissionClient
+    address: str
+    job_id: str
+
+    @classmethod
+    def start(cls, client: JobSubmissionClient, address: str, request: dict[str, Any]) -> SubmittedJob:
+        """Upload its package and start it. Raises BrokenError when the cluster refuses it."""
+        try:
+            return cls(client, address, client.submit_job(**request))
+        except UNREACHABLE as error:
+            raise BrokenError(f"The cluster at {address} did not take the job: {_said(error)}.") from error
+
+    def follow(self, write: Callable[[str], Any] | None = None) -> int:
+        """Pass its log on, as it grows, to ``write`` (standard output); its exit code when it has ended.
+
+        A job server that is out of reach for a while is waited for. Raises BrokenError when it stays away.
+        """
+        return asyncio.run(self._follow(write or _to_terminal))
+
+    async def _follow(self, write: Callable[[str], Any]) -> int:
+        shown = 0
+        seen = time.monotonic()
+        while True:  # not a retry of one call: a log that breaks off is followed on, and each line of it is news
+            try:
+                read = 0  # a log is sent from its beginning each time
+                async for text in self.client.tail_job_logs(self.job_id):
+                    fresh = text[max(0, shown - read) :]
+                    read += len(text)
+                    shown = max(shown, read)
+                    seen = time.monotonic()
+                    if fresh:
+                        write(fresh)
+                info = await asyncio.to_thread(self.client.get_job_info, self.job_id)
+                seen = time.monotonic()
+                if info.status.is_terminal():
+                    return self._code(info, write)
+            except UNREACHABLE as error:
+                if time.monotonic() - seen > RETRY_FOR_S:
+                    raise BrokenError(
+                        f"The job server at {self.address} has not answered for {RETRY_FOR_S:.0f} s: {_said(error)}. "
+                        f"The job {self.job_id} may go on; ask `ray job status {self.job_id} --address {self.address}`."
+                    ) from error
+            await asyncio.sleep(POLL_S)
+
+    def _code(self, info: Any, write: Callable[[str], Any]) -> int:
+        if info.status == JobStatus.STOPPED:
+            return EXIT_STOPPED
+        code = info.driver_exit_code
+        if code is None:  # its command never ran, or its node is gone
+            if info.status == JobStatus.SUCCEEDED:
+                return EXIT_OK
+            write(f"{self.job_id} failed: {info.message or 'Ray does not say why'}\n")
+            return EXIT_BROKEN
+        return int(code) if code >= 0 else 128 - int(code)  # as a shell tells of a signal
+
+
+def _to_terminal(text: str) -> None:
+    sys.stdout.write(printable(text))
+    sys.stdout.flush()
+
+
+def _said(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:500].rstrip(".")
+
+
+@contextlib.contextmanager
+def _without(names: tuple[str, ...]) -> Iterator[None]:
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)

@@ -19,7 +19,7 @@ from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Message
-from okralong.pipelines.llm.journal import ROW_KEYS, PartedTable, read_run_table
+from okralong.pipelines.llm.journal import ROW_KEYS, FragmentedTable, read_run_table
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.samples.questions import generate, write_sample
 
@@ -88,7 +88,7 @@ class Work:
         folder.mkdir()
         journal = read_run_table(Folder.of(self.folder / "first"), "journal")
         known = journal.filter(pc.invert(pc.is_in(journal["kind"], value_set=pa.array(SENT))))
-        PartedTable(Folder.of(folder).at("journal"), JOURNAL, ROW_KEYS["journal"]).write(known.to_pylist())
+        FragmentedTable(Folder.of(folder).at("journal"), JOURNAL, ROW_KEYS["journal"]).write(known.to_pylist())
 
 
 def bare(requests: Path, base_url: str, in_flight: int) -> dict[str, float]:

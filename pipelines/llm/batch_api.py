@@ -1,4 +1,7 @@
-"""One request of a wave: how it stands in a batch's file, and the name by which its reply is known again."""
+"""An endpoint's Batch API: one request of a batch, files and batches there, refusals, and what a batch brought.
+
+The method names are this product's; https://platform.openai.com/docs/guides/batch describes the protocol.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,16 @@ from typing import Any, Final, Literal, TypeVar
 
 import openai
 from openai.types.chat import ChatCompletion
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
-from okralong.pipelines.llm.prices import Price
-from okralong.pipelines.llm.records import Call, Outcome, unknown
-from okralong.pipelines.llm.reply import RawReply, read_completion, to_journal
+from okralong.pipelines.llm.records import Call, Outcome
+from okralong.pipelines.llm.reply import RawReply, read_completion
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import (
-    ErrorAnswer,
-    Fault,
+    ApiError,
+    ErrorResponse,
     by_status,
     classify,
     open_client,
@@ -37,13 +39,20 @@ CHAT_URL: Final = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """A request that waits for a wave. ``body`` is what a chat request would hold, as JSON; ``tokens`` its prompt's,
-    on the safe side. The desk gives ``call`` its attempt.
+    """A request that waits for a batch. ``body`` is what a chat request would hold, as JSON; ``tokens`` its prompt's,
+    on the safe side. The scheduler gives ``call`` its attempt.
     """
 
     call: Call
     body: str
     tokens: int
+
+    @classmethod
+    def of(cls, request: LlmRequest, call: Call, tokens: int, max_tokens_field: str) -> BatchItem:
+        """The item of a call to ``call.model``."""
+        parameters = request.parameters(max_tokens_field, call.model)
+        extra = parameters.pop("extra_body", {})
+        return cls(call, json.dumps(parameters | extra, separators=(",", ":")), tokens)
 
     def line(self, call: Call) -> bytes:
         """Its line of the batch's file, as the attempt ``call``."""
@@ -59,24 +68,24 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """A batch brought no reply, for a reason that another wave may cure where ``fault.retry``.
+class NoReply:
+    """A batch brought no reply, for a reason that another batch may cure where ``fault.retry``.
 
     ``counts``: whether it is one of the failures after which a request is asked in real time.
     """
 
-    fault: Fault
+    api_error: ApiError
     counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class InRealtime:
+class UseRealtime:
     """No batch will answer it any more: ask in real time."""
 
     why: str
 
 
-BatchAnswer = Answered | Missed | InRealtime
+BatchAnswer = Answered | NoReply | UseRealtime
 
 
 def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> str:
@@ -90,18 +99,8 @@ def custom_id(call: Call) -> str:
     return f"{call.call_id}-{call.attempt}"
 
 
-def chat_body(request: LlmRequest, max_tokens_field: str, model: str) -> str:
-    """The JSON of the chat request."""
-    parameters = request.parameters(max_tokens_field, model)
-    extra = parameters.pop("extra_body", {})
-    return json.dumps(parameters | extra, separators=(",", ":"))
-
-
-# --------
-# Why an endpoint has refused a whole batch, and what is to be done with its requests. None of them was billed.
-
-MOST_TOLD: Final = 100
-"""An endpoint need not tell of more wrong lines; so many may mean that all are wrong. Ours."""
+MOST_NAMED: Final = 100
+"""An endpoint need not name more wrong lines; so many may mean that all are wrong. Ours."""
 FULL: Final = frozenset({"token_limit_exceeded"})
 """Codes by which OpenAI and Azure say that the account has too many tokens in unfinished batches."""
 TOO_LARGE: Final = frozenset({"too_many_tasks"})
@@ -118,7 +117,9 @@ class BatchError:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """``reason`` full: wait, and send less at a time; large: send less at a time; lines: the requests of ``lines``
+    """Why an endpoint has refused a whole batch. None of its requests was billed.
+
+    ``reason`` full: wait, and send less at a time; large: send less at a time; lines: the requests of ``lines``
     (from 1) are wrong and the others may go again; all: no batch of this kind will be taken.
     """
 
@@ -137,20 +138,17 @@ def read_refusal(errors: Sequence[BatchError], requests: int) -> Refusal:
     if codes & TOO_LARGE and requests > 1:
         return Refusal("large", said)
     lines = frozenset(error.line for error in errors if error.line is not None)
-    everything = any(error.line is None for error in errors) or len(lines) >= min(requests, MOST_TOLD)
+    everything = any(error.line is None for error in errors) or len(lines) >= min(requests, MOST_NAMED)
     if not lines or (everything and requests > 1):
         return Refusal("all", said)
     return Refusal("lines", said, lines)
 
 
-# --------
-# The Files and Batches of an endpoint, each call tried again while that may help, and batches found by their run.
-
 T = TypeVar("T")
 
 RUN_KEY: Final = "okralong_run"
-WAVE_KEY: Final = "okralong_wave"
-"""Of a batch's metadata: the run's id, and the wave's number in it."""
+BATCH_KEY: Final = "okralong_wave"
+"""Of a batch's metadata: the run's id, and the batch's number in it."""
 PAGE: Final = 100
 CLOCKS_APART: Final = timedelta(hours=1)
 """How far this machine's clock and the endpoint's may differ. Ours."""
@@ -177,19 +175,22 @@ class RemoteBatch:
         return self.status in ENDED
 
 
-class RemoteFaultError(Exception):
+class BatchApiError(Exception):
     """A call that brought nothing after all attempts. ``fault.retry`` is False when no attempt could.
 
     ``may_exist``: whether what was to be created may be there all the same.
     """
 
-    def __init__(self, fault: Fault, *, may_exist: bool = False) -> None:
-        super().__init__(fault.message)
-        self.fault, self.may_exist = fault, may_exist
+    def __init__(self, api_error: ApiError, *, may_exist: bool = False) -> None:
+        super().__init__(api_error.message)
+        self.api_error, self.may_exist = api_error, may_exist
 
 
 class BatchEndpoint:
-    """The batches of one account at the first endpoint of ``config``."""
+    """The files and batches of one account at the first endpoint of ``config``.
+
+    Each call is tried again while that may help; batches are found by the run and number in their metadata.
+    """
 
     def __init__(self, config: LlmConfig, run_id: str, backoff: tuple[float, float] = (1.0, 30.0)) -> None:
         """``run_id`` marks this run's batches; ``backoff`` first and longest pause between two attempts, in seconds.
@@ -211,32 +212,37 @@ class BatchEndpoint:
         made = await self._try(lambda: files.create(file=("requests.jsonl", content), purpose="batch"))
         return str(made.id)
 
-    async def create(self, file_id: str, wave: int, since: datetime) -> RemoteBatch:
-        """A new batch for ``wave``; after a fault the one that was made all the same, if the list has it.
+    async def create(self, file_id: str, number: int, since: datetime) -> RemoteBatch:
+        """A new batch, the run's ``number``-th; after an error the one that was made all the same, if the list has it.
 
-        ``since`` is when the wave was closed.
+        ``since`` is when the batch was closed.
         """
-        marks = {RUN_KEY: self._run_id, WAVE_KEY: str(wave)}
-        last: RemoteFaultError | None = None
-        for attempt in range(self._config.max_attempts):
-            if last is not None:
-                await asyncio.sleep(self._pause(attempt, last.fault))
-                if made := await self._made(wave, since):
-                    return made
-            try:
-                return await self._try(lambda: self._create(file_id, marks), attempts=1)
-            except RemoteFaultError as error:
-                if not error.fault.retry:
-                    raise
-                last = error
-        await asyncio.sleep(self._pause(1, None))
-        if made := await self._made(wave, since):
-            return made
-        assert last is not None  # there is at least one attempt
-        raise last
+        marks = {RUN_KEY: self._run_id, BATCH_KEY: str(number)}
+        failed = False
+
+        async def created() -> RemoteBatch:
+            nonlocal failed
+            if failed and (made := await self._made(number, since)):
+                return made
+            failed = True
+            return _read(
+                await self._http.batches.create(
+                    input_file_id=file_id, endpoint=CHAT_URL, completion_window="24h", metadata=marks
+                )
+            )
+
+        try:
+            return await self._try(created)
+        except BatchApiError as error:
+            if not error.api_error.retry or error.may_exist:
+                raise
+            await asyncio.sleep(self._first)
+            if made := await self._made(number, since):
+                return made
+            raise
 
     async def of_this_run(self, since: datetime) -> dict[int, list[RemoteBatch]]:
-        """The run's batches that were created ``since`` then, by wave, the oldest first."""
+        """The run's batches that were created ``since`` then, by number, the oldest first."""
         return await self._try(lambda: self._listed(since))
 
     async def look(self, batch_id: str) -> RemoteBatch:
@@ -267,17 +273,11 @@ class BatchEndpoint:
 
         return await self._try(content)
 
-    async def _create(self, file_id: str, marks: dict[str, str]) -> RemoteBatch:
-        batch = await self._http.batches.create(
-            input_file_id=file_id, endpoint=CHAT_URL, completion_window="24h", metadata=marks
-        )
-        return _read(batch)
-
-    async def _made(self, wave: int, since: datetime) -> RemoteBatch | None:
+    async def _made(self, number: int, since: datetime) -> RemoteBatch | None:
         try:
-            return next(iter((await self.of_this_run(since)).get(wave, [])), None)
-        except RemoteFaultError as error:
-            raise RemoteFaultError(error.fault, may_exist=True) from None
+            return next(iter((await self.of_this_run(since)).get(number, [])), None)
+        except BatchApiError as error:
+            raise BatchApiError(error.api_error, may_exist=True) from None
 
     async def _listed(self, since: datetime) -> dict[int, list[RemoteBatch]]:
         oldest = (since - CLOCKS_APART).timestamp()
@@ -286,42 +286,50 @@ class BatchEndpoint:
             if batch.created_at < oldest:
                 break
             marks = batch.metadata or {}
-            if marks.get(RUN_KEY) == self._run_id and str(marks.get(WAVE_KEY)).isdigit():
-                found[int(marks[WAVE_KEY])].insert(0, _read(batch))
+            if marks.get(RUN_KEY) == self._run_id and str(marks.get(BATCH_KEY)).isdigit():
+                found[int(marks[BATCH_KEY])].insert(0, _read(batch))
         return dict(found)
 
     async def _try(self, work: Callable[[], Awaitable[T]], attempts: int | None = None) -> T:
-        most = self._config.max_attempts if attempts is None else attempts
-        for attempt in range(1, most + 1):
+        """What ``work`` brings. Raises BatchApiError when no attempt is left, or none would help."""
+
+        async def tried() -> T:
             try:
                 return await work()
+            except BatchApiError:  # of a call within this one, which has had its attempts
+                raise
             except Exception as error:
-                fault = self._fault(error)
-            if not fault.retry or attempt == most:
-                break
-            await asyncio.sleep(self._pause(attempt, fault))
-        raise RemoteFaultError(fault)
+                raise BatchApiError(self._api_error(error)) from None
 
-    def _pause(self, attempt: int, fault: Fault | None) -> float:
-        if fault is not None and fault.retry_after is not None:
-            return fault.retry_after
-        return min(self._longest, self._first * 2.0 ** (attempt - 1))
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda e: isinstance(e, BatchApiError) and e.api_error.retry and not e.may_exist),
+            stop=stop_after_attempt(self._config.max_attempts if attempts is None else attempts),
+            wait=self._pause,
+            reraise=True,
+        )
+        return await retrying(tried)
 
-    def _fault(self, error: Exception) -> Fault:
+    def _pause(self, state: RetryCallState) -> float:
+        """Seconds until the next attempt: what the endpoint asked for, else growing ones."""
+        error = state.outcome.exception() if state.outcome else None
+        named = error.api_error.retry_after if isinstance(error, BatchApiError) else None
+        return min(self._longest, self._first * 2.0 ** (state.attempt_number - 1)) if named is None else named
+
+    def _api_error(self, error: Exception) -> ApiError:
         """What went wrong; what no further attempt can mend is the endpoint's, and ends the run."""
         where = self._config
         said = scrub(str(error), self.key)[:500]
         if not isinstance(error, openai.APIError):
             message = f"{where.base_url} answered with something that is neither a batch nor a file ({said})."
-            return Fault("unknown", 200, message, retry=True, whose="endpoint")
+            return ApiError("unknown", 200, message, retry=True, whose="endpoint")
         if isinstance(error, openai.NotFoundError):
             message = (
                 f"{where.base_url} knows no such file or batch ({said}). If it has no Batch API (/files and /batches), "
                 "run the same command with --llm-mode realtime."
             )
-            return Fault("failed", 404, message, retry=False, whose="endpoint")
-        fault = classify(error, where.base_url, where.model, where.api_key_env, self.key)
-        return replace(fault, whose="endpoint")
+            return ApiError("failed", 404, message, retry=False, whose="endpoint")
+        api_error = classify(error, where.base_url, where.model, where.api_key_env, self.key)
+        return replace(api_error, whose="endpoint")
 
 
 def _read(batch: Any) -> RemoteBatch:
@@ -337,9 +345,6 @@ def _read(batch: Any) -> RemoteBatch:
         total=0 if counts is None else counts.total,
     )
 
-
-# --------
-# Reading what a batch brought, request by request: what the ledger is told, and what the caller.
 
 Line = dict[str, Any]
 
@@ -385,83 +390,41 @@ class ResultReader:
         if line is None:
             certain = not found.unreadable
             said = "the batch ended without it" if certain else "its line cannot be read among the batch's results"
-            return _missed(call, Fault("failed" if certain else "unknown", 0, said, retry=True), latency_s)
+            return _missed(call, ApiError("failed" if certain else "unknown", 0, said, retry=True), latency_s)
         try:
             response, error = line.get("response"), line.get("error")
             if response is None:
                 said = f"{error['code']}: {error['message']}" if error else "a line with neither reply nor error"
-                return _missed(call, Fault("failed", 0, scrub(said, self.key)[:500], retry=True), latency_s)
+                return _missed(call, ApiError("failed", 0, scrub(said, self.key)[:500], retry=True), latency_s)
             status, body = int(response["status_code"]), response["body"]
             request_id = str(response.get("request_id") or "")
             if status == 200:
                 return self._answered(call, body, request_id, latency_s)
-            return _missed(call, self._fault(status, body, request_id), latency_s)
+            return _missed(call, self._api_error(status, body, request_id), latency_s)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             said = f"{self.endpoint.base_url} answered with something that is no chat completion ({error})"
-            return _missed(call, Fault("unknown", 200, said, retry=True), latency_s)
+            return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
 
     def _answered(self, call: Call, body: Line, request_id: str, latency_s: float) -> tuple[Outcome, BatchAnswer]:
         completion = ChatCompletion.construct(**body)
         if not completion.choices:
             raise ValueError("it has no choices")
         raw = read_completion(completion, (), self.endpoint.model, self.count)
-        reply = raw.reply
-        cost = _price(call).cost(reply.usage)
+        cost = call.price.cost(raw.reply.usage)
         if completion.usage is None:
             # Its prompt is not here any more, so the most that it can have cost stands.
             cost, raw = call.reserved_usd, replace(raw, note="the endpoint reported no usage; the reserve is the cost")
-        clean = replace(
-            reply,
-            text=without_key(reply.text, self.key),
-            model=without_key(reply.model, self.key),
-            system_fingerprint=without_key(reply.system_fingerprint, self.key),
-            cost_usd=cost,
-            latency_s=latency_s,
-            queue_s=call.queue_s,
-        )
-        raw = replace(raw, reply=clean, request_id=request_id)
-        return _settled(call, raw), Answered(raw)
+        raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
+        return raw.outcome(call), Answered(raw)
 
-    def _fault(self, status: int, body: Any, request_id: str) -> Fault:
+    def _api_error(self, status: int, body: Any, request_id: str) -> ApiError:
         error = body.get("error") if isinstance(body, dict) else None
         error = error if isinstance(error, dict) else {}
-        answer = ErrorAnswer(status, str(error.get("code") or ""), str(error.get("type") or ""), request_id)
+        answer = ErrorResponse(status, str(error.get("code") or ""), str(error.get("type") or ""), request_id)
         said = scrub(str(error.get("message") or body), self.key)[:500]
         where = self.endpoint
         return by_status(answer, f"in a batch: {said}", where.base_url, where.model, where.api_key_env)
 
 
-def unanswered(call: Call, fault: Fault, latency_s: float = 0.0) -> Outcome:
-    """The outcome of an attempt that brought no reply: it cost nothing, or nobody knows and its reserve is held."""
-    outcome = replace(unknown(call, fault.message, fault.http_status, latency_s), provider_request_id=fault.request_id)
-    return outcome if fault.status == "unknown" else replace(outcome, status="failed", cost_usd=0.0)
-
-
-def _missed(call: Call, fault: Fault, latency_s: float) -> tuple[Outcome, BatchAnswer]:
-    return unanswered(call, fault, latency_s), Missed(fault)
-
-
-def _price(call: Call) -> Price:
-    """The unit prices with which the attempt went out: a batch's."""
-    return Price(
-        input=call.input_usd_per_million,
-        cached_input=call.cached_usd_per_million,
-        output=call.output_usd_per_million,
-    )
-
-
-def _settled(call: Call, raw: RawReply) -> Outcome:
-    reply = raw.reply
-    return Outcome(
-        call=call,
-        status="ok",
-        http_status=200,
-        usage=Usage(reply.usage.prompt_tokens, reply.usage.cached_tokens, reply.usage.completion_tokens),
-        cost_usd=reply.cost_usd,
-        latency_s=reply.latency_s,
-        provider_request_id=raw.request_id,
-        error=raw.note,
-        reply=to_journal(raw),
-        snapshot=reply.model,
-        system_fingerprint=reply.system_fingerprint,
-    )
+def _missed(call: Call, api_error: ApiError, latency_s: float) -> tuple[Outcome, BatchAnswer]:
+    return api_error.outcome(call, latency_s), NoReply(api_error)

@@ -1,7 +1,12 @@
-"""One attempt at a call, from its reserve to its ledger row.
+"""The one way to a generator: a call is replayed from the journal where it can be, else asked within limits and cap.
 
-Cost reserved, leave from a limiter, intent durable, HTTP, outcome durable, leave given back. Only then does the caller
-see the reply, so that a reply that was used was always paid for once and is on disk.
+``LlmClient.complete`` is the way of one call from top to bottom. In batch mode it waits at the batch scheduler first,
+and goes on in real time when no batch will answer it. In real time it is tried in rounds: in each it goes to one
+endpoint, and at once to the next while an endpoint gives no reply; between two rounds it waits.
+
+``LlmClient._attempt`` is the way of one request: cost reserved, permit acquired, intent durable, HTTP, outcome durable,
+permit released. Only then does the caller see the reply, so that a reply that was used was always paid for once and is
+on disk.
 """
 
 from __future__ import annotations
@@ -18,172 +23,28 @@ from typing import Any
 from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from okralong.pipelines.core.tokens import CountTokens, token_counter
+from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, Usage
-from okralong.pipelines.llm.batch import BatchCaller, BatchDeskClient
+from okralong.pipelines.llm.batch import BatchScheduler
+from okralong.pipelines.llm.batch_api import Answered, BatchItem, UseRealtime, batch_call_id
 from okralong.pipelines.llm.config import ANALYZE, LlmConfig
 from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Price, PriceTable
-from okralong.pipelines.llm.rate_limit import SILENT, Notice, read_notice
-from okralong.pipelines.llm.records import Call, LedgerClient, LimiterClient, Outcome, unknown
-from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, read_completion, to_journal, usable
+from okralong.pipelines.llm.rate_limit import NO_HEADERS, RateLimitHeaders, read_headers
+from okralong.pipelines.llm.rate_limit_client import LimiterClient
+from okralong.pipelines.llm.records import Call, unknown, unsent
+from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, read_completion, usable
 from okralong.pipelines.llm.request import LlmRequest, PromptMeter, hash_of
-from okralong.pipelines.llm.routing import Fault, Route, Router, notice_of, open_routes, quietly
+from okralong.pipelines.llm.routing import ApiError, Route, Router, best_effort, error_headers, open_routes
 
-LEASE_SLACK_S = 60.0
-"""How long after the timeout a lease of the limiter ends by itself, should its holder have died. Ours."""
-
-
-class AttemptFailedError(Exception):
-    """An endpoint was asked and gave no reply; the ledger has the row."""
-
-    def __init__(self, route: Route, fault: Fault) -> None:
-        super().__init__(fault.message)
-        self.route, self.fault = route, fault
-
-
-class Attempts:
-    """Sends requests by ``router``'s choice and writes down what came of them."""
-
-    def __init__(self, config: LlmConfig, ledger: LedgerClient, router: Router, count: CountTokens) -> None:
-        self.meter = PromptMeter(count)
-        self._config, self._ledger, self._router, self._count = config, ledger, router, count
-
-    async def run(self, request: LlmRequest, call: Call, tried: Sequence[Route]) -> RawReply:
-        """The reply of an endpoint, if it can be of one that was not ``tried``; ``call`` says whose attempt it is.
-
-        Raises AttemptFailedError, and OverBudget, EndpointError or QuestionError when nothing was sent.
-        """
-        plain = self.meter.plain(request.messages)
-        estimate = self.meter.safe(plain)
-        tokens = estimate + request.max_tokens
-        call = replace(call, reserved_usd=self._router.dearest.cost(Usage(estimate, 0, request.max_tokens)))
-        route: Route | None = None
-        lease: int | None = None
-        notice = SILENT
-        sent_at: float | None = None
-        try:
-            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
-            asked_at = time.perf_counter()
-            route, grant = await self._router.leave(tokens, self._config.timeout_s + LEASE_SLACK_S, tried)
-            lease = grant.lease
-            call = replace(route.addressed(call), queue_s=_since(asked_at), started_at=datetime.now(UTC))
-            await self._ledger.intend(call)
-            sent_at = self._router.clock()
-            raw, notice = await self._send(route, request, call)
-        except asyncio.CancelledError:
-            late = unknown(call, "cancelled while in flight", latency_s=self._latency(sent_at))
-            await asyncio.shield(self._ledger.settle(_unsent(call, "cancelled") if sent_at is None else late))
-            raise
-        except OverBudget:  # nothing is reserved, and nothing went out
-            raise
-        except Exception as error:
-            if route is None or sent_at is None:
-                await quietly(self._ledger.settle(_unsent(call, self._router.without_keys(str(error)))))
-                raise
-            fault = self._fault(route, error, sent_at)
-            if lease is not None:  # at once: what slows everyone down does not wait for the disk
-                await quietly(route.limiter.release(lease, notice_of(error, fault)))
-                lease = None
-            await self._ledger.settle(_failed(call, fault, self._latency(sent_at)))
-            raise AttemptFailedError(route, fault) from None
-        else:
-            route.breaker.answered()
-            self.meter.learn(plain, raw.reply.usage.prompt_tokens)
-            await asyncio.shield(self._ledger.settle(_arrived(call, raw)))
-            return raw
-        finally:
-            if route is not None and lease is not None:
-                await quietly(route.limiter.release(lease, notice, unsent=sent_at is None))
-
-    async def _send(self, route: Route, request: LlmRequest, call: Call) -> tuple[RawReply, Notice]:
-        start = time.perf_counter()
-        response = await route.http.chat.completions.with_raw_response.create(
-            **request.parameters(self._config.max_tokens_field, route.endpoint.model)
-        )
-        completion = response.parse()
-        if not isinstance(completion, ChatCompletion) or not completion.choices:
-            raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")
-        raw = read_completion(completion, request.messages, route.endpoint.model, self._count)
-        clean = self._router.without_keys
-        text = clean(raw.reply.text)
-        same = text == raw.reply.text  # else the tokens would spell what was taken out
-        reply = replace(
-            raw.reply,
-            text=text,
-            tokens=raw.reply.tokens if same else (),
-            token_logprobs=raw.reply.token_logprobs if same else (),
-            model=clean(raw.reply.model),
-            system_fingerprint=clean(raw.reply.system_fingerprint),
-            cost_usd=route.price.cost(raw.reply.usage),
-            latency_s=_since(start),
-            queue_s=call.queue_s,
-        )
-        raw = replace(raw, reply=reply, request_id=response.headers.get("x-request-id", ""))
-        return raw, read_notice(response.headers, taken=True)
-
-    def _fault(self, route: Route, error: Exception, sent_at: float) -> Fault:
-        fault = route.fault(error)
-        fault = replace(fault, message=self._router.without_keys(fault.message))
-        route.breaker.failed(self._router.clock(), sent_at, fault)
-        return fault
-
-    def _latency(self, sent_at: float | None) -> float:
-        return 0.0 if sent_at is None else self._router.clock() - sent_at
-
-
-def _since(start: float) -> float:
-    return time.perf_counter() - start
-
-
-def _unsent(call: Call, why: str) -> Outcome:
-    return replace(unknown(call, f"never sent: {why}"), status="failed", cost_usd=0.0)
-
-
-def _failed(call: Call, fault: Fault, latency_s: float) -> Outcome:
-    outcome = unknown(call, fault.message, fault.http_status, latency_s)
-    outcome = replace(outcome, provider_request_id=fault.request_id)
-    return outcome if fault.status == "unknown" else replace(outcome, status="failed", cost_usd=0.0)
-
-
-def _arrived(call: Call, raw: RawReply) -> Outcome:
-    reply = raw.reply
-    return Outcome(
-        call=call,
-        status="ok",
-        http_status=200,
-        usage=reply.usage,
-        cost_usd=reply.cost_usd,
-        latency_s=reply.latency_s,
-        provider_request_id=raw.request_id,
-        error=raw.note,
-        reply=to_journal(raw),
-        snapshot=reply.model,
-        system_fingerprint=reply.system_fingerprint,
-    )
-
-
-# --------
-# The one way to a generator: replayed from the journal where it can be, else asked within the limits and the cap.
-#
-# In batch mode a call waits at the desk first (``batch/``), and goes on here when no batch will answer it.
-#
-# A call is tried in rounds. In each it goes to one endpoint, and at once to the next while an endpoint gives no reply;
-# between two rounds it waits.
-
-Recorded = Callable[[str, int], JournalRow | None]
-"""The last reply recorded at a path and sample of one question, or None."""
-
+PERMIT_SLACK_S = 60.0
+"""How long after the request's timeout its permit ends by itself, should its holder have died. Ours."""
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
 
-
-class _TryAgainError(Exception):
-    """A round brought no reply, and the next may; ``faults`` are its attempts', the last one last."""
-
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__(faults[-1].message)
-        self.faults = faults
+Recorded = Callable[[str, int], JournalRow | None]
+"""The last reply recorded at a path and sample of one question, or None."""
 
 
 class LlmClient:
@@ -192,7 +53,7 @@ class LlmClient:
     def __init__(
         self,
         config: LlmConfig,
-        ledger: LedgerClient,
+        ledger: RunLedger,
         limiter: LimiterClient,
         prices: PriceTable | None = None,
         *,
@@ -201,40 +62,40 @@ class LlmClient:
         tags: Mapping[str, str] | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
         shared: SharedReplies | None = None,
-        desk: BatchDeskClient | None = None,
+        scheduler: BatchScheduler | None = None,
         transport: Any = None,
         grammar: Callable[[str, Sequence[Message]], str | None] | None = None,
     ) -> None:
         """``others`` are the limiters of ``config.endpoints``, in order; ``address`` is where an embedded model
         listens; ``backoff`` first and longest pause, in seconds, of a call between two rounds and of an endpoint that
         does not answer while there are others; ``shared`` are replies of other runs, which are taken instead of paying
-        for equal ones; ``desk`` is where calls wait for a batch (None: all are asked in real time);
+        for equal ones; ``scheduler`` is where calls wait for a batch (None: all are asked in real time);
         ``transport`` carries the requests to ``address`` where no network does; ``grammar`` gives the grammar of the
         reply to a prompt of a role, which is sent where the config is ``constrained``.
 
         Raises ConfigError when a model has no price, the tokenizer is unknown, or a key is needed and missing.
         """
         self.config = config
-        count = token_counter(config.tokenizer)
+        self._ledger = ledger
+        self._count = token_counter(config.tokenizer)
+        self._meter = PromptMeter(self._count)
         routes = open_routes(config, [limiter, *others], prices or PriceTable.load(), address, backoff, transport)
         self._router = Router(routes)
-        self._ledger = ledger
-        self._attempts = Attempts(config, ledger, self._router, count)
+        self._batch_price = routes[0].price.in_batch()
         self._tags = dict(tags or {})
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
-        self._grammar = grammar
-        self._exhausted = 0
+        self._grammar = grammar if config.constrained else None
         self._shared = shared or SharedReplies()
-        price = routes[0].price
-        self._batches = None if desk is None else BatchCaller(config, desk, price, self._attempts.meter)
+        self._scheduler = scheduler
+        self._exhausted = 0
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
 
     @property
     def price(self) -> Price:
-        """What a token costs at most: the dearest price among the endpoints that may be asked."""
-        return self._router.dearest
+        """What a token costs at most: the highest price among the endpoints that may be asked."""
+        return self._router.highest_price
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -242,7 +103,7 @@ class LlmClient:
 
     def count_prompt(self, messages: Sequence[Message]) -> int:
         """Prompt tokens on the safe side, as they would be reserved."""
-        return self._attempts.meter.safe(self._attempts.meter.plain(messages))
+        return self._meter.safe(self._meter.plain(messages))
 
     async def complete(
         self,
@@ -277,7 +138,7 @@ class LlmClient:
             sample=sample,
             api_version=config.api_version,
             response_format="json_object" if role == ANALYZE else None,
-            grammar=self._grammar(role, messages) if config.constrained and self._grammar else None,
+            grammar=self._grammar(role, messages) if self._grammar else None,
             others=tuple(endpoint.identity for endpoint in config.endpoints),
         )
         canonical = request.canonical()
@@ -304,19 +165,45 @@ class LlmClient:
             tags=self._tags,
             body=self._router.without_keys(canonical),
         )
-        taken = self._shared.take(call)
-        if taken is not None:
-            raw, outcome = taken
+        if (shared := self._shared.take(call)) is not None:
+            raw, outcome = shared
             await self._ledger.settle(outcome)
             return usable(raw, logprobs=logprobs)
-        if self._batches is not None and (late := await self._batches.reply(request, call)) is not None:
-            return usable(late, logprobs=logprobs)
-        call = replace(call, started_at=datetime.now(UTC))  # a batch may have taken its hours before
-        return usable(await self._with_retries(request, call), logprobs=logprobs)
+        answered = await self._in_batch(request, call)
+        if answered is None:  # the attempt starts now: a batch may have taken its hours
+            answered = await self._in_realtime(request, replace(call, started_at=datetime.now(UTC)))
+        return usable(answered, logprobs=logprobs)
 
-    async def _with_retries(self, request: LlmRequest, call: Call) -> RawReply:
+    async def _in_batch(self, request: LlmRequest, call: Call) -> RawReply | None:
+        """The reply of a batch of the first endpoint; None when it is to be asked for in real time."""
+        if self._scheduler is None:
+            return None
+        config, price = self.config, self._batch_price
+        plain = self._meter.plain(request.messages)
+        tokens = self._meter.safe(plain)
+        call = replace(
+            call.addressed(config.base_url, config.model, price),
+            call_id=batch_call_id(call.query_id, call.path, call.sample, call.request_hash),
+            reserved_usd=price.cost(Usage(tokens, 0, request.max_tokens)),
+            mode="batch",
+        )
+        item = BatchItem.of(request, call, tokens, config.max_tokens_field)
+        failures = 0
+        while failures < config.batch.max_failures:
+            got = await self._scheduler.ask(item)
+            if isinstance(got, Answered):
+                self._meter.learn(plain, got.raw.reply.usage.prompt_tokens)
+                return got.raw
+            if isinstance(got, UseRealtime) or (got.api_error.final and config.endpoints):
+                return None
+            if not got.api_error.retry:
+                raise got.api_error.error()
+            failures += got.counts
+        return None
+
+    async def _in_realtime(self, request: LlmRequest, call: Call) -> RawReply:
         rounds = AsyncRetrying(
-            retry=retry_if_exception_type(_TryAgainError),
+            retry=retry_if_exception_type(_NoReplyError),
             stop=stop_after_attempt(self.config.max_attempts),
             wait=self._pause,
             reraise=True,
@@ -326,46 +213,120 @@ class LlmClient:
             async for one in rounds:
                 with one:
                     raw = await self._round(request, call, numbers)
-        except _TryAgainError as last:
+        except _NoReplyError as last:
             self._exhausted += 1
-            raise self._given_up(last.faults) from None
+            raise self._given_up(last.api_errors) from None
         self._exhausted = 0
         return raw
 
     async def _round(self, request: LlmRequest, call: Call, numbers: Iterator[int]) -> RawReply:
         """Ask one endpoint, and the others that are worth asking while none replies."""
         tried: list[Route] = []
-        faults: list[Fault] = []
+        api_errors: list[ApiError] = []
         while True:
             number = next(numbers)
             numbered = replace(call, attempt=number, body=call.body if number == 1 else "{}")
-            try:
-                return await self._attempts.run(request, numbered, tried)
-            except AttemptFailedError as failed:
-                tried.append(failed.route)
-                faults.append(failed.fault)
-            if not faults[-1].retry and not faults[-1].final:
-                raise faults[-1].error()
+            got = await self._attempt(request, numbered, tried)
+            if isinstance(got, RawReply):
+                return got
+            api_errors.append(got)
+            if not got.retry and not got.final:
+                raise got.error()
             if self._router.all_out:
-                raise EndpointError(self._why(faults))
+                raise EndpointError(self._why(api_errors))
             if not self._router.open(tried):
-                raise _TryAgainError(faults)
+                raise _NoReplyError(api_errors)
 
-    def _given_up(self, faults: Sequence[Fault]) -> Exception:
+    async def _attempt(self, request: LlmRequest, call: Call, tried: list[Route]) -> RawReply | ApiError:
+        """One request, to an endpoint that was not ``tried`` if it can be; one that gave no reply is added to these.
+
+        Raises OverBudget, EndpointError or QuestionError when nothing was sent.
+        """
+        plain = self._meter.plain(request.messages)
+        estimate = self._meter.safe(plain)
+        call = replace(call, reserved_usd=self.price.cost(Usage(estimate, 0, request.max_tokens)))
+        tokens, expires_s = estimate + request.max_tokens, self.config.timeout_s + PERMIT_SLACK_S
+        clock = self._router.clock
+        route: Route | None = None
+        permit: int | None = None
+        headers = NO_HEADERS
+        sent_at: float | None = None
+        try:
+            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
+            asked_at = time.perf_counter()
+            route, permit = await self._router.acquire(tokens, expires_s, tried)
+            queue_s = time.perf_counter() - asked_at
+            call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
+            call = replace(call, queue_s=queue_s, started_at=datetime.now(UTC))
+            await self._ledger.intend(call)
+            sent_at = clock()
+            raw, headers = await self._send(route, request, call)
+        except asyncio.CancelledError:
+            lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
+            await asyncio.shield(self._ledger.settle(lost or unsent(call, "cancelled")))
+            raise
+        except OverBudget:  # nothing is reserved, and nothing went out
+            raise
+        except Exception as error:
+            if route is None or sent_at is None:
+                await best_effort(self._ledger.settle(unsent(call, self._router.without_keys(str(error)))))
+                raise
+            api_error = route.api_error(error)
+            api_error = replace(api_error, message=self._router.without_keys(api_error.message))
+            route.breaker.failed(clock(), sent_at, api_error)
+            if permit is not None:  # at once: what slows everyone down does not wait for the disk
+                await best_effort(route.limiter.release(permit, error_headers(error, api_error)))
+                permit = None
+            await self._ledger.settle(api_error.outcome(call, clock() - sent_at))
+            tried.append(route)
+            return api_error
+        else:
+            route.breaker.answered()
+            self._meter.learn(plain, raw.reply.usage.prompt_tokens)
+            await asyncio.shield(self._ledger.settle(raw.outcome(call)))
+            return raw
+        finally:
+            if route is not None and permit is not None:
+                await best_effort(route.limiter.release(permit, headers, unsent=sent_at is None))
+
+    async def _send(self, route: Route, request: LlmRequest, call: Call) -> tuple[RawReply, RateLimitHeaders]:
+        start = time.perf_counter()
+        response = await route.http.chat.completions.with_raw_response.create(
+            **request.parameters(self.config.max_tokens_field, route.endpoint.model)
+        )
+        completion = response.parse()
+        if not isinstance(completion, ChatCompletion) or not completion.choices:
+            raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")
+        raw = read_completion(completion, request.messages, route.endpoint.model, self._count)
+        cost_usd, latency_s = route.price.cost(raw.reply.usage), time.perf_counter() - start
+        request_id = response.headers.get("x-request-id", "")
+        raw = raw.received(call, cost_usd, latency_s, request_id, self._router.without_keys)
+        return raw, read_headers(response.headers, taken=True)
+
+    def _given_up(self, api_errors: Sequence[ApiError]) -> Exception:
         """What to raise when the last of all rounds brought no reply either."""
         tries = f"Tried {self.config.max_attempts} times."
-        if all(fault.whose == "endpoint" for fault in faults):
-            return EndpointError(f"{self._why(faults)} {tries}")
+        if all(api_error.whose == "endpoint" for api_error in api_errors):
+            return EndpointError(f"{self._why(api_errors)} {tries}")
         if self._exhausted >= GIVE_UP_AFTER:
             often = f"{self._exhausted} calls in a row have ended so; run the same command again later."
-            return EndpointError(f"{self._why(faults)} {tries} {often}")
-        return replace(faults[-1], message=f"{faults[-1].message} {tries}").error()
+            return EndpointError(f"{self._why(api_errors)} {tries} {often}")
+        return replace(api_errors[-1], message=f"{api_errors[-1].message} {tries}").error()
 
-    def _why(self, faults: Sequence[Fault]) -> str:
-        """Why the run stops: the fault, or where there are several endpoints what is wrong with each."""
-        return self._router.verdict() if self.config.endpoints else faults[-1].message
+    def _why(self, api_errors: Sequence[ApiError]) -> str:
+        """Why the run stops: the last error, or where there are several endpoints what is wrong with each."""
+        return self._router.verdict() if self.config.endpoints else api_errors[-1].message
 
     def _pause(self, state: RetryCallState) -> float:
+        """Seconds until the next round: what the endpoint asked for, else growing ones."""
         error = state.outcome.exception() if state.outcome else None
-        named = error.faults[-1].retry_after if isinstance(error, _TryAgainError) else None
+        named = error.api_errors[-1].retry_after if isinstance(error, _NoReplyError) else None
         return self._backoff(state) if named is None else named
+
+
+class _NoReplyError(Exception):
+    """A round brought no reply, and the next may; ``api_errors`` are its attempts', the last one last."""
+
+    def __init__(self, api_errors: Sequence[ApiError]) -> None:
+        super().__init__(api_errors[-1].message)
+        self.api_errors = api_errors

@@ -1,4 +1,10 @@
-"""When patience ends: a time of day, a moment, or a time from now, read into one moment."""
+"""The ``llm`` section of a config: which generator, within which limits, in batches or not, and where else it may be
+asked.
+
+GPT-4o, Azure, vLLM, llama.cpp and Ollama differ in ``base_url``, ``model`` and the name of a variable that holds the
+key. The key itself never stands in a config, because configs are copied into manifests; only the name of its variable
+does.
+"""
 
 from __future__ import annotations
 
@@ -48,21 +54,17 @@ def read_deadline(text: str, now: datetime) -> datetime:
     )
 
 
-# --------
-# The ``llm.batch`` section: how requests are gathered into batches, and when the rest is asked in real time.
-
-
 def _readable(deadline: str) -> str:
     read_deadline(deadline, datetime.now(UTC))
     return deadline
 
 
 class BatchConfig(Settings):
-    """Batch mode. Times in seconds; every default is ours unless it says otherwise.
+    """The ``llm.batch`` section. Times in seconds; every default is ours unless it says otherwise.
 
     ``deadline`` is when the rest is asked in real time: a time of day here ("06:00"), a moment ("2026-11-23T06:00"), or
     a time from now ("8h", "1h30m"); None waits as long as batches take. ``concurrency`` is questions in flight, all of
-    which may wait for one batch. A wave is closed when no request has come for ``quiet_s``, or the first has waited
+    which may wait for one batch. A batch is closed when no request has come for ``quiet_s``, or the first has waited
     ``gather_s``; or earlier, when it is as large as a batch may be: ``max_requests`` and ``max_megabytes`` (OpenAI's
     limits are 50,000 and 200, https://platform.openai.com/docs/guides/batch). ``enqueued_tokens`` is the account's
     limit of prompt tokens in all unfinished batches; None learns it when it is met. A batch is looked at after
@@ -90,12 +92,6 @@ class BatchConfig(Settings):
             )
         return self
 
-
-# --------
-# Where a generator is reached and what may be asked of it there: one endpoint of an ``llm`` section.
-#
-# The key itself never stands in a config, because configs are copied into manifests; only the name of its variable
-# does.
 
 VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
@@ -152,12 +148,6 @@ class EndpointConfig(Settings):
         return (self.base_url, self.model, self.api_version)
 
 
-# --------
-# The ``llm`` section of a config: which generator, within which limits, and where else it may be asked.
-#
-# GPT-4o, Azure, vLLM, llama.cpp and Ollama differ in ``base_url``, ``model`` and the name of a variable that holds the
-# key.
-
 CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 
 ANALYZE: Final = "analyze"
@@ -192,7 +182,7 @@ class CompletionLimits(Settings):
 class LlmConfig(EndpointConfig):
     """The generator, and the endpoint that is asked first. Times in seconds, sizes in the generator's own tokens.
 
-    ``endpoints`` are others where the same generator may be asked when leave comes sooner there, or when the first
+    ``endpoints`` are others where the same generator may be asked when a permit comes sooner there, or when the first
     cannot be used; in order of preference. ``window`` holds prompt and reply together. ``tokenizer`` is "o200k_base" or
     a folder with a tokenizer.json. ``demonstrations`` shows a worked example in each prompt, at 60 to 130 tokens a
     call: small models need it, GPT-4o does not; None is what the reader was trained with, True for a bare model that is
@@ -200,7 +190,7 @@ class LlmConfig(EndpointConfig):
     (see ``operators/calculate.py``); None is what the reader was trained with, and False without one. ``reader`` is
     merged into a model that is served here: "shipped" (into the embedded model alone), "none", or the folder that
     `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
-    keeps; None is True where that one serves a reader. ``mode`` batch gathers calls into batches of the first endpoint,
+    keeps; None is True where that one serves a reader. ``mode`` batch puts calls into batches of the first endpoint,
     as ``batch`` says; what no batch answers is asked in real time, at any.
     """
 

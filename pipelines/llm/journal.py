@@ -1,38 +1,58 @@
-"""A table that grows by small immutable Parquet files, and is now and then merged into fewer.
+"""A run's folder: answers, journal, ledger and failures, written by one process and replayed when it starts again.
 
-Files are named by the range of commits that they hold: ``part-000000007.parquet`` holds commit 7,
-``part-000000001-000000064.parquet`` commits 1 to 64. A merged file is written whole before its sources are deleted; if
-the process dies between, the sources are inside the merged file's range, are known as such, and are deleted later.
+Each table grows by small immutable Parquet files (fragments), which are now and then merged into fewer. They are named
+by the range of commits that they hold: ``part-000000007.parquet`` holds commit 7, ``part-000000001-000000064.parquet``
+commits 1 to 64. A merged file is written whole before its sources are deleted; if the process dies between, the sources
+are inside the merged file's range, are known as such, and are deleted later.
+
+The journal holds every step that must not be redone, keyed by (query_id, path, sample, kind). Rows are buffered and
+written together by ``RunLog.commit``; a row counts once its commit has returned. Within a commit the journal goes
+first, then the ledger, then the answers: whatever a later table says, the earlier ones can prove. A row that no table
+takes is left out and named, so that it fails its own question and not those that share the commit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
 from okralong.pipelines.core.schemas import RUN_TABLES, completed
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError
 
+T = TypeVar("T")
+
+ROW_KEYS: Final = {
+    "journal": ("seq",),
+    "ledger": ("call_id", "attempt"),
+    "answers": ("query_id",),
+    "failures": ("id", "stage"),
+}
+"""By which columns a later row of a table replaces an earlier one; the order is that of writing."""
+
+UNFIT: Final = (ValueError, TypeError, OverflowError)
+"""What Arrow raises for a row that does not fit its schema. Storage that fails raises OSError."""
+
 NAME = re.compile(r"part-(\d{9})(?:-(\d{9}))?\.parquet")
 MERGE_EVERY = 64
 """Single commits that are merged into one file while a run goes on. Ours."""
 READ_TRIES = 50
+LOCK_POLL_S = 0.1
 MERGED_BYTES = 64 * 1024 * 1024
 """A merged file that is at least this large is not merged again. Ours."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Part:
+class Fragment:
     """A file with the commits ``first`` to ``last``."""
 
     first: int
@@ -44,8 +64,8 @@ class Part:
         return f"part-{self.first:09d}{'' if self.last == self.first else f'-{self.last:09d}'}.parquet"
 
 
-class PartedTable:
-    """The parts of one table. One process writes; others may read at any time (see ``read_rows``)."""
+class FragmentedTable:
+    """The fragments of one table. One process writes; others may read at any time (see ``read_settled``)."""
 
     def __init__(self, folder: Folder, schema: pa.Schema, key: Sequence[str], *, writer: bool = True) -> None:
         """``key`` names the columns by which a later row replaces an earlier one. Only a ``writer`` deletes."""
@@ -53,85 +73,90 @@ class PartedTable:
         self.schema = schema
         self.key = list(key)
         folder.read_tables(schema, columns=[schema.names[0]])  # raises ArchiveError on another schema version
-        self.parts = self._settle_parts(writer)
-        self._written: dict[Part, pa.Table] = {}  # single commits of this process, so that a merge need not read them
+        self.fragments = self._list_fragments(writer)
+        self._written: dict[
+            Fragment, pa.Table
+        ] = {}  # single commits of this process, so that a merge need not read them
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """One durable file with these rows."""
-        number = self.parts[-1].last + 1 if self.parts else 1
-        part = Part(number, number)
+        number = self.fragments[-1].last + 1 if self.fragments else 1
+        fragment = Fragment(number, number)
         table = pa.Table.from_pylist(list(rows), schema=self.schema)
-        self.folder.write_table(part.name, table)
-        self._written[part] = table
-        self.parts.append(part)
+        self.folder.write_table(fragment.name, table)
+        self._written[fragment] = table
+        self.fragments.append(fragment)
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The parts one after the other, in order of commits."""
-        for part in self.parts:
-            yield self._read(part, columns)
+    def read_fragments(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The tables of the fragments one after the other, in order of commits."""
+        for fragment in self.fragments:
+            yield self._read(fragment, columns)
 
     def compact(self, final: bool = False) -> None:
         """Merge single commits when there are many of them; with ``final`` merge all that is not large already."""
         if final:
-            for run in self._runs(self.parts):
+            for run in self._runs(self.fragments):
                 self._merge(run)
-        elif self.crowded:
+        elif self.needs_compaction:
             self._merge(self._singles())
 
     @property
-    def crowded(self) -> bool:
+    def needs_compaction(self) -> bool:
         """Whether ``compact`` has something to do."""
         return len(self._singles()) >= MERGE_EVERY
 
-    def _singles(self) -> list[Part]:
-        """The newest parts, back to the last merged one."""
-        merged = [at for at, part in enumerate(self.parts) if part.first != part.last]
-        return self.parts[merged[-1] + 1 if merged else 0 :]
+    def _singles(self) -> list[Fragment]:
+        """The newest fragments, back to the last merged one."""
+        merged = [at for at, fragment in enumerate(self.fragments) if fragment.first != fragment.last]
+        return self.fragments[merged[-1] + 1 if merged else 0 :]
 
-    def _runs(self, parts: list[Part]) -> list[list[Part]]:
-        runs: list[list[Part]] = [[]]
+    def _runs(self, fragments: list[Fragment]) -> list[list[Fragment]]:
+        runs: list[list[Fragment]] = [[]]
         size = 0
-        for part in parts:
-            info = self.folder.filesystem.get_file_info(self.folder.at(part.name).path)
+        for fragment in fragments:
+            info = self.folder.filesystem.get_file_info(self.folder.at(fragment.name).path)
             if runs[-1] and size + info.size > MERGED_BYTES:
                 runs.append([])
                 size = 0
-            runs[-1].append(part)
+            runs[-1].append(fragment)
             size += info.size
         return runs
 
-    def _merge(self, parts: list[Part]) -> None:
-        if len(parts) < 2:
+    def _merge(self, fragments: list[Fragment]) -> None:
+        if len(fragments) < 2:
             return
-        merged = Part(parts[0].first, parts[-1].last)
-        pieces = [self._written[part] if part in self._written else self._read(part, None) for part in parts]
+        merged = Fragment(fragments[0].first, fragments[-1].last)
+        pieces = [
+            self._written[fragment] if fragment in self._written else self._read(fragment, None)
+            for fragment in fragments
+        ]
         table = last_rows(pa.concat_tables(pieces), self.key)
         self.folder.write_table(merged.name, table)
-        self.parts = sorted([part for part in self.parts if part not in parts] + [merged])
-        for part in parts:
-            self.folder.remove(part.name)
-            self._written.pop(part, None)
+        self.fragments = sorted([fragment for fragment in self.fragments if fragment not in fragments] + [merged])
+        for fragment in fragments:
+            self.folder.remove(fragment.name)
+            self._written.pop(fragment, None)
 
-    def _read(self, part: Part, columns: Sequence[str] | None) -> pa.Table:
+    def _read(self, fragment: Fragment, columns: Sequence[str] | None) -> pa.Table:
         wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        with self.folder.open(part.name) as file:
+        with self.folder.open(fragment.name) as file:
             parquet = pq.ParquetFile(file)
             held = [name for name in wanted.names if name in parquet.schema_arrow.names]
             return completed(parquet.read(columns=held), wanted)
 
-    def _settle_parts(self, writer: bool) -> list[Part]:
-        """The parts that count; those that a merge has taken in and that a crash left behind are deleted."""
+    def _list_fragments(self, writer: bool) -> list[Fragment]:
+        """The fragments that count; those that a merge has taken in and that a crash left behind are deleted."""
         found = [match for name in self.folder.names(".parquet") if (match := NAME.fullmatch(name))]
-        parts = sorted(
-            (Part(int(match[1]), int(match[2] or match[1])) for match in found),
-            key=lambda part: (part.first, -part.last),
+        fragments = sorted(
+            (Fragment(int(match[1]), int(match[2] or match[1])) for match in found),
+            key=lambda fragment: (fragment.first, -fragment.last),
         )
-        kept: list[Part] = []
-        for part in parts:
-            if not kept or part.last > kept[-1].last:
-                kept.append(part)
+        kept: list[Fragment] = []
+        for fragment in fragments:
+            if not kept or fragment.last > kept[-1].last:
+                kept.append(fragment)
             elif writer:
-                self.folder.remove(part.name)
+                self.folder.remove(fragment.name)
         if writer:
             for name in self.folder.names(".partial"):  # its writer was killed in the middle of it
                 self.folder.remove(name)
@@ -146,43 +171,6 @@ def last_rows(table: pa.Table, key: Sequence[str]) -> pa.Table:
     last = numbered.group_by(list(key)).aggregate([("__row", "max")])["__row_max"]
     return table if len(last) == table.num_rows else table.take(pc.take(last, pc.array_sort_indices(last)))
 
-
-def read_rows(folder: Folder, schema: pa.Schema, key: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
-    """A table as it stands now, for a reader beside the writer: each row once, the last of each key.
-
-    A merge may delete a file between listing and reading; the listing is then made again. Raises ArchiveError when a
-    file has another schema version, or when the files never hold still.
-    """
-    wanted = schema.names if columns is None else list(dict.fromkeys([*columns, *key]))
-    for _ in range(READ_TRIES):
-        try:
-            parts = list(PartedTable(folder, schema, key, writer=False).batches(wanted))
-        except FileNotFoundError:
-            continue
-        if not parts:
-            return pa.schema([schema.field(name) for name in columns or wanted]).empty_table()
-        return last_rows(pa.concat_tables(parts), key).select(list(columns or wanted))
-    raise ArchiveError(f"The files of {folder.path} were replaced while they were read, {READ_TRIES} times. Try again.")
-
-
-# --------
-# A run's folder: answers, journal, ledger and failures, written by one process and replayed when it starts again.
-#
-# The journal holds every step that must not be redone, keyed by (query_id, path, sample, kind). Rows are buffered and
-# written together by ``commit``; a row counts once its commit has returned. Within a commit the journal goes first,
-# then the ledger, then the answers: whatever a later table says, the earlier ones can prove. A row that no table takes
-# is left out and named, so that it fails its own question and not those that share the commit.
-
-ROW_KEYS: Final = {
-    "journal": ("seq",),
-    "ledger": ("call_id", "attempt"),
-    "answers": ("query_id",),
-    "failures": ("id", "stage"),
-}
-"""By which columns a later row of a table replaces an earlier one; the order is that of writing."""
-
-UNFIT: Final = (ValueError, TypeError, OverflowError)
-"""What Arrow raises for a row that does not fit its schema. Storage that fails raises OSError."""
 
 Batch = dict[str, list[dict[str, Any]]]
 Refused = dict[str, Exception]
@@ -215,30 +203,28 @@ class RunLog:
 
     def __init__(self, run: Folder) -> None:
         self.run = run
-        self.tables = {name: PartedTable(run.at(name), RUN_TABLES[name], ROW_KEYS[name]) for name in ROW_KEYS}
+        self.tables = {name: FragmentedTable(run.at(name), RUN_TABLES[name], ROW_KEYS[name]) for name in ROW_KEYS}
         self.next_seq = 1
         self._pending: Batch = {}
         self._held = contextlib.ExitStack()
 
     @classmethod
-    def open(cls, run: Folder, patience_s: float = 0.0) -> RunLog:
+    def open(cls, run: Folder, lock_wait_s: float = 0.0) -> RunLog:
         """Open a run for writing, new or old.
 
         The process that writes holds a lock, apart from the one of the job that started it: a killed job may leave
-        its writer alive for some seconds. Waits ``patience_s`` for such a one, then raises LockedError.
+        its writer alive for some seconds. Waits ``lock_wait_s`` for such a one, then raises LockedError.
         """
         held = contextlib.ExitStack()
         # An object store has no lock that a killed process gives back; there the job's own lock has to do.
         if run.is_local:
-            deadline = time.monotonic() + patience_s
-            while True:
-                try:
-                    held.enter_context(run.at("journal").locked("okralong run log"))
-                    break
-                except LockedError:
-                    if time.monotonic() >= deadline:
-                        raise
-                    time.sleep(0.1)
+            waiting = Retrying(
+                retry=retry_if_exception_type(LockedError),
+                stop=stop_after_delay(lock_wait_s),
+                wait=wait_fixed(LOCK_POLL_S),
+                reraise=True,
+            )
+            waiting(lambda: held.enter_context(run.at("journal").locked("okralong run log")))
         try:
             log = cls(run)
         except BaseException:
@@ -266,12 +252,12 @@ class RunLog:
         self.next_seq += 1
         self.append("journal", body)
 
-    def take(self) -> Batch:
+    def take_pending(self) -> Batch:
         """What is buffered; the buffer is empty afterwards."""
         batch, self._pending = self._pending, {}
         return batch
 
-    def put_back(self, batch: Batch) -> None:
+    def restore(self, batch: Batch) -> None:
         """Buffer again what could not be written, before what came since."""
         for table, rows in batch.items():
             self._pending[table] = rows + self._pending.get(table, [])
@@ -296,11 +282,11 @@ class RunLog:
 
     def commit(self) -> None:
         """Make everything buffered durable. Raises ValueError when a row does not fit; the others are written."""
-        batch = self.take()
+        batch = self.take_pending()
         try:
             refused = self.write(batch)
         except BaseException:
-            self.put_back(batch)
+            self.restore(batch)
             raise
         for why in refused.values():
             raise why
@@ -320,12 +306,12 @@ class RunLog:
         return fit
 
     @property
-    def crowded(self) -> bool:
+    def needs_compaction(self) -> bool:
         """Whether a table has so many small files that ``compact`` would merge them."""
-        return any(table.crowded for table in self.tables.values())
+        return any(table.needs_compaction for table in self.tables.values())
 
     def compact(self, final: bool = False) -> None:
-        """Merge small files (see ``PartedTable.compact``)."""
+        """Merge small files (see ``FragmentedTable.compact``)."""
         for table in self.tables.values():
             table.compact(final)
 
@@ -355,9 +341,33 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def read_run_table(run: Folder, name: str, columns: list[str] | None = None) -> pa.Table:
-    """``answers``, ``journal``, ``ledger`` or ``failures`` of a run as they stand now, each row once.
+def read_settled(run: Folder, name: str, read: Callable[[FragmentedTable], T]) -> T:
+    """What ``read`` makes of a run's table as it stands now, beside its writer.
 
-    Reading beside a writer is fine. A run that has not written the table gives an empty one.
+    A merge may delete a file between listing and reading; the listing is then made again. Raises ArchiveError when a
+    file has another schema version, or when the files never hold still.
     """
-    return read_rows(run.at(name), RUN_TABLES[name], ROW_KEYS[name], columns)
+    folder = run.at(name)
+    trying = Retrying(
+        retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(READ_TRIES), reraise=True
+    )
+    try:
+        return trying(lambda: read(FragmentedTable(folder, RUN_TABLES[name], ROW_KEYS[name], writer=False)))
+    except FileNotFoundError:
+        raise ArchiveError(
+            f"The files of {folder.path} were replaced while they were read, {READ_TRIES} times. Try again."
+        ) from None
+
+
+def read_run_table(run: Folder, name: str, columns: list[str] | None = None) -> pa.Table:
+    """``answers``, ``journal``, ``ledger`` or ``failures`` of a run as they stand now, each row once (the last of its
+    key).
+
+    Reading beside a writer is fine (see ``read_settled``). A run that has not written the table gives an empty one.
+    """
+    schema, key = RUN_TABLES[name], ROW_KEYS[name]
+    wanted = schema.names if columns is None else list(dict.fromkeys([*columns, *key]))
+    tables = read_settled(run, name, lambda table: list(table.read_fragments(wanted)))
+    if not tables:
+        return pa.schema([schema.field(each) for each in columns or wanted]).empty_table()
+    return last_rows(pa.concat_tables(tables), key).select(list(columns or wanted))

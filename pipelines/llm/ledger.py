@@ -1,4 +1,5 @@
-"""What a run's folder says about its past: what is finished, what is known of the rest, and what was spent.
+"""The ledger of a run, and what its folder says about its past: what is finished, what is known of the rest, what was
+spent.
 
 A call whose intent is in the journal and whose outcome is nowhere was in flight when its process ended. Nobody knows
 whether it was billed, so it becomes a ledger row "unknown" that holds its full reserve.
@@ -18,24 +19,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, OverBudget, Usage
 from okralong.pipelines.llm.journal import (
-    READ_TRIES,
-    ROW_KEYS,
+    FragmentedTable,
     JournalRow,
-    PartedTable,
     Refused,
     RunLog,
     StepKey,
     last_rows,
+    read_settled,
 )
+from okralong.pipelines.llm.prices import Budget, CallKey
 from okralong.pipelines.llm.records import (
     USED,
-    Budget,
     Call,
-    CallKey,
     Outcome,
     Snapshot,
     Totals,
@@ -53,194 +51,32 @@ RETRIED = ("failed", "unanswerable")
 
 _ORIGIN = ["endpoint", "model", "snapshot", "system_fingerprint"]
 _SPENT = ["call_id", "attempt", "query_id", "status", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd"]
-
-
-@dataclass(slots=True)
-class QuestionState:
-    """What is known of an unfinished question: its journal rows (no requests), and what its calls have cost."""
-
-    rows: dict[StepKey, JournalRow] = field(default_factory=dict)
-    settled: set[CallKey] = field(default_factory=set)
-    calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float = 0.0
-
-    def pay(self, key: CallKey, usage: Usage, cost_usd: float) -> None:
-        """Count a call that brought a reply; one that was taken from another run costs nothing."""
-        self.settled.add(key)
-        self.calls += 1
-        self.usage += usage
-        self.cost_usd += cost_usd
-
-
-@dataclass(slots=True)
-class RunState:
-    """The past of a run. ``to_write`` are ledger rows that the last process owed."""
-
-    statuses: dict[str, str] = field(default_factory=dict)
-    questions: dict[str, QuestionState] = field(default_factory=dict)
-    calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    settled_usd: float = 0.0
-    unknown_usd: dict[CallKey, float] = field(default_factory=dict)
-    failures: int = 0
-    snapshots: Counter[Snapshot] = field(default_factory=Counter)
-    to_write: list[dict[str, Any]] = field(default_factory=list)
-
-    def question(self, query_id: str) -> QuestionState:
-        """The state of a question, new when it was not heard of."""
-        return self.questions.setdefault(query_id, QuestionState())
-
-
-def origin(row: Mapping[str, Any]) -> Snapshot:
-    """Where the reply of a ledger row came from."""
-    # Rows from before endpoints were kept name a model, which alone says nothing of the reply.
-    known = row.get("endpoint") is not None
-    return Snapshot(*(row[name] or "" for name in _ORIGIN)) if known else Snapshot("", "", "", "")
-
-
-def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
-    """Read a run's tables; sets ``log.next_seq``. Bodies are kept of unfinished questions only.
-
-    ``reopened`` questions are asked again although they have an end, so what is known of them and what they have cost
-    is kept too. The replies that led one to "failed" or "unanswerable" are not: replayed, they would lead there again.
-    They are known by their times, since both tables are written by one process: not later than the answers row.
-    """
-    state = RunState()
-    ended: dict[str, datetime] = {}
-    for batch in log.tables["answers"].batches(["query_id", "status", "finished_at"]):
-        queries = batch["query_id"].to_pylist()
-        state.statuses.update(zip(queries, batch["status"].to_pylist(), strict=True))
-        ended.update(zip(queries, batch["finished_at"].to_pylist(), strict=True))
-    failures = list(log.tables["failures"].batches(["id", "stage"]))
-    state.failures = last_rows(pa.concat_tables(failures), ["id", "stage"]).num_rows if failures else 0
-    finished = {query for query, status in state.statuses.items() if status in FINAL and query not in reopened}
-    disowned = {query: ended[query] for query in reopened if state.statuses.get(query) in RETRIED}
-    ledger = _replay_ledger(log, state, finished)
-    owed = _replay_journal(log, state, {query: ended[query] for query in finished}, disowned)
-    _settle_owed(state, owed, ledger)
-    return state
-
-
-def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
-    """Sums of what was paid; returns the table, one row an attempt."""
-    wanted = [*_SPENT, *_ORIGIN]
-    parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].batches(wanted)]
-    ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
-    paid = ledger.filter(pc.is_in(ledger["status"], pa.array(USED)))
-    state.calls = paid.num_rows
-    state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _SPENT[4:7]))
-    state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
-    for row in paid.group_by(_ORIGIN).aggregate([("call_id", "count")]).to_pylist():
-        state.snapshots[origin(row)] += row["call_id_count"]
-    for row in ledger.filter(pc.equal(ledger["status"], "unknown")).to_pylist():
-        state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
-    open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
-    for row in paid.filter(open_again).to_pylist():
-        usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
-        state.question(row["query_id"]).pay((row["call_id"], row["attempt"]), usage, row["cost_usd"])
-    return ledger
-
-
-def _replay_journal(
-    log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime]
-) -> dict[CallKey, dict[str, Any]]:
-    """What is known of unfinished questions; returns the calls that may owe a ledger row.
-
-    Calls of a finished question have theirs since its answers row, unless they were written after it: by a process
-    that had it reopened, or by a branch that ran on.
-    """
-    ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
-    owed: dict[CallKey, dict[str, Any]] = {}
-    for batch in log.tables["journal"].batches():
-        log.next_seq = max(log.next_seq, int(pc.max(batch["seq"]).as_py() or 0) + 1)
-        end = pc.take(times, pc.index_in(batch["query_id"], ids))
-        for row in batch.filter(pc.fill_null(pc.greater(batch["written_at"], end), True)).to_pylist():
-            step = JournalRow(
-                row["query_id"], row["path"], row["kind"], row["body"], row["sample"], row["request_hash"]
-            )
-            if step.kind in ("request", "reply"):
-                call = json.loads(step.body)["call"]
-                owed[call["call_id"], call["attempt"]] = call
-            old = step.query_id in disowned and row["written_at"] <= disowned[step.query_id]
-            if step.query_id not in finished and step.kind != "request" and not (old and step.kind == "reply"):
-                state.question(step.query_id).rows[step.key] = step
-    return owed
-
-
-def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
-    """The attempts of which a run's journal knows, each as the ledger row that it has or is owed. Writes nothing.
-
-    Reads beside a writer. Raises ArchiveError when the files never hold still.
-    """
-    for _ in range(READ_TRIES):
-        begun: dict[CallKey, Mapping[str, Any]] = {}
-        try:
-            journal = PartedTable(run.at("journal"), RUN_TABLES["journal"], ROW_KEYS["journal"], writer=False)
-            for batch in journal.batches(["kind", "body"]):
-                for body in batch.filter(pc.is_in(batch["kind"], pa.array(["request", "reply"])))["body"].to_pylist():
-                    call = json.loads(body)["call"]
-                    begun[call["call_id"], call["attempt"]] = call
-            return begun
-        except FileNotFoundError:  # a merge took a file in between listing and reading
-            continue
-    raise ArchiveError(f"The files of {run.path}/journal were replaced while they were read. Try again.")
-
-
-def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
-    """Count the calls that have no ledger row, and put down the rows that are to be written."""
-    known = ledger.filter(pc.is_in(ledger["call_id"], pa.array([call_id for call_id, _ in owed], pa.string())))
-    for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
-        owed.pop(key, None)
-    for key, call in owed.items():
-        row = row_from_json(call)
-        state.to_write.append(row)
-        if row["status"] in USED:
-            usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
-            state.question(row["query_id"]).pay(key, usage, row["cost_usd"])
-            state.calls += 1
-            state.usage += usage
-            state.settled_usd += row["cost_usd"]
-            state.snapshots[origin(row)] += 1
-        else:
-            state.unknown_usd[key] = row["cost_usd"]
-
-
-# --------
-# The ledger of a run, in one process: the budget, the journal and the group commit that makes both cheap to trust.
-#
-# Requests that arrive within a few milliseconds share one commit; each waits until its rows are durable. The Ray actor
-# in ``actors/llm.py`` is this class behind a handle.
-
-GATHER_S = 0.01
+COMMIT_DELAY_S = 0.01
 """How long a commit waits for company, in seconds. Ours: a call waits for two commits, beside replies that take a
 second; a commit takes some milliseconds of a processor, whether it holds one row or ten."""
 
 
-@dataclass(eq=False, slots=True)
-class _Waiter:
-    """A call or an admission that waits for room; ``ended`` when its question was closed meanwhile."""
-
-    query_id: str
-    ended: bool = False
-
-
 class RunLedger:
-    """The one writer of a run folder (see ``LedgerClient`` for what the methods promise)."""
+    """The one writer of a run folder: the budget, the journal and the group commit that makes both cheap to trust.
+
+    A method that writes returns only when what it wrote is durable, or raises ValueError when what it was given fits no
+    table. Requests that arrive within a few milliseconds share one commit. ``actors/llm.py`` puts it behind a Ray
+    handle.
+    """
 
     def __init__(
         self,
         run: Folder,
         cap_usd: float | None,
         *,
-        patience_s: float = 0.0,
+        lock_wait_s: float = 0.0,
         reopened: frozenset[str] = frozenset(),
     ) -> None:
         """Open the run and replay it; the rows that the last process owed are written before anything else.
 
         ``reopened`` are the query_ids of questions that have an end and are asked again all the same (see ``replay``).
         """
-        self._log = RunLog.open(run, patience_s)
+        self._log = RunLog.open(run, lock_wait_s)
         try:
             self._state = replay(self._log, reopened)
             for row in self._state.to_write:
@@ -266,7 +102,7 @@ class RunLedger:
         return question.rows.get((path, sample, "reply")) if question else None
 
     async def lookup(self, query_id: str) -> list[JournalRow]:
-        """The journal rows of an unfinished question, without its requests."""
+        """The journal rows of an unfinished question (without requests), the last one of each key, in order."""
         question = self._state.questions.get(query_id)
         return list(question.rows.values()) if question else []
 
@@ -283,12 +119,15 @@ class RunLedger:
         await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
 
     async def reserve(self, key: CallKey, query_id: str, usd: float) -> None:
-        """Set the worst case of an attempt aside, waiting as ``admit`` does. Raises OverBudget."""
+        """Set the worst case of an attempt aside, waiting as ``admit`` does. Writes nothing. Raises OverBudget.
+
+        The limiter comes after it, so that nobody who waits for money holds a place at the endpoint.
+        """
         if not self._budget.holds(key):  # it does when the message was sent twice, also across a restart
             await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd))
 
     async def intend(self, call: Call) -> None:
-        """Make the intent of an attempt durable; reserves it when nobody did. Raises OverBudget."""
+        """Make the intent of an attempt durable, before it is sent; reserves it when nobody did. Raises OverBudget."""
         # A call that was reserved before this process was started anew is not held any more.
         await self.reserve(call.key, call.query_id, call.reserved_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
@@ -298,7 +137,10 @@ class RunLedger:
         await self._durable(call.query_id)
 
     async def settle(self, outcome: Outcome) -> None:
-        """Make an outcome durable. A second settlement of one attempt corrects an "unknown" and is else ignored."""
+        """Make the outcome of an attempt durable, with its reply, before the reply is used.
+
+        A second settlement of one attempt corrects an "unknown" and is else ignored.
+        """
         call = outcome.call
         question = self._state.question(call.query_id)
         if call.key in question.settled:
@@ -324,7 +166,11 @@ class RunLedger:
             question.rows[step.key] = step
 
     async def finish(self, row: Mapping[str, Any]) -> None:
-        """Write a question's answers row; calls of it that are still in flight are held as unknown."""
+        """Write the one answers row of a question and free what it had reserved; calls of it that are still in flight
+        are held as unknown.
+
+        Columns of money and tokens that are missing in ``row`` are filled in from the ledger, and ``finished_at``.
+        """
         query_id = str(row["query_id"])
         if self._has_its_end(query_id):  # the message came twice: what it has cost is not known any more
             return
@@ -347,9 +193,10 @@ class RunLedger:
             self._state.questions.pop(query_id, None)
 
     async def release(self, query_id: str) -> bool:
-        """Put a question down without an answers row; calls of it that are still in flight are held as unknown.
+        """Put a question down without an answers row: what it had reserved is free, its calls in flight are unknown.
 
-        Returns whether there is something left to do: False for one that has its end.
+        For a question that stops unfinished, or is taken up anew after its planner died. An unknown one is fine.
+        Returns whether there is something left to do: False where its planner died just after the answers row.
         """
         if self._end(query_id):
             await self._durable(query_id)
@@ -449,16 +296,16 @@ class RunLedger:
                 raise refused[query_id]
 
     async def _commit(self) -> Refused:
-        await asyncio.sleep(GATHER_S)
+        await asyncio.sleep(COMMIT_DELAY_S)
         async with self._disk:
             self._next_commit = None
-            batch = self._log.take()
+            batch = self._log.take_pending()
             try:
                 refused = await asyncio.to_thread(self._log.write, batch)
             except BaseException:
-                self._log.put_back(batch)
+                self._log.restore(batch)
                 raise
-        if self._log.crowded:
+        if self._log.needs_compaction:
             # Merging holds up the next commit, not this one: whoever waits for these rows goes on.
             self._merging = asyncio.get_running_loop().create_task(self._merge())
         return refused
@@ -469,12 +316,161 @@ class RunLedger:
                 await asyncio.to_thread(self._log.compact)
 
 
-# --------
-# Which snapshots of a model wrote a run's replies, and a warning when there are several.
-#
-# An alias such as ``gpt-4o`` points at another snapshot from one day to the next, and each reply says at which. The
-# name alone decides: ``system_fingerprint`` differs from server to server of one snapshot, so it is kept and counted,
-# and nobody is warned of it.
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """A call or an admission that waits for room; ``ended`` when its question was closed meanwhile."""
+
+    query_id: str
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class QuestionState:
+    """What is known of an unfinished question: its journal rows (no requests), and what its calls have cost."""
+
+    rows: dict[StepKey, JournalRow] = field(default_factory=dict)
+    settled: set[CallKey] = field(default_factory=set)
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float = 0.0
+
+    def pay(self, key: CallKey, usage: Usage, cost_usd: float) -> None:
+        """Count a call that brought a reply; one that was taken from another run costs nothing."""
+        self.settled.add(key)
+        self.calls += 1
+        self.usage += usage
+        self.cost_usd += cost_usd
+
+
+@dataclass(slots=True)
+class RunState:
+    """The past of a run. ``to_write`` are ledger rows that the last process owed."""
+
+    statuses: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, QuestionState] = field(default_factory=dict)
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    settled_usd: float = 0.0
+    unknown_usd: dict[CallKey, float] = field(default_factory=dict)
+    failures: int = 0
+    snapshots: Counter[Snapshot] = field(default_factory=Counter)
+    to_write: list[dict[str, Any]] = field(default_factory=list)
+
+    def question(self, query_id: str) -> QuestionState:
+        """The state of a question, new when it was not heard of."""
+        return self.questions.setdefault(query_id, QuestionState())
+
+
+def origin(row: Mapping[str, Any]) -> Snapshot:
+    """Where the reply of a ledger row came from."""
+    # Rows from before endpoints were kept name a model, which alone says nothing of the reply.
+    known = row.get("endpoint") is not None
+    return Snapshot(*(row[name] or "" for name in _ORIGIN)) if known else Snapshot("", "", "", "")
+
+
+def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
+    """Read a run's tables; sets ``log.next_seq``. Bodies are kept of unfinished questions only.
+
+    ``reopened`` questions are asked again although they have an end, so what is known of them and what they have cost
+    is kept too. The replies that led one to "failed" or "unanswerable" are not: replayed, they would lead there again.
+    They are known by their times, since both tables are written by one process: not later than the answers row.
+    """
+    state = RunState()
+    ended: dict[str, datetime] = {}
+    for batch in log.tables["answers"].read_fragments(["query_id", "status", "finished_at"]):
+        queries = batch["query_id"].to_pylist()
+        state.statuses.update(zip(queries, batch["status"].to_pylist(), strict=True))
+        ended.update(zip(queries, batch["finished_at"].to_pylist(), strict=True))
+    failures = list(log.tables["failures"].read_fragments(["id", "stage"]))
+    state.failures = last_rows(pa.concat_tables(failures), ["id", "stage"]).num_rows if failures else 0
+    finished = {query for query, status in state.statuses.items() if status in FINAL and query not in reopened}
+    disowned = {query: ended[query] for query in reopened if state.statuses.get(query) in RETRIED}
+    ledger = _replay_ledger(log, state, finished)
+    owed = _replay_journal(log, state, {query: ended[query] for query in finished}, disowned)
+    _settle_owed(state, owed, ledger)
+    return state
+
+
+def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
+    """Sums of what was paid; returns the table, one row an attempt."""
+    wanted = [*_SPENT, *_ORIGIN]
+    parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].read_fragments(wanted)]
+    ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
+    paid = ledger.filter(pc.is_in(ledger["status"], pa.array(USED)))
+    state.calls = paid.num_rows
+    state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _SPENT[4:7]))
+    state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
+    for row in paid.group_by(_ORIGIN).aggregate([("call_id", "count")]).to_pylist():
+        state.snapshots[origin(row)] += row["call_id_count"]
+    for row in ledger.filter(pc.equal(ledger["status"], "unknown")).to_pylist():
+        state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
+    open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
+    for row in paid.filter(open_again).to_pylist():
+        usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
+        state.question(row["query_id"]).pay((row["call_id"], row["attempt"]), usage, row["cost_usd"])
+    return ledger
+
+
+def _replay_journal(
+    log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime]
+) -> dict[CallKey, dict[str, Any]]:
+    """What is known of unfinished questions; returns the calls that may owe a ledger row.
+
+    Calls of a finished question have theirs since its answers row, unless they were written after it: by a process
+    that had it reopened, or by a branch that ran on.
+    """
+    ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
+    owed: dict[CallKey, dict[str, Any]] = {}
+    for batch in log.tables["journal"].read_fragments():
+        log.next_seq = max(log.next_seq, int(pc.max(batch["seq"]).as_py() or 0) + 1)
+        end = pc.take(times, pc.index_in(batch["query_id"], ids))
+        for row in batch.filter(pc.fill_null(pc.greater(batch["written_at"], end), True)).to_pylist():
+            step = JournalRow(
+                row["query_id"], row["path"], row["kind"], row["body"], row["sample"], row["request_hash"]
+            )
+            if step.kind in ("request", "reply"):
+                call = json.loads(step.body)["call"]
+                owed[call["call_id"], call["attempt"]] = call
+            old = step.query_id in disowned and row["written_at"] <= disowned[step.query_id]
+            if step.query_id not in finished and step.kind != "request" and not (old and step.kind == "reply"):
+                state.question(step.query_id).rows[step.key] = step
+    return owed
+
+
+def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
+    """Count the calls that have no ledger row, and put down the rows that are to be written."""
+    known = ledger.filter(pc.is_in(ledger["call_id"], pa.array([call_id for call_id, _ in owed], pa.string())))
+    for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
+        owed.pop(key, None)
+    for key, call in owed.items():
+        row = row_from_json(call)
+        state.to_write.append(row)
+        if row["status"] in USED:
+            usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
+            state.question(row["query_id"]).pay(key, usage, row["cost_usd"])
+            state.calls += 1
+            state.usage += usage
+            state.settled_usd += row["cost_usd"]
+            state.snapshots[origin(row)] += 1
+        else:
+            state.unknown_usd[key] = row["cost_usd"]
+
+
+def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
+    """The attempts of which a run's journal knows, each as the ledger row that it has or is owed. Writes nothing.
+
+    Reads beside a writer. Raises ArchiveError when the files never hold still.
+    """
+
+    def calls(journal: FragmentedTable) -> dict[CallKey, Mapping[str, Any]]:
+        begun: dict[CallKey, Mapping[str, Any]] = {}
+        for table in journal.read_fragments(["kind", "body"]):
+            for body in table.filter(pc.is_in(table["kind"], pa.array(["request", "reply"])))["body"].to_pylist():
+                call = json.loads(body)["call"]
+                begun[call["call_id"], call["attempt"]] = call
+        return begun
+
+    return read_settled(run, "journal", calls)
 
 
 def snapshot_rows(replies: Mapping[Snapshot, int]) -> list[dict[str, Any]]:
@@ -483,7 +479,12 @@ def snapshot_rows(replies: Mapping[Snapshot, int]) -> list[dict[str, Any]]:
 
 
 def drift(replies: Mapping[Snapshot, int]) -> str | None:
-    """What to tell the user when the replies come from more than one snapshot; None when they do not."""
+    """What to tell the user when the replies come from more than one snapshot; None when they do not.
+
+    An alias such as ``gpt-4o`` points at another snapshot from one day to the next, and each reply says at which. The
+    name alone decides: ``system_fingerprint`` differs from server to server of one snapshot, so it is kept and counted,
+    and nobody is warned of it.
+    """
     counts: Counter[str] = Counter()
     for origin, count in replies.items():
         if origin.snapshot:

@@ -1,9 +1,8 @@
-"""What a reply's headers say of the account's limits, each field believed only where it can be true.
+"""When the next request may go out: the account's limits, kept exactly, with no thread and no clock of its own.
 
-OpenAI, Azure and many proxies send ``x-ratelimit-limit-requests``, ``-remaining-requests``, ``-reset-requests`` and the
-same for tokens. Some leave fields out; some send -1, or 0 for an account without limits. Whatever is absent, negative,
-not a number, or a limit of zero is as if it had not been sent. So is a remainder of such a limit, and one that is
-larger than its limit: a bucket may hold more than a minute's worth, which says nothing of who used what.
+``Limiter`` is the state of one endpoint and model: permits in flight, requests and tokens per minute (``Quota``), and
+the pause after a 429. What the server's replies say of its limits is read by ``read_headers`` and observed. Every
+``now`` is in seconds of one clock that never goes back.
 """
 
 from __future__ import annotations
@@ -12,130 +11,13 @@ import heapq
 import math
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-_COUNT: Final = re.compile(r"[0-9]{1,15}")
-_NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,12})?"
-_SECONDS: Final = re.compile(_NUMBER)
-_DURATION: Final = re.compile(rf"(?:{_NUMBER}(?:ms|us|µs|ns|d|h|m|s))+")
-_PART: Final = re.compile(rf"({_NUMBER})(ms|us|µs|ns|d|h|m|s)")
-_UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """One limit in the server's words: per minute, what is left of it, and in how many seconds all of it is back.
-
-    None is what the server did not say, or said unbelievably.
-    """
-
-    limit: int | None = None
-    remaining: int | None = None
-    reset_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """What one reply says of the limits. It describes the moment at which the server took the request, or refused it.
-
-    ``taken``: the server accepted the request, so no limit is smaller than it. ``slow_down``: it asks for fewer
-    requests (a 429, or any ``Retry-After``), and for none in the next ``retry_after`` seconds where it names a time.
-    """
-
-    requests: Allowance = Allowance()
-    tokens: Allowance = Allowance()
-    taken: bool = False
-    slow_down: bool = False
-    retry_after: float | None = None
-
-
-SILENT: Final = Notice()
-"""Of a request that had no reply, or was never sent."""
-
-
-def read_allowance(headers: Mapping[str, str], what: str) -> Allowance:
-    """The three fields of ``what``, "requests" or "tokens"."""
-    named = headers.get(f"x-ratelimit-limit-{what}", "")
-    limit = _count(named) or None
-    remaining = _count(headers.get(f"x-ratelimit-remaining-{what}", ""))
-    if remaining is not None and named and (limit is None or remaining > limit):
-        remaining = None
-    return Allowance(limit, remaining, duration(headers.get(f"x-ratelimit-reset-{what}", "")))
-
-
-def read_notice(
-    headers: Mapping[str, str], *, taken: bool, slow_down: bool = False, retry_after: float | None = None
-) -> Notice:
-    """All that the headers of one reply say; their names are looked up in small letters."""
-    return Notice(read_allowance(headers, "requests"), read_allowance(headers, "tokens"), taken, slow_down, retry_after)
-
-
-def duration(text: str) -> float | None:
-    """Seconds of "6ms", "1s", "1m2.3s", "1h0m2s" or a plain number; None for anything else, also what is negative."""
-    text = text.strip()
-    if _SECONDS.fullmatch(text):
-        return float(text)
-    if not _DURATION.fullmatch(text):
-        return None
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-
-
-def _count(text: str) -> int | None:
-    text = text.strip()
-    return int(text) if _COUNT.fullmatch(text) else None
-
-
-# --------
-# Leases in blocks: what the processes of a cluster and the one limiter of an endpoint say to each other.
-#
-# A process asks for all its callers at once (``take``) and hears as soon as some have leave; it gives back what ended
-# since in one message (``put_back``). So the number of messages does not grow with the callers.
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One request for leave, of ``tokens`` (prompt and most completion tokens). Its lease ends by itself after
-    ``lease_s`` seconds. ``ticket`` is the asking process's own number for it.
-    """
-
-    ticket: int
-    tokens: int
-    lease_s: float
-
-
-@dataclass(slots=True)
-class Taken:
-    """The answer to a ``take``: leases by ticket, and by ticket why no minute can hold a request. Never empty.
-
-    A ticket in neither has no leave yet and is to be asked for again.
-    """
-
-    granted: dict[int, int] = field(default_factory=dict)
-    refused: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """A lease that is given back (see ``LimiterClient.release``)."""
-
-    lease: int
-    notice: Notice = SILENT
-    unsent: bool = False
-
-
-Take = Callable[[Sequence[Ask]], Awaitable[Taken]]
-"""Waits until the first of the asks, which stand in order of arrival, has leave or is refused."""
-PutBack = Callable[[Sequence[Returned]], Awaitable[None]]
-"""Gives leases back, in order."""
-
-# --------
-# One limit per minute: what was admitted in the last one, what others used of it, and when the next amount fits.
-#
-# No clock of its own: every ``now`` is in seconds of one clock that never goes back. Admissions of the same tenth of a
-# second are kept as one number, so that a minute is at most 610 of them, however many requests it holds.
-
+FIRST_PAUSE_S = 1.0
+"""Pause after a 429 that names no time; doubled for each that follows closely, up to the longest. Ours."""
+LONGEST_PAUSE_S = 60.0
 MINUTE_S = 60.0
 WINDOW_S = 61.0
 """A minute and a second: requests admitted in order may arrive a little closer together. Ours."""
@@ -147,11 +29,182 @@ SLICE_S = 1.0
 """Servers enforce a minute's limit in slices: OpenAI's guide names 60,000 a minute as 1,000 a second."""
 LONG_SLACK = 0.02
 """What takes a whole slice or more waits this part of its time beyond the moment at which the slice is full again,
-since requests do not all take the same time from their leave to the server. Ours."""
+since requests do not all take the same time from their permit to the server. Ours."""
 OTHERS_GO_ON = 0.03
 """Part of the limit that is left free for others beside what they used until now, once there are any. Ours."""
 RESET_SLACK_S = 1.0
 """How much longer than the server's word what others used is counted. Ours."""
+
+_COUNT: Final = re.compile(r"[0-9]{1,15}")
+_NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,12})?"
+_SECONDS: Final = re.compile(_NUMBER)
+_DURATION: Final = re.compile(rf"(?:{_NUMBER}(?:ms|us|µs|ns|d|h|m|s))+")
+_PART: Final = re.compile(rf"({_NUMBER})(ms|us|µs|ns|d|h|m|s)")
+_UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Requests and tokens per minute (None: unlimited), and the most requests at a time."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_in_flight: int = 64
+
+
+def stricter(one: Limits, other: Limits) -> Limits:
+    """Limits that keep both; None, which knows no limit, gives way."""
+    return Limits(
+        _least(one.requests_per_minute, other.requests_per_minute),
+        _least(one.tokens_per_minute, other.tokens_per_minute),
+        min(one.max_in_flight, other.max_in_flight),
+    )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    granted: float
+    ends: float
+    tokens: int
+
+
+class Limiter:
+    """The state of one (endpoint, model).
+
+    Two rules hold together. The *window* rule: what was admitted in any minute never passes the limit, counted as the
+    server counts it, prompt plus ``max_tokens`` at admission; what others use of the account, as the replies' headers
+    tell, counts as well. The *pace* rule: admissions are spread evenly, because servers also enforce a minute's limit
+    in slices of a second. A 429 stops everyone until its time is over, and halves the number of requests in flight
+    once; each reply then gives a little of it back.
+    """
+
+    def __init__(self, limits: Limits, first_permit: int = 1) -> None:
+        """Permits are numbered from ``first_permit``, so that one limiter's are never taken for its predecessor's."""
+        self.limits = limits
+        self._requests = Quota(limits.requests_per_minute)
+        self._tokens = Quota(limits.tokens_per_minute)
+        self._allowed = float(limits.max_in_flight)
+        self._permits: dict[int, _Held] = {}
+        self._ends: list[tuple[float, int]] = []  # a heap; permits that were released are still in it
+        self._next_permit = first_permit
+        self._blocked_until = -math.inf
+        self._slowed_at = -math.inf
+        self._pause = FIRST_PAUSE_S
+        self._calm_after = -math.inf
+
+    def join(self, now: float, limits: Limits) -> None:
+        """A job comes with limits of its own, which hold from now on; what was admitted in the last minute counts.
+
+        While another's requests are in flight its limits are kept as well, the stricter of each, and so is a 429's
+        halving, until a job comes that finds nothing in flight. What the server named stays known: it is the account's.
+        """
+        self._forget_ended(now)
+        alone = not self._permits
+        self.limits = limits if alone else stricter(self.limits, limits)
+        self._requests.relimit(now, self.limits.requests_per_minute)
+        self._tokens.relimit(now, self.limits.tokens_per_minute)
+        most = float(self.limits.max_in_flight)
+        self._allowed = most if alone else min(self._allowed, most)
+
+    def refusal(self, tokens: int) -> str | None:
+        """Why no minute can hold a request of that size all by itself; None when one can."""
+        if tokens <= self._tokens.limit:
+            return None
+        named = (
+            "the limit of tokens per minute that the endpoint names"
+            if self._tokens.named_by_server
+            else "llm.tokens_per_minute"
+        )
+        return (
+            f"A request of {tokens} tokens (prompt and longest reply) is larger than {named} = "
+            f"{self._tokens.limit:.0f}, so the endpoint would never take it. Raise that limit if the account allows "
+            "it, or show less context."
+        )
+
+    def reserve(self, now: float, tokens: int, expires_s: float) -> tuple[float, int]:
+        """``(wait, permit)``: with wait 0 the request may go out now and holds ``permit`` until released.
+
+        Otherwise nothing was taken: ask again after ``wait`` seconds or a release, whichever comes first. A permit that
+        nobody releases (its holder was killed) ends by itself after ``expires_s``. ``tokens`` that have a ``refusal``
+        must not be asked for.
+        """
+        self._forget_ended(now)
+        if len(self._permits) >= self.allowed:
+            return self._ends[0][0] - now, 0
+        wait = max(self._blocked_until - now, self._requests.wait(now, 1), self._tokens.wait(now, tokens))
+        if wait > 0:
+            return wait, 0
+        self._requests.take(now, 1)
+        self._tokens.take(now, tokens)
+        permit = self._next_permit
+        self._next_permit += 1
+        self._permits[permit] = _Held(now, now + expires_s, tokens)
+        heapq.heappush(self._ends, (now + expires_s, permit))
+        return 0.0, permit
+
+    def observe(self, now: float, permit: int, headers: RateLimitHeaders) -> None:
+        """What the reply to the request that holds ``permit`` says of the limits. Comes before its release."""
+        held = self._permits.get(permit)
+        if held is not None:
+            self._requests.observe(now, held.granted, 1, headers.requests, taken=headers.taken)
+            self._tokens.observe(now, held.granted, held.tokens, headers.tokens, taken=headers.taken)
+        if headers.slow_down:
+            self.slow_down(now, headers.retry_after, None if held is None else held.granted)
+
+    def release(self, permit: int, *, answered: bool = True, unsent: bool = False) -> None:
+        """The request is over. An unknown or ended permit is fine.
+
+        ``answered``: the endpoint did what it was asked, so a 429's halving is undone by a little. ``unsent``: it never
+        went out, so it does not count against the minute.
+        """
+        held = self._permits.pop(permit, None)
+        if held is None:
+            return
+        if unsent:
+            self._requests.refund(held.granted, 1)
+            self._tokens.refund(held.granted, held.tokens)
+        elif answered:
+            self._allowed = min(float(self.limits.max_in_flight), self._allowed + 1 / self._allowed)
+
+    def slow_down(self, now: float, retry_after: float | None, granted: float | None = None) -> None:
+        """A 429 came: hold everyone for ``retry_after`` seconds, or for a growing pause where none was named.
+
+        The many of one burst count once: those that come while everyone is held already, and those to requests that
+        were ``granted`` a permit before the last slowing, however late they come.
+        """
+        first_of_burst = now >= self._blocked_until and (granted is None or granted > self._slowed_at)
+        if now > self._calm_after:
+            self._pause = FIRST_PAUSE_S
+        pause = self._pause if retry_after is None else retry_after
+        if first_of_burst or retry_after is not None:
+            self._blocked_until = max(self._blocked_until, now + pause)
+        if first_of_burst:
+            self._slowed_at = now
+            self._allowed = max(1.0, self._allowed / 2)
+            self._pause = min(LONGEST_PAUSE_S, self._pause * 2)
+            self._calm_after = self._blocked_until + 2 * self._pause
+
+    @property
+    def in_flight(self) -> int:
+        """Permits that are held."""
+        return len(self._permits)
+
+    @property
+    def allowed(self) -> int:
+        """Permits that may be held at a time now: the config's number, less after a 429."""
+        return int(self._allowed)
+
+    def paused(self, now: float) -> float:
+        """Seconds for which everyone is still held after a 429."""
+        return max(0.0, self._blocked_until - now)
+
+    def _forget_ended(self, now: float) -> None:
+        while self._ends and (self._ends[0][0] <= now or self._ends[0][1] not in self._permits):
+            self._permits.pop(heapq.heappop(self._ends)[1], None)
 
 
 @dataclass(slots=True)
@@ -167,11 +220,12 @@ class _Slot:
 class Quota:
     """Requests per minute, or tokens per minute. ``limit`` is the config's, None where it names none.
 
-    Three rules hold together. *Window*: what was admitted in any minute never passes the limit, which is the smaller of
-    the config's and the server's. *Others*: what was admitted here and what others used of the account never pass the
-    server's limit together. *Pace*: admissions are spread evenly over the minute, as a server that enforces it in
-    slices of a second has to see them: after a pause at most half a slice goes out at once, and what takes a slice by
-    itself waits until all that went before it is paid off.
+    Admissions of the same tenth of a second are kept as one number, so that a minute is at most 610 of them, however
+    many requests it holds. Three rules hold together. *Window*: what was admitted in any minute never passes the limit,
+    which is the smaller of the config's and the server's. *Others*: what was admitted here and what others used of the
+    account never pass the server's limit together. *Pace*: admissions are spread evenly over the minute, as a server
+    that enforces it in slices of a second has to see them: after a pause at most half a slice goes out at once, and
+    what takes a slice by itself waits until all that went before it is paid off.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -229,7 +283,7 @@ class Quota:
                 self._paid_at = self._paid_at - self._takes(amount) if self._total else -math.inf
                 return
 
-    def hear(self, now: float, at: float, amount: int, said: Allowance, *, taken: bool) -> None:
+    def observe(self, now: float, at: float, amount: int, said: LimitHeaders, *, taken: bool) -> None:
         """The reply to a request of ``amount``, admitted at ``at``, says so much of this limit.
 
         Replies come out of order: one that describes an earlier moment than what is known changes nothing. A limit
@@ -297,172 +351,72 @@ def _between(slots: Iterable[_Slot], after: float, until: float) -> Iterable[int
     return (slot.amount for slot in slots if after < slot.start + SLOT_S and slot.start <= until)
 
 
-# --------
-# When the next request may go out: the account's limits, kept exactly, with no thread and no clock of its own.
-#
-# Two rules hold together. The *window* rule: what was admitted in any minute never passes the limit, counted as the
-# server counts it, prompt plus ``max_tokens`` at admission; what others use of the account, as the replies' headers
-# tell, counts as well. The *pace* rule: admissions are spread evenly, because servers also enforce a minute's limit in
-# slices of a second. A 429 stops everyone until its time is over, and halves the number of requests in flight once;
-# each reply then gives a little of it back.
+@dataclass(frozen=True, slots=True)
+class LimitHeaders:
+    """One limit in the server's words: per minute, what is left of it, and in how many seconds all of it is back.
 
-FIRST_PAUSE_S = 1.0
-"""Pause after a 429 that names no time; doubled for each that follows closely, up to the longest. Ours."""
-LONGEST_PAUSE_S = 60.0
+    None is what the server did not say, or said unbelievably.
+    """
+
+    limit: int | None = None
+    remaining: int | None = None
+    reset_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Requests and tokens per minute (None: unlimited), and the most requests at a time."""
+class RateLimitHeaders:
+    """What the headers of one reply say of the limits, at the moment when the server took the request or refused it.
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    max_in_flight: int = 64
+    Each field is believed only where it can be true. OpenAI, Azure and many proxies send
+    ``x-ratelimit-limit-requests``, ``-remaining-requests``, ``-reset-requests`` and the same for tokens. Some leave
+    fields out; some send -1, or 0 for an account without limits. Whatever is absent, negative, not a number, or a limit
+    of zero is as if it had not been sent. So is a remainder of such a limit, and one that is larger than its limit: a
+    bucket may hold more than a minute's worth, which says nothing of who used what.
+
+    ``taken``: the server accepted the request, so no limit is smaller than it. ``slow_down``: it asks for fewer
+    requests (a 429, or any ``Retry-After``), and for none in the next ``retry_after`` seconds where it names a time.
+    """
+
+    requests: LimitHeaders = LimitHeaders()
+    tokens: LimitHeaders = LimitHeaders()
+    taken: bool = False
+    slow_down: bool = False
+    retry_after: float | None = None
 
 
-def stricter(one: Limits, other: Limits) -> Limits:
-    """Limits that keep both; None, which knows no limit, gives way."""
-    return Limits(
-        _least(one.requests_per_minute, other.requests_per_minute),
-        _least(one.tokens_per_minute, other.tokens_per_minute),
-        min(one.max_in_flight, other.max_in_flight),
+NO_HEADERS: Final = RateLimitHeaders()
+"""Of a request that had no reply, or was never sent."""
+
+
+def read_limit(headers: Mapping[str, str], what: str) -> LimitHeaders:
+    """The three fields of ``what``, "requests" or "tokens"."""
+    named = headers.get(f"x-ratelimit-limit-{what}", "")
+    limit = _count(named) or None
+    remaining = _count(headers.get(f"x-ratelimit-remaining-{what}", ""))
+    if remaining is not None and named and (limit is None or remaining > limit):
+        remaining = None
+    return LimitHeaders(limit, remaining, duration(headers.get(f"x-ratelimit-reset-{what}", "")))
+
+
+def read_headers(
+    headers: Mapping[str, str], *, taken: bool, slow_down: bool = False, retry_after: float | None = None
+) -> RateLimitHeaders:
+    """All that the headers of one reply say; their names are looked up in small letters."""
+    return RateLimitHeaders(
+        read_limit(headers, "requests"), read_limit(headers, "tokens"), taken, slow_down, retry_after
     )
 
 
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((limit for limit in (one, other) if limit is not None), default=None)
+def duration(text: str) -> float | None:
+    """Seconds of "6ms", "1s", "1m2.3s", "1h0m2s" or a plain number; None for anything else, also what is negative."""
+    text = text.strip()
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
-@dataclass(frozen=True, slots=True)
-class _Lease:
-    granted: float
-    ends: float
-    tokens: int
-
-
-class Limiter:
-    """The state of one (endpoint, model). Every ``now`` is in seconds of one clock that never goes back."""
-
-    def __init__(self, limits: Limits, first_lease: int = 1) -> None:
-        """Leases are numbered from ``first_lease``, so that one limiter's are never taken for its predecessor's."""
-        self.limits = limits
-        self._requests = Quota(limits.requests_per_minute)
-        self._tokens = Quota(limits.tokens_per_minute)
-        self._allowed = float(limits.max_in_flight)
-        self._leases: dict[int, _Lease] = {}
-        self._ends: list[tuple[float, int]] = []  # a heap; leases that were released are still in it
-        self._next_lease = first_lease
-        self._blocked_until = -math.inf
-        self._slowed_at = -math.inf
-        self._pause = FIRST_PAUSE_S
-        self._calm_after = -math.inf
-
-    def join(self, now: float, limits: Limits) -> None:
-        """A job comes with limits of its own, which hold from now on; what was admitted in the last minute counts.
-
-        While another's requests are in flight its limits are kept as well, the stricter of each, and so is a 429's
-        halving, until a job comes that finds nothing in flight. What the server named stays known: it is the account's.
-        """
-        self._forget_ended(now)
-        alone = not self._leases
-        self.limits = limits if alone else stricter(self.limits, limits)
-        self._requests.relimit(now, self.limits.requests_per_minute)
-        self._tokens.relimit(now, self.limits.tokens_per_minute)
-        most = float(self.limits.max_in_flight)
-        self._allowed = most if alone else min(self._allowed, most)
-
-    def refusal(self, tokens: int) -> str | None:
-        """Why no minute can hold a request of that size all by itself; None when one can."""
-        if tokens <= self._tokens.limit:
-            return None
-        named = (
-            "the limit of tokens per minute that the endpoint names"
-            if self._tokens.named_by_server
-            else "llm.tokens_per_minute"
-        )
-        return (
-            f"A request of {tokens} tokens (prompt and longest reply) is larger than {named} = "
-            f"{self._tokens.limit:.0f}, so the endpoint would never take it. Raise that limit if the account allows "
-            "it, or show less context."
-        )
-
-    def reserve(self, now: float, tokens: int, lease_s: float) -> tuple[float, int]:
-        """``(wait, lease)``: with wait 0 the request may go out now and holds ``lease`` until released.
-
-        Otherwise nothing was taken: ask again after ``wait`` seconds or a release, whichever comes first. A lease that
-        nobody releases (its holder was killed) ends by itself after ``lease_s``. ``tokens`` that have a ``refusal``
-        must not be asked for.
-        """
-        self._forget_ended(now)
-        if len(self._leases) >= self.allowed:
-            return self._ends[0][0] - now, 0
-        wait = max(self._blocked_until - now, self._requests.wait(now, 1), self._tokens.wait(now, tokens))
-        if wait > 0:
-            return wait, 0
-        self._requests.take(now, 1)
-        self._tokens.take(now, tokens)
-        lease = self._next_lease
-        self._next_lease += 1
-        self._leases[lease] = _Lease(now, now + lease_s, tokens)
-        heapq.heappush(self._ends, (now + lease_s, lease))
-        return 0.0, lease
-
-    def hear(self, now: float, lease: int, notice: Notice) -> None:
-        """What the reply to the request that holds ``lease`` says of the limits. Comes before its release."""
-        held = self._leases.get(lease)
-        if held is not None:
-            self._requests.hear(now, held.granted, 1, notice.requests, taken=notice.taken)
-            self._tokens.hear(now, held.granted, held.tokens, notice.tokens, taken=notice.taken)
-        if notice.slow_down:
-            self.slow_down(now, notice.retry_after, None if held is None else held.granted)
-
-    def release(self, lease: int, *, answered: bool = True, unsent: bool = False) -> None:
-        """The request is over. An unknown or ended lease is fine.
-
-        ``answered``: the endpoint did what it was asked, so a 429's halving is undone by a little. ``unsent``: it never
-        went out, so it does not count against the minute.
-        """
-        held = self._leases.pop(lease, None)
-        if held is None:
-            return
-        if unsent:
-            self._requests.refund(held.granted, 1)
-            self._tokens.refund(held.granted, held.tokens)
-        elif answered:
-            self._allowed = min(float(self.limits.max_in_flight), self._allowed + 1 / self._allowed)
-
-    def slow_down(self, now: float, retry_after: float | None, granted: float | None = None) -> None:
-        """A 429 came: hold everyone for ``retry_after`` seconds, or for a growing pause where none was named.
-
-        The many of one burst count once: those that come while everyone is held already, and those to requests that
-        were ``granted`` leave before the last slowing, however late they come.
-        """
-        first_of_burst = now >= self._blocked_until and (granted is None or granted > self._slowed_at)
-        if now > self._calm_after:
-            self._pause = FIRST_PAUSE_S
-        pause = self._pause if retry_after is None else retry_after
-        if first_of_burst or retry_after is not None:
-            self._blocked_until = max(self._blocked_until, now + pause)
-        if first_of_burst:
-            self._slowed_at = now
-            self._allowed = max(1.0, self._allowed / 2)
-            self._pause = min(LONGEST_PAUSE_S, self._pause * 2)
-            self._calm_after = self._blocked_until + 2 * self._pause
-
-    @property
-    def in_flight(self) -> int:
-        """Leases that are held."""
-        return len(self._leases)
-
-    @property
-    def allowed(self) -> int:
-        """Leases that may be held at a time now: the config's number, less after a 429."""
-        return int(self._allowed)
-
-    def paused(self, now: float) -> float:
-        """Seconds for which everyone is still held after a 429."""
-        return max(0.0, self._blocked_until - now)
-
-    def _forget_ended(self, now: float) -> None:
-        while self._ends and (self._ends[0][0] <= now or self._ends[0][1] not in self._leases):
-            self._leases.pop(heapq.heappop(self._ends)[1], None)
+def _count(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if _COUNT.fullmatch(text) else None

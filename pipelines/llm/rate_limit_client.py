@@ -1,7 +1,8 @@
-"""All callers of one process behind one message: the process's side of leases in blocks.
+"""Permits to send, for callers that wait: the limiter of this process, and a process's side of one limiter for many.
 
-At most one ``take`` and one ``put_back`` are on their way at a time, however many callers wait; what comes meanwhile
-goes with the next. Callers are served in order of arrival.
+``LocalLimiter`` is the pure ``Limiter`` with a clock and waiting added. On a cluster it stands behind an actor, and the
+callers of a process share ``acquire_many`` and ``release_many`` to it (``CoalescingLimiter``), so that the number of
+messages does not grow with the callers.
 """
 
 from __future__ import annotations
@@ -11,146 +12,74 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from okralong.pipelines.core.types import QuestionError
-from okralong.pipelines.llm.rate_limit import SILENT, Ask, Limiter, Limits, Notice, PutBack, Returned, Take, Taken
-from okralong.pipelines.llm.records import Grant
+from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limiter, Limits, RateLimitHeaders
 
 logger = logging.getLogger(__name__)
 
 BLOCK = 256
-"""Most callers in one ``take``: more than any answer to it serves at once, and a small message. Ours."""
+"""Most requests in one ``acquire_many``: more than any answer to it grants at once, and a small message. Ours."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Caller:
-    ask: Ask
-    lease: asyncio.Future[int]
+class LimiterClient(Protocol):
+    """The one limiter of an endpoint and model."""
+
+    async def acquire(self, tokens: int, expires_s: float) -> int:
+        """Wait for a permit to send ``tokens`` (prompt and most completion tokens), which ends by itself after
+        ``expires_s`` seconds. Raises QuestionError when no minute can hold so many."""
+        ...
+
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
+        """The request is over, or never went out (``unsent``); ``headers`` is what its reply says of the limits."""
+        ...
 
 
-class CoalescingLimiter:
-    """A ``LimiterClient`` for any number of callers of one event loop, over the two messages of ``leases.py``.
+@dataclass(frozen=True, slots=True)
+class PermitRequest:
+    """A request for a permit (see ``LimiterClient.acquire``). ``ticket`` is the asking process's own number for it."""
 
-    A caller that is cancelled while its ask is on the way gets no lease: it is given back as soon as it comes. An error
-    of ``take`` is raised in every caller that it was for.
+    ticket: int
+    tokens: int
+    expires_s: float
+
+
+@dataclass(slots=True)
+class Permits:
+    """The answer to an ``acquire_many``: permits by ticket, and by ticket why no minute can hold a request. Never
+    empty. A ticket in neither has no permit yet and is to be asked for again.
     """
 
-    def __init__(self, take: Take, put_back: PutBack) -> None:
-        self._take, self._put_back = take, put_back
-        self._tickets = itertools.count()
-        self._callers: dict[int, _Caller] = {}  # by ticket, in order of arrival
-        self._taking: asyncio.Task[None] | None = None
-        self._ended: list[Returned] = []
-        self._next_post: asyncio.Task[None] | None = None  # takes along what is in ``_ended`` when its turn comes
-        self._posts: set[asyncio.Task[None]] = set()
-        self._one_post = asyncio.Lock()
-
-    async def acquire(self, tokens: int, lease_s: float) -> Grant:
-        """Wait for leave to send. Raises QuestionError when no minute can hold ``tokens``."""
-        start = time.perf_counter()
-        loop = asyncio.get_running_loop()
-        caller = _Caller(Ask(next(self._tickets), tokens, lease_s), loop.create_future())
-        self._callers[caller.ask.ticket] = caller
-        if self._taking is None:
-            self._taking = loop.create_task(self._take_while_wanted())
-        try:
-            lease = await caller.lease
-        except asyncio.CancelledError:
-            self._callers.pop(caller.ask.ticket, None)
-            if _came(caller.lease):  # in the same moment
-                self._give_back([Returned(caller.lease.result(), unsent=True)])
-            raise
-        return Grant(lease, time.perf_counter() - start)
-
-    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
-        """The request is over (see ``LimiterClient``); returns when the limiter knows."""
-        await asyncio.shield(self._give_back([Returned(lease, notice, unsent)]))
-
-    async def _take_while_wanted(self) -> None:
-        try:
-            await asyncio.sleep(0)  # callers of the same moment go together
-            while self._callers:
-                asks = [caller.ask for caller in islice(self._callers.values(), BLOCK)]
-                try:
-                    self._hand_out(await self._take(asks))
-                except Exception as error:
-                    for ask in asks:
-                        self._fail(ask.ticket, error)
-        finally:
-            self._taking = None
-
-    def _hand_out(self, taken: Taken) -> None:
-        unwanted: list[Returned] = []
-        for ticket, lease in taken.granted.items():
-            caller = self._callers.pop(ticket, None)
-            if caller is None or caller.lease.done():
-                unwanted.append(Returned(lease, unsent=True))
-            else:
-                caller.lease.set_result(lease)
-        for ticket, why in taken.refused.items():
-            self._fail(ticket, QuestionError(why))
-        if unwanted:
-            self._give_back(unwanted)
-
-    def _fail(self, ticket: int, error: Exception) -> None:
-        caller = self._callers.pop(ticket, None)
-        if caller is not None and not caller.lease.done():
-            caller.lease.set_exception(error)
-
-    def _give_back(self, ended: Sequence[Returned]) -> asyncio.Task[None]:
-        """The message that will take these along."""
-        self._ended.extend(ended)
-        if self._next_post is None:
-            self._next_post = asyncio.get_running_loop().create_task(self._post())
-            self._posts.add(self._next_post)
-            self._next_post.add_done_callback(self._posted)
-        return self._next_post
-
-    async def _post(self) -> None:
-        async with self._one_post:
-            self._next_post = None
-            ended, self._ended = self._ended, []
-            await self._put_back(ended)
-
-    def _posted(self, post: asyncio.Task[None]) -> None:
-        self._posts.discard(post)
-        if not post.cancelled() and (error := post.exception()) is not None:
-            logger.warning("Leases were not given back, and end by themselves: %s: %s", type(error).__name__, error)
+    granted: dict[int, int] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
 
 
-def _came(lease: asyncio.Future[int]) -> bool:
-    return lease.done() and not lease.cancelled() and lease.exception() is None
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A permit that is released (see ``LimiterClient.release``)."""
 
-
-# --------
-# The limiter in this process: the pure one, with a clock and waiting added. First come, first served.
-#
-# It serves callers one by one (``LimiterClient``) and processes by the block (``leases.py``). Processes take turns:
-# each gets leave for one request, then the next, so that one with a thousand callers does not starve one with a few.
-
-
-@dataclass(eq=False, slots=True)
-class _Turn:
-    """One ``take`` in the line."""
-
-    asks: deque[Ask]
-    taken: Taken
-    answer: asyncio.Future[Taken]
+    permit: int
+    headers: RateLimitHeaders = NO_HEADERS
+    unsent: bool = False
 
 
 class LocalLimiter:
-    """One (endpoint, model) within one event loop."""
+    """One (endpoint, model) within one event loop. First come, first served, one by one or by the block.
+
+    Those who ask by the block take turns: each gets one permit, then the next, so that a process with a thousand
+    callers does not starve one with a few.
+    """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
-        # Leases that a limiter gave before it was started again are not among those of the new one.
-        self._limiter = Limiter(limits, first_lease=time.time_ns())
+        # Permits that a limiter gave before it was started again are not among those of the new one.
+        self._limiter = Limiter(limits, first_permit=time.time_ns())
         self._clock = clock
         self._line: deque[_Turn] = deque()
         self._alarm: asyncio.TimerHandle | None = None
-        self._tickets = itertools.count()
 
     def join(self, limits: Limits) -> None:
         """Take a further job's limits (see ``Limiter.join``)."""
@@ -159,31 +88,29 @@ class LocalLimiter:
 
     @property
     def in_flight(self) -> int:
-        """Leases that are held."""
+        """Permits that are held."""
         return self._limiter.in_flight
 
     def state(self) -> dict[str, float]:
-        """Leases held and allowed, requests that wait, and seconds of pause left, for those who watch."""
-        waiting = sum(len(turn.asks) for turn in self._line)
+        """Permits held and allowed, requests that wait, and seconds of pause left, for those who watch."""
+        waiting = sum(len(turn.requests) for turn in self._line)
         paused = self._limiter.paused(self._clock())
         return {"in_flight": self.in_flight, "allowed": self._limiter.allowed, "waiting": waiting, "paused": paused}
 
-    async def acquire(self, tokens: int, lease_s: float) -> Grant:
-        """Wait for leave to send. Raises QuestionError when no minute can hold ``tokens``."""
-        start = self._clock()
-        ask = Ask(next(self._tickets), tokens, lease_s)
-        taken = await self.take([ask])
-        if ask.ticket in taken.refused:
-            raise QuestionError(taken.refused[ask.ticket])
-        return Grant(taken.granted[ask.ticket], self._clock() - start)
+    async def acquire(self, tokens: int, expires_s: float) -> int:
+        """Wait for a permit (see ``LimiterClient``)."""
+        answer = await self.acquire_many([PermitRequest(0, tokens, expires_s)])
+        for why in answer.refused.values():
+            raise QuestionError(why)
+        return answer.granted[0]
 
-    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
         """The request is over (see ``LimiterClient``)."""
-        await self.put_back([Returned(lease, notice, unsent)])
+        await self.release_many([Release(permit, headers, unsent)])
 
-    async def take(self, asks: Sequence[Ask]) -> Taken:
-        """Leases for the first of these requests, as many as there are now; waits until there is one (see ``Take``)."""
-        turn = _Turn(deque(asks), Taken(), asyncio.get_running_loop().create_future())
+    async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
+        """Permits for the first of these requests, as many as there are now; waits until there is one or a refusal."""
+        turn = _Turn(deque(requests), Permits(), asyncio.get_running_loop().create_future())
         self._line.append(turn)
         self._serve()
         try:
@@ -191,21 +118,21 @@ class LocalLimiter:
         except asyncio.CancelledError:
             if turn in self._line:
                 self._line.remove(turn)
-            for lease in turn.taken.granted.values():  # granted, and nobody there to hear of it
-                self._limiter.release(lease, unsent=True)
+            for permit in turn.permits.granted.values():  # nobody is there to use it
+                self._limiter.release(permit, unsent=True)
             self._serve()
             raise
 
-    async def put_back(self, returned: Sequence[Returned]) -> None:
-        """Take leases back, and what their replies say of the limits."""
+    async def release_many(self, released: Sequence[Release]) -> None:
+        """Take permits back, and what their replies say of the limits."""
         now = self._clock()
-        for one in returned:
-            self._limiter.hear(now, one.lease, one.notice)
-            self._limiter.release(one.lease, answered=one.notice.taken, unsent=one.unsent)
+        for one in released:
+            self._limiter.observe(now, one.permit, one.headers)
+            self._limiter.release(one.permit, answered=one.headers.taken, unsent=one.unsent)
         self._serve()
 
     def _serve(self) -> None:
-        """Give what can be given now, one request a turn and round again, and set the alarm for the next."""
+        """Give what can be given now, one permit a turn and round again, and set the alarm for the next."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -217,22 +144,127 @@ class LocalLimiter:
             if turn.answer.done():  # cancelled a moment ago
                 line.popleft()
                 continue
-            ask = turn.asks[0]
-            refusal = self._limiter.refusal(ask.tokens)
+            request = turn.requests[0]
+            refusal = self._limiter.refusal(request.tokens)
             if refusal is None:
-                wait, lease = self._limiter.reserve(now, ask.tokens, ask.lease_s)
+                wait, permit = self._limiter.reserve(now, request.tokens, request.expires_s)
                 if wait > 0:
                     if self._line:  # those who were served already ask again, at the end of the line
                         self._alarm = asyncio.get_running_loop().call_later(wait, self._serve)
                     break
-                turn.taken.granted[ask.ticket] = lease
+                turn.permits.granted[request.ticket] = permit
             else:
-                turn.taken.refused[ask.ticket] = refusal
+                turn.permits.refused[request.ticket] = refusal
             if line is self._line:
                 served.append(turn)
             line.popleft()
-            turn.asks.popleft()
-            if turn.asks:
+            turn.requests.popleft()
+            if turn.requests:
                 again.append(turn)
         for turn in served:
-            turn.answer.set_result(turn.taken)
+            turn.answer.set_result(turn.permits)
+
+
+@dataclass(eq=False, slots=True)
+class _Turn:
+    """One ``acquire_many`` in the line."""
+
+    requests: deque[PermitRequest]
+    permits: Permits
+    answer: asyncio.Future[Permits]
+
+
+class CoalescingLimiter:
+    """A ``LimiterClient`` for any number of callers of one event loop, over the two messages to a limiter elsewhere.
+
+    At most one ``acquire_many`` and one ``release_many`` are on their way at a time, however many callers wait; what
+    comes meanwhile goes with the next. Callers are served in order of arrival. One that is cancelled while its request
+    is on the way gets no permit: it is released as soon as it comes. An error of ``acquire_many`` is raised in every
+    caller that it was for.
+    """
+
+    def __init__(
+        self,
+        acquire_many: Callable[[Sequence[PermitRequest]], Awaitable[Permits]],
+        release_many: Callable[[Sequence[Release]], Awaitable[None]],
+    ) -> None:
+        """The methods of a ``LocalLimiter`` elsewhere."""
+        self._acquire_many, self._release_many = acquire_many, release_many
+        self._tickets = itertools.count()
+        self._callers: dict[int, tuple[PermitRequest, asyncio.Future[int]]] = {}  # by ticket, in order of arrival
+        self._acquiring: asyncio.Task[None] | None = None
+        self._released: list[Release] = []
+        self._next_post: asyncio.Task[None] | None = None  # takes along what is in ``_released`` when its turn comes
+        self._posts: set[asyncio.Task[None]] = set()
+        self._one_post = asyncio.Lock()
+
+    async def acquire(self, tokens: int, expires_s: float) -> int:
+        """Wait for a permit (see ``LimiterClient``)."""
+        loop = asyncio.get_running_loop()
+        ticket = next(self._tickets)
+        permit: asyncio.Future[int] = loop.create_future()
+        self._callers[ticket] = PermitRequest(ticket, tokens, expires_s), permit
+        if self._acquiring is None:
+            self._acquiring = loop.create_task(self._acquire_while_wanted())
+        try:
+            return await permit
+        except asyncio.CancelledError:
+            self._callers.pop(ticket, None)
+            if permit.done() and not permit.cancelled() and permit.exception() is None:  # in the same moment
+                self._post([Release(permit.result(), unsent=True)])
+            raise
+
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
+        """The request is over (see ``LimiterClient``); returns when the limiter knows."""
+        await asyncio.shield(self._post([Release(permit, headers, unsent)]))
+
+    async def _acquire_while_wanted(self) -> None:
+        try:
+            await asyncio.sleep(0)  # callers of the same moment go together
+            while self._callers:
+                requests = [request for request, _ in islice(self._callers.values(), BLOCK)]
+                try:
+                    self._hand_out(await self._acquire_many(requests))
+                except Exception as error:
+                    for request in requests:
+                        self._fail(request.ticket, error)
+        finally:
+            self._acquiring = None
+
+    def _hand_out(self, permits: Permits) -> None:
+        unwanted: list[Release] = []
+        for ticket, permit in permits.granted.items():
+            _, caller = self._callers.pop(ticket, (None, None))
+            if caller is None or caller.done():
+                unwanted.append(Release(permit, unsent=True))
+            else:
+                caller.set_result(permit)
+        for ticket, why in permits.refused.items():
+            self._fail(ticket, QuestionError(why))
+        if unwanted:
+            self._post(unwanted)
+
+    def _fail(self, ticket: int, error: Exception) -> None:
+        _, caller = self._callers.pop(ticket, (None, None))
+        if caller is not None and not caller.done():
+            caller.set_exception(error)
+
+    def _post(self, released: Sequence[Release]) -> asyncio.Task[None]:
+        """The message that will take these along."""
+        self._released.extend(released)
+        if self._next_post is None:
+            self._next_post = asyncio.get_running_loop().create_task(self._send())
+            self._posts.add(self._next_post)
+            self._next_post.add_done_callback(self._sent)
+        return self._next_post
+
+    async def _send(self) -> None:
+        async with self._one_post:
+            self._next_post = None
+            released, self._released = self._released, []
+            await self._release_many(released)
+
+    def _sent(self, post: asyncio.Task[None]) -> None:
+        self._posts.discard(post)
+        if not post.cancelled() and (error := post.exception()) is not None:
+            logger.warning("Permits were not released, and end by themselves: %s: %s", type(error).__name__, error)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from codecs import getincrementaldecoder
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import pyarrow.compute as pc
 from openai.types.chat import ChatCompletion, ChatCompletionTokenLogprob
@@ -27,6 +26,43 @@ class RawReply:
     refusal: str = ""
     request_id: str = ""
     note: str = ""
+
+    def received(
+        self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
+    ) -> RawReply:
+        """The same as the answer to ``call``: what it cost and took, and no key in anything that it says."""
+        reply = self.reply
+        text = without_keys(reply.text)
+        same = text == reply.text  # else the tokens would spell what was taken out
+        reply = replace(
+            reply,
+            text=text,
+            tokens=reply.tokens if same else (),
+            token_logprobs=reply.token_logprobs if same else (),
+            model=without_keys(reply.model),
+            system_fingerprint=without_keys(reply.system_fingerprint),
+            cost_usd=cost_usd,
+            latency_s=latency_s,
+            queue_s=call.queue_s,
+        )
+        return replace(self, reply=reply, request_id=request_id)
+
+    def outcome(self, call: Call) -> Outcome:
+        """What the ledger is told of the attempt that brought it."""
+        reply = self.reply
+        return Outcome(
+            call=call,
+            status="ok",
+            http_status=200,
+            usage=reply.usage,
+            cost_usd=reply.cost_usd,
+            latency_s=reply.latency_s,
+            provider_request_id=self.request_id,
+            error=self.note,
+            reply=to_journal(self),
+            snapshot=reply.model,
+            system_fingerprint=reply.system_fingerprint,
+        )
 
 
 def read_completion(
@@ -111,18 +147,14 @@ def usable(raw: RawReply, *, logprobs: bool = False) -> Reply:
     return reply
 
 
-# --------
-# Replies that other runs have paid for: a run that sends an equal request takes their reply and pays nothing.
-#
-# The request hash covers everything that can change a reply, so an equal hash is the whole condition. What is read is
-# what the other runs had when this one was started; a reply that one of them receives later is not seen.
-
-_COLUMNS: Final = ["kind", "request_hash", "body"]
-
-
 @dataclass(frozen=True)
 class SharedReplies:
-    """The replies of some runs, by request hash: the run that has it, and the body of its journal row."""
+    """Replies that other runs have paid for: a run that sends an equal request takes theirs and pays nothing.
+
+    ``bodies`` are, by request hash, the run that has the reply and the body of its journal row. The request hash covers
+    everything that can change a reply, so an equal hash is the whole condition. A reply that another run receives after
+    this one was started is not seen.
+    """
 
     bodies: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -134,7 +166,7 @@ class SharedReplies:
         """
         bodies: dict[str, tuple[str, str]] = {}
         for run in runs:
-            journal = read_run_table(Folder.of(run), "journal", _COLUMNS)
+            journal = read_run_table(Folder.of(run), "journal", ["kind", "request_hash", "body"])
             for row in journal.filter(pc.equal(journal["kind"], "reply")).to_pylist():
                 bodies.setdefault(row["request_hash"], (run, row["body"]))
         return cls(bodies)

@@ -1,8 +1,4 @@
-"""Counting a prompt before it is sent, on the safe side, because a reserve that is too small would break the cap.
-
-An endpoint may count more than we do: its chat template adds marks and perhaps a system prompt of its own, and its
-vocabulary may not be the one that the config names. What it counted more is learnt from its replies.
-"""
+"""One request to a generator: its fields, its hash, its form on the wire, and its size in tokens on the safe side."""
 
 from __future__ import annotations
 
@@ -21,44 +17,6 @@ TOKENS_PER_MESSAGE = 8
 """Room for a chat template's marks around a message; OpenAI's take 4, ChatML 5. Ours, on the safe side."""
 SHORT = 500
 """Below so many tokens an excess is taken for the template's, which is the same for every prompt. Ours."""
-
-
-class PromptMeter:
-    """Prompt tokens as the endpoint will count them, or a little more."""
-
-    def __init__(self, count: CountTokens) -> None:
-        self._count = count
-        self._extra = 0
-        self._ratio = 1.0
-
-    def plain(self, messages: Sequence[Message]) -> int:
-        """Our own count, with room for the template."""
-        return sum(map(self._one, messages)) + TOKENS_PER_MESSAGE
-
-    def _one(self, message: Message) -> int:
-        return self._count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE
-
-    def safe(self, plain: int) -> int:
-        """What to reserve for a prompt of ``plain`` tokens."""
-        return int(plain * self._ratio) + self._extra + 1
-
-    def learn(self, plain: int, counted: int) -> None:
-        """The endpoint counted ``counted`` tokens for a prompt of ``plain``."""
-        if counted <= self.safe(plain):
-            return
-        if plain < SHORT:
-            self._extra = max(self._extra, counted - plain)
-        else:
-            self._ratio = max(self._ratio, counted / plain)
-
-
-# --------
-# Messages with vectors in them, as they go over the wire: a list of parts, texts and vectors in turn.
-#
-# OpenAI's protocol allows a list of parts where a text may stand. To its ``{"type": "text", "text": ...}`` comes
-# ``{"type": "vectors", "data": ..., "rows": n}``, whose data are n rows of little-endian float32 in base64. Only our
-# own server reads them (``pipelines/sara/prompts.py``). A message without vectors is a text, as everywhere.
-
 TEXT: Final = "text"
 VECTORS: Final = "vectors"
 """The types of parts."""
@@ -66,50 +24,11 @@ VECTORS: Final = "vectors"
 Content = str | list[dict[str, Any]]
 
 
-def content_sent(message: Message) -> Content:
-    """What is sent as the message's content."""
-    return _content(message, lambda each: {"data": base64.b64encode(each.data).decode("ascii")})
-
-
-def content_named(message: Message) -> Content:
-    """The same for the journal and the hash of a request: vectors by the sha256 of their data.
-
-    The data themselves are the archive's, tens of kilobytes a question, and none of them could be read.
-    """
-    return _content(message, lambda each: {"sha256": hashlib.sha256(each.data).hexdigest()})
-
-
-def content_shown(content: object) -> str:
-    """A content of either form as a person may read it."""
-    if not isinstance(content, list):
-        return str(content)
-    return "".join(
-        str(part.get("text", "")) if part.get("type") == TEXT else f"[{part.get('rows')} vector(s)]" for part in content
-    )
-
-
-def _content(message: Message, said: Callable[[TokenVectors], dict[str, Any]]) -> Content:
-    if not message.vectors:
-        return message.content
-    texts = message.content.split(VECTORS_PLACE)
-    if len(texts) != len(message.vectors) + 1:
-        raise ValueError(f"The message has {len(texts) - 1} places for {len(message.vectors)} pieces of vectors.")
-    parts: list[dict[str, Any]] = [{"type": TEXT, "text": texts[0]}]
-    for each, text in zip(message.vectors, texts[1:], strict=True):
-        parts += [{"type": VECTORS, "rows": each.rows, **said(each)}, {"type": TEXT, "text": text}]
-    return [part for part in parts if part["type"] == VECTORS or part["text"]]
-
-
-# --------
-# One request to a generator, and the hash by which its reply is known again.
-#
-# The hash covers everything that can change a reply: a cache whose key forgets a system prompt or the base URL gives
-# the right answer to the wrong question.
-
-
 @dataclass(frozen=True, slots=True)
 class LlmRequest:
-    """What is sent. ``base_url`` is the configured one ("embedded" stays "embedded", whatever port it has today).
+    """What is sent, and the hash by which its reply is known again: it covers everything that can change a reply.
+
+    ``base_url`` is the configured one ("embedded" stays "embedded", whatever port it has today).
 
     ``sample`` tells draws of one prompt apart; the seed that goes out is ``seed + sample``. ``grammar`` is GBNF, which
     llama.cpp's server keeps the reply to. None means "not sent". ``others`` are further endpoints that may be asked
@@ -181,3 +100,75 @@ class LlmRequest:
 def hash_of(canonical: str) -> str:
     """Sha256, in hex, of a request's canonical JSON."""
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def content_sent(message: Message) -> Content:
+    """What is sent as the message's content: its text, or a list of parts, texts and vectors in turn.
+
+    OpenAI's protocol allows a list of parts where a text may stand. To its ``{"type": "text", "text": ...}`` comes
+    ``{"type": "vectors", "data": ..., "rows": n}``, whose data are n rows of little-endian float32 in base64. Only our
+    own server reads them (``pipelines/sara/prompts.py``).
+    """
+    return _content(message, lambda each: {"data": base64.b64encode(each.data).decode("ascii")})
+
+
+def content_named(message: Message) -> Content:
+    """The same for the journal and the hash of a request: vectors by the sha256 of their data.
+
+    The data themselves are the archive's, tens of kilobytes a question, and none of them could be read.
+    """
+    return _content(message, lambda each: {"sha256": hashlib.sha256(each.data).hexdigest()})
+
+
+def content_shown(content: object) -> str:
+    """A content of either form as a person may read it."""
+    if not isinstance(content, list):
+        return str(content)
+    return "".join(
+        str(part.get("text", "")) if part.get("type") == TEXT else f"[{part.get('rows')} vector(s)]" for part in content
+    )
+
+
+def _content(message: Message, said: Callable[[TokenVectors], dict[str, Any]]) -> Content:
+    if not message.vectors:
+        return message.content
+    texts = message.content.split(VECTORS_PLACE)
+    if len(texts) != len(message.vectors) + 1:
+        raise ValueError(f"The message has {len(texts) - 1} places for {len(message.vectors)} pieces of vectors.")
+    parts: list[dict[str, Any]] = [{"type": TEXT, "text": texts[0]}]
+    for each, text in zip(message.vectors, texts[1:], strict=True):
+        parts += [{"type": VECTORS, "rows": each.rows, **said(each)}, {"type": TEXT, "text": text}]
+    return [part for part in parts if part["type"] == VECTORS or part["text"]]
+
+
+class PromptMeter:
+    """Prompt tokens as the endpoint will count them, or a little more: a reserve that is too small would break the cap.
+
+    An endpoint may count more than we do: its chat template adds marks and perhaps a system prompt of its own, and its
+    vocabulary may not be the one that the config names. What it counted more is learnt from its replies.
+    """
+
+    def __init__(self, count: CountTokens) -> None:
+        self._count = count
+        self._extra = 0
+        self._ratio = 1.0
+
+    def plain(self, messages: Sequence[Message]) -> int:
+        """Our own count, with room for the template."""
+        return sum(map(self._one, messages)) + TOKENS_PER_MESSAGE
+
+    def _one(self, message: Message) -> int:
+        return self._count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE
+
+    def safe(self, plain: int) -> int:
+        """What to reserve for a prompt of ``plain`` tokens."""
+        return int(plain * self._ratio) + self._extra + 1
+
+    def learn(self, plain: int, counted: int) -> None:
+        """The endpoint counted ``counted`` tokens for a prompt of ``plain``."""
+        if counted <= self.safe(plain):
+            return
+        if plain < SHORT:
+            self._extra = max(self._extra, counted - plain)
+        else:
+            self._ratio = max(self._ratio, counted / plain)

@@ -1,6 +1,7 @@
-"""What went wrong with an attempt, decided by status codes, error codes and exception types, never by searching texts.
+"""Endpoints: reaching them, what went wrong with a request, which are worth asking now, and which one a call goes to.
 
-Three questions are answered for each: may it have been billed, is it worth another try, and whose problem is it.
+Errors are told apart by status codes, error codes and exception types, never by searching texts. Three questions are
+answered for each: may it have been billed, is it worth another try, and whose problem is it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ import openai
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.prices import Price, PriceTable
-from okralong.pipelines.llm.rate_limit import Notice, read_notice
-from okralong.pipelines.llm.records import Call, Grant, LimiterClient
+from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
+from okralong.pipelines.llm.rate_limit_client import LimiterClient
+from okralong.pipelines.llm.records import Call, Outcome, unknown
 from okralong.pipelines.models.weights import EMBEDDED
+
+logger = logging.getLogger(__name__)
 
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
 """Names of the transport's exceptions that come before a request has left. By name: the transport library of
@@ -37,157 +41,192 @@ LONGEST_WAIT_S = 300.0
 SHORTEST_KEY = 12
 """Characters from which on a key is a secret and no placeholder. Ours."""
 REMOVED = "[key removed]"
+STORM = 3
+"""Failures in a row that open a breaker; a connection that never came about opens it at once. Ours."""
+NO_KEY = "none"
+"""Sent to servers of one's own, which want some key but do not look at it."""
+CHECK_TIMEOUT_S = 10.0
+PREFERENCE_S = 0.1
+"""How long an endpoint is waited for before the next one is asked for a permit as well. Ours."""
+LOOK_AGAIN_S = 1.0
+"""How often a call that waits looks who is worth asking by now. Ours."""
 _KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """``status`` for the ledger; ``http_status`` 0 without an answer; ``retry_after`` in seconds where it was named."""
-
-    status: Literal["failed", "unknown"]
-    http_status: int
-    message: str
-    retry: bool
-    whose: Literal["endpoint", "question"] = "question"
-    retry_after: float | None = None
-    request_id: str = ""
-
-    @property
-    def limited(self) -> bool:
-        """Whether the endpoint asked for fewer requests: by a 429, or by naming a time to wait."""
-        return self.retry and (self.http_status == 429 or self.retry_after is not None)
-
-    @property
-    def final(self) -> bool:
-        """Whether the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
-        return self.whose == "endpoint" and not self.retry
-
-    @property
-    def unreachable(self) -> bool:
-        """Whether no connection came about."""
-        return self.http_status == 0 and self.status == "failed"
-
-    def error(self) -> EndpointError | CallFailed:
-        """The exception for it: EndpointError stops the run, CallFailed fails the question."""
-        return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorAnswer:
-    """An answer that is an error, to a request by itself or to one of a batch: HTTP status, and code and type ("" where
-    there is none) of the error in its body.
+class Router:
+    """The routes of a run, in order of preference. With one route it is that one, whatever its breaker says: who stops
+    after an error, and when a call is tried again, is then the client's to say.
     """
 
-    status: int
-    code: str
-    kind: str
-    request_id: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    def __init__(self, routes: Sequence[Route], clock: Callable[[], float] = time.monotonic) -> None:
+        self.routes = tuple(routes)
+        self.clock = clock
+        self._returning: set[asyncio.Task[None]] = set()
 
+    @property
+    def highest_price(self) -> Price:
+        """What a token costs at most, wherever a call may still go."""
+        now = self.clock()
+        prices = [route.price for route in self.routes if not route.breaker.out(now)] or [self.routes[0].price]
+        return Price(
+            input=max(price.input for price in prices),
+            cached_input=max(price.cached_input for price in prices),
+            output=max(price.output for price in prices),
+        )
 
-def without_key(text: str, key: str) -> str:
-    """``text`` without this very key; all else is left alone, so this is fit for prompts and replies.
+    @property
+    def all_out(self) -> bool:
+        """Whether nobody can be asked any more."""
+        now = self.clock()
+        return all(route.breaker.out(now) for route in self.routes)
 
-    Placeholders such as "none" or "EMPTY", which servers of one's own take, are words and no secrets.
-    """
-    return text.replace(key, REMOVED) if len(key) >= SHORTEST_KEY else text
+    def verdict(self) -> str:
+        """What is wrong with each endpoint."""
+        said = [
+            f"({number}) {route.endpoint.base_url} ({route.endpoint.model}): {route.breaker.why or 'was not asked.'}"
+            for number, route in enumerate(self.routes, 1)
+        ]
+        return f"None of the {len(said)} endpoints can be used. {' '.join(said)}"
 
+    def without_keys(self, text: str) -> str:
+        """``text`` without any endpoint's key."""
+        for route in self.routes:
+            text = without_key(text, route.key)
+        return text
 
-def scrub(text: str, key: str) -> str:
-    """An error message without the key and without anything that looks like one (servers like to repeat it)."""
-    return _KEY.sub(REMOVED, without_key(text, key))
+    def open(self, tried: Sequence[Route] = ()) -> list[Route]:
+        """The routes that are worth asking now and were not ``tried``, in order."""
+        now, alone = self.clock(), len(self.routes) == 1
+        return [route for route in self.routes if route not in tried and (alone or route.breaker.ready(now))]
 
+    async def acquire(self, tokens: int, expires_s: float, tried: Sequence[Route] = ()) -> tuple[Route, int]:
+        """A permit of the route that grants one first; of the first in order that does so at once.
 
-def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds to wait by ``retry-after-ms`` or ``Retry-After`` (seconds or an HTTP date); None when neither helps."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        Raises EndpointError when all are out of use, QuestionError when no minute of any can hold ``tokens``.
+        """
+        if len(self.routes) == 1:
+            return self.routes[0], await self.routes[0].limiter.acquire(tokens, expires_s)
+        asked: dict[Route, asyncio.Task[int]] = {}
+        refused: dict[Route, QuestionError] = {}
         try:
-            seconds = float(headers.get(name, "")) / unit
-        except ValueError:
-            continue
-        if 0 <= seconds < float("inf"):
-            return seconds
+            while True:
+                routes = [route for route in self._choice(tried) if route not in refused]
+                if not routes:
+                    raise next(reversed(refused.values()))
+                for route in [route for route in asked if route not in routes]:
+                    self._withdraw(route, asked.pop(route))
+                new = [route for route in routes if route not in asked]
+                if new:
+                    asked[new[0]] = asyncio.create_task(new[0].limiter.acquire(tokens, expires_s))
+                timeout_s = PREFERENCE_S if len(new) > 1 else LOOK_AGAIN_S
+                await asyncio.wait(asked.values(), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                for route in [route for route in routes if route in asked and asked[route].done()]:
+                    if route not in self._choice(tried):  # it has failed meanwhile, or another call is its trial
+                        break
+                    try:
+                        permit = asked[route].result()
+                    except QuestionError as error:
+                        refused[route] = error
+                        del asked[route]
+                        continue
+                    del asked[route]
+                    route.breaker.asked(self.clock())
+                    return route, permit
+        finally:
+            for route, waiting in asked.items():
+                self._withdraw(route, waiting)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for route in self.routes:
+            await route.http.close()
+
+    def _choice(self, tried: Sequence[Route]) -> list[Route]:
+        """The open routes; when there are none, the one that is worth asking soonest, tried or not."""
+        if routes := self.open(tried):
+            return routes
+        now = self.clock()
+        left = [route for route in self.routes if not route.breaker.out(now)]
+        if not left:
+            raise EndpointError(self.verdict())
+        return [min(left, key=lambda route: route.breaker.back_at)]
+
+    def _withdraw(self, route: Route, waiting: asyncio.Task[int]) -> None:
+        waiting.cancel()
+        waiting.add_done_callback(partial(self._release, route))
+
+    def _release(self, route: Route, waited: asyncio.Task[int]) -> None:
+        """What was granted all the same, in the moment of the cancellation."""
+        if waited.cancelled() or waited.exception() is not None:
+            return
+        back = asyncio.get_running_loop().create_task(best_effort(route.limiter.release(waited.result(), unsent=True)))
+        self._returning.add(back)
+        back.add_done_callback(self._returning.discard)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Route:
+    """One endpoint as a client reaches it: its connection, its limiter, its price, its key and its breaker."""
+
+    endpoint: EndpointConfig
+    http: openai.AsyncOpenAI
+    limiter: LimiterClient
+    price: Price
+    key: str = field(repr=False)
+    breaker: Breaker
+
+    def api_error(self, error: Exception) -> ApiError:
+        """What went wrong with a call that went there."""
+        return classify(error, self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env, self.key)
+
+
+def open_routes(
+    config: LlmConfig,
+    limiters: Sequence[LimiterClient],
+    prices: PriceTable,
+    address: str | None,
+    pauses: tuple[float, float],
+    transport: Any = None,
+) -> list[Route]:
+    """The routes of all endpoints of ``config``, each with its limiter, in order.
+
+    ``address`` is where the first one listens, if not at its base URL, and ``transport`` what carries its requests
+    there, if not the network; ``pauses`` are the breakers'. An endpoint whose
+    key is missing is out of use from the start; when that is all of them, or a model has no price, raises ConfigError.
+    """
+    routes: list[Route] = []
+    missing: list[ConfigError] = []
+    for endpoint, limiter in zip(config.all_endpoints, limiters, strict=True):
+        where = endpoint.base_url if routes or address is None else address
+        breaker = Breaker(*pauses)
+        try:
+            key = read_key(endpoint)
+        except ConfigError as error:
+            missing.append(error)
+            breaker.refuse(str(error))
+            key = NO_KEY
+        http = open_client(endpoint, where, key, config.timeout_s, None if routes else transport)
+        routes.append(Route(endpoint, http, limiter, prices.price(endpoint.model, endpoint.price), key, breaker))
+    if len(missing) == len(routes):
+        raise missing[0]
+    return routes
+
+
+async def best_effort(work: Awaitable[None]) -> None:
+    """Await what may fail without harm to the question: a lost permit ends by itself, and a lost reserve is held."""
     try:
-        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except (TypeError, ValueError):
-        return None
-    return max(0.0, date.timestamp() - (time.time() if now is None else now))
-
-
-def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> Fault:
-    """The fault behind an exception of the ``openai`` package; any other after sending counts as unknown."""
-    said = scrub(str(error), key)[:500]
-    if isinstance(error, openai.APITimeoutError | openai.APIConnectionError):
-        if type(error.__cause__).__name__ in NEVER_SENT:
-            message = f"No connection to {endpoint}: {said} Start the server, or mend llm.base_url, and run again."
-            return Fault("failed", 0, message, retry=True, whose="endpoint")
-        message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
-        return Fault("unknown", 0, message, retry=True)
-    if isinstance(error, openai.APIStatusError):
-        answer = ErrorAnswer(
-            error.status_code,
-            str(error.code or ""),
-            str(error.type or ""),
-            error.request_id or "",
-            error.response.headers,
-        )
-        return by_status(answer, said, endpoint, model, key_env)
-    message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
-    return Fault("unknown", 200, message, retry=True)
-
-
-def notice_of(error: Exception, fault: Fault) -> Notice:
-    """What the limiter should know of a request that brought no reply."""
-    headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
-    return read_notice(headers, taken=False, slow_down=fault.limited, retry_after=fault.retry_after)
-
-
-def by_status(error: ErrorAnswer, said: str, endpoint: str, model: str, key_env: str) -> Fault:
-    """The fault behind an answer that is an error; ``said`` is its message without any key."""
-    code, status, request_id = error.code, error.status, error.request_id
-    if status in (401, 403):
-        message = (
-            f"{endpoint} refuses the key in the environment variable {key_env} ({status}: {said}). Set it to a key "
-            "that may use this model, on every node, and run the same command again."
-        )
-        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
-    if status == 404:
-        message = f"{endpoint} does not know the model {model!r} ({said}). Mend llm.model or llm.base_url."
-        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
-    if code == "insufficient_quota" or error.kind == "insufficient_quota":
-        message = f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
-        return Fault("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
-    if code == "context_length_exceeded":
-        message = f"The prompt does not fit the window of {model} ({said}). Set llm.window to the model's true size."
-        return Fault("failed", status, message, retry=False, request_id=request_id)
-    if code == "content_filter":
-        message = f"The endpoint's content filter refused the prompt ({said})."
-        return Fault("failed", status, message, retry=False, request_id=request_id)
-    if status in RETRIED or status >= 500:
-        wait = retry_after(error.headers)
-        message = f"{endpoint} answered {status} ({said})."
-        whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
-        if wait is not None and wait > LONGEST_WAIT_S:
-            message = f"{endpoint} asks to wait {wait:.0f} s ({status}: {said}). Run the same command again after that."
-            return Fault("failed", status, message, False, "endpoint", wait, request_id)
-        billed: Literal["failed", "unknown"] = "unknown" if status in GATEWAY else "failed"
-        return Fault(billed, status, message, True, whose, wait, request_id)
-    message = f"{endpoint} refused the request ({status}: {said})."
-    return Fault("failed", status, message, retry=False, request_id=request_id)
-
-
-# --------
-# Whether an endpoint is worth asking while there are others: a circuit breaker, with no clock of its own.
-#
-# Closed, it is asked. Open, after a failed connection or a storm of errors, it is left alone for a growing pause; then
-# one call tries it, and closes it by a reply. Out, because it refused (key, model, quota), it is not asked again.
-
-STORM = 3
-"""Failures in a row that open a breaker; a connection that never came about opens it at once. Ours."""
+        await work
+    except Exception as error:
+        logger.warning("%s: %s", type(error).__name__, error)
 
 
 class Breaker:
-    """The standing of one endpoint. Every ``now`` is in seconds of one clock that never goes back."""
+    """Whether an endpoint is worth asking while there are others: a circuit breaker.
+
+    Closed, it is asked. Open, after a failed connection or a storm of errors, it is left alone for a growing pause;
+    then one call tries it, and closes it by a reply. Out, because it refused (key, model, quota), it is not asked
+    again. Every ``now`` is in seconds of one clock that never goes back.
+    """
 
     def __init__(self, first_pause_s: float, longest_pause_s: float) -> None:
         self.why = ""
@@ -228,30 +267,164 @@ class Breaker:
         self._pause = self._first
         self._open_until = -math.inf
 
-    def failed(self, now: float, sent_at: float, fault: Fault) -> None:
-        """A call that was sent at ``sent_at`` brought a fault. Those of one burst make the pause longer once."""
-        if fault.final:
-            self.refuse(fault.message, math.inf if fault.retry_after is None else now + fault.retry_after)
+    def failed(self, now: float, sent_at: float, api_error: ApiError) -> None:
+        """A call that was sent at ``sent_at`` brought an error. Those of one burst make the pause longer once."""
+        if api_error.final:
+            self.refuse(api_error.message, math.inf if api_error.retry_after is None else now + api_error.retry_after)
             return
-        if not fault.retry:
+        if not api_error.retry:
             self.answered()
             return
-        self.why = fault.message
-        if fault.http_status == 429 or sent_at < self._opened_at:  # the limiter sees to the first
+        self.why = api_error.message
+        if api_error.http_status == 429 or sent_at < self._opened_at:  # the limiter sees to the first
             return
         self._failures += 1
-        if fault.unreachable or self._failures >= STORM:
+        if api_error.unreachable or self._failures >= STORM:
             self._opened_at = now
             self._open_until = now + self._pause
             self._pause = min(self._longest, 2 * self._pause)
 
 
-# --------
-# Reaching an endpoint: the HTTP client for it, and a free check that says what is wrong before anything is spent.
+@dataclass(frozen=True, slots=True)
+class ApiError:
+    """``status`` for the ledger; ``http_status`` 0 without an answer; ``retry_after`` in seconds where it was named."""
 
-NO_KEY = "none"
-"""Sent to servers of one's own, which want some key but do not look at it."""
-CHECK_TIMEOUT_S = 10.0
+    status: Literal["failed", "unknown"]
+    http_status: int
+    message: str
+    retry: bool
+    whose: Literal["endpoint", "question"] = "question"
+    retry_after: float | None = None
+    request_id: str = ""
+
+    @property
+    def limited(self) -> bool:
+        """Whether the endpoint asked for fewer requests: by a 429, or by naming a time to wait."""
+        return self.retry and (self.http_status == 429 or self.retry_after is not None)
+
+    @property
+    def final(self) -> bool:
+        """Whether the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
+        return self.whose == "endpoint" and not self.retry
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether no connection came about."""
+        return self.http_status == 0 and self.status == "failed"
+
+    def error(self) -> EndpointError | CallFailed:
+        """The exception for it: EndpointError stops the run, CallFailed fails the question."""
+        return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
+
+    def outcome(self, call: Call, latency_s: float = 0.0) -> Outcome:
+        """What the ledger is told of the attempt: it cost nothing, or nobody knows and its reserve stays held."""
+        lost = replace(unknown(call, self.message, self.http_status, latency_s), provider_request_id=self.request_id)
+        return lost if self.status == "unknown" else replace(lost, status="failed", cost_usd=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorResponse:
+    """An answer that is an error, to a request by itself or to one of a batch: HTTP status, and code and type ("" where
+    there is none) of the error in its body.
+    """
+
+    status: int
+    code: str
+    kind: str
+    request_id: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def without_key(text: str, key: str) -> str:
+    """``text`` without this very key; all else is left alone, so this is fit for prompts and replies.
+
+    Placeholders such as "none" or "EMPTY", which servers of one's own take, are words and no secrets.
+    """
+    return text.replace(key, REMOVED) if len(key) >= SHORTEST_KEY else text
+
+
+def scrub(text: str, key: str) -> str:
+    """An error message without the key and without anything that looks like one (servers like to repeat it)."""
+    return _KEY.sub(REMOVED, without_key(text, key))
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds to wait by ``retry-after-ms`` or ``Retry-After`` (seconds or an HTTP date); None when neither helps."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, date.timestamp() - (time.time() if now is None else now))
+
+
+def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
+    """The error behind an exception of the ``openai`` package; any other after sending counts as unknown."""
+    said = scrub(str(error), key)[:500]
+    if isinstance(error, openai.APITimeoutError | openai.APIConnectionError):
+        if type(error.__cause__).__name__ in NEVER_SENT:
+            message = f"No connection to {endpoint}: {said} Start the server, or mend llm.base_url, and run again."
+            return ApiError("failed", 0, message, retry=True, whose="endpoint")
+        message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
+        return ApiError("unknown", 0, message, retry=True)
+    if isinstance(error, openai.APIStatusError):
+        answer = ErrorResponse(
+            error.status_code,
+            str(error.code or ""),
+            str(error.type or ""),
+            error.request_id or "",
+            error.response.headers,
+        )
+        return by_status(answer, said, endpoint, model, key_env)
+    message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
+    return ApiError("unknown", 200, message, retry=True)
+
+
+def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
+    """What the limiter should know of a request that brought no reply."""
+    headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
+    return read_headers(headers, taken=False, slow_down=api_error.limited, retry_after=api_error.retry_after)
+
+
+def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_env: str) -> ApiError:
+    """The error behind an answer that is an error; ``said`` is its message without any key."""
+    code, status, request_id = error.code, error.status, error.request_id
+    if status in (401, 403):
+        message = (
+            f"{endpoint} refuses the key in the environment variable {key_env} ({status}: {said}). Set it to a key "
+            "that may use this model, on every node, and run the same command again."
+        )
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if status == 404:
+        message = f"{endpoint} does not know the model {model!r} ({said}). Mend llm.model or llm.base_url."
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if code == "insufficient_quota" or error.kind == "insufficient_quota":
+        message = f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if code == "context_length_exceeded":
+        message = f"The prompt does not fit the window of {model} ({said}). Set llm.window to the model's true size."
+        return ApiError("failed", status, message, retry=False, request_id=request_id)
+    if code == "content_filter":
+        message = f"The endpoint's content filter refused the prompt ({said})."
+        return ApiError("failed", status, message, retry=False, request_id=request_id)
+    if status in RETRIED or status >= 500:
+        wait = retry_after(error.headers)
+        message = f"{endpoint} answered {status} ({said})."
+        whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
+        if wait is not None and wait > LONGEST_WAIT_S:
+            message = f"{endpoint} asks to wait {wait:.0f} s ({status}: {said}). Run the same command again after that."
+            return ApiError("failed", status, message, False, "endpoint", wait, request_id)
+        billed: Literal["failed", "unknown"] = "unknown" if status in GATEWAY else "failed"
+        return ApiError(billed, status, message, True, whose, wait, request_id)
+    message = f"{endpoint} refused the request ({status}: {said})."
+    return ApiError("failed", status, message, retry=False, request_id=request_id)
+
 
 EndpointState = Literal["ready", "down", "no_key", "wrong_key", "unknown_model", "unchecked"]
 
@@ -341,198 +514,3 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
             False, "unknown_model", f"{where} has no model {config.model!r}. It has: {some}. Mend llm.model."
         )
     return EndpointStatus(True, "ready", f"{where} is up, takes the key and has {config.model}.")
-
-
-# --------
-# One endpoint as a client reaches it: its connection, its limiter, its price, its key and its breaker.
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Route:
-    """A way to the generator."""
-
-    endpoint: EndpointConfig
-    http: openai.AsyncOpenAI
-    limiter: LimiterClient
-    price: Price
-    key: str = field(repr=False)
-    breaker: Breaker
-
-    def addressed(self, call: Call) -> Call:
-        """The call as it goes there: with the model and the prices of this endpoint."""
-        return replace(
-            call,
-            endpoint=self.endpoint.base_url,
-            model=self.endpoint.model,
-            input_usd_per_million=self.price.input,
-            cached_usd_per_million=self.price.cached_input,
-            output_usd_per_million=self.price.output,
-        )
-
-    def fault(self, error: Exception) -> Fault:
-        """What went wrong with a call that went there."""
-        return classify(error, self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env, self.key)
-
-
-def open_routes(
-    config: LlmConfig,
-    limiters: Sequence[LimiterClient],
-    prices: PriceTable,
-    address: str | None,
-    pauses: tuple[float, float],
-    transport: Any = None,
-) -> list[Route]:
-    """The routes of all endpoints of ``config``, each with its limiter, in order.
-
-    ``address`` is where the first one listens, if not at its base URL, and ``transport`` what carries its requests
-    there, if not the network; ``pauses`` are the breakers'. An endpoint whose
-    key is missing is out of use from the start; when that is all of them, or a model has no price, raises ConfigError.
-    """
-    routes: list[Route] = []
-    missing: list[ConfigError] = []
-    for endpoint, limiter in zip(config.all_endpoints, limiters, strict=True):
-        where = endpoint.base_url if routes or address is None else address
-        breaker = Breaker(*pauses)
-        try:
-            key = read_key(endpoint)
-        except ConfigError as error:
-            missing.append(error)
-            breaker.refuse(str(error))
-            key = NO_KEY
-        http = open_client(endpoint, where, key, config.timeout_s, None if routes else transport)
-        routes.append(Route(endpoint, http, limiter, prices.price(endpoint.model, endpoint.price), key, breaker))
-    if len(missing) == len(routes):
-        raise missing[0]
-    return routes
-
-
-# --------
-# Which endpoint a call goes to: where leave comes soonest, the configured order first, among those worth asking.
-
-logger = logging.getLogger(__name__)
-
-PREFERENCE_S = 0.1
-"""How long an endpoint is waited for before the next one is asked for leave as well. Ours."""
-LOOK_AGAIN_S = 1.0
-"""How often a call that waits looks who is worth asking by now. Ours."""
-
-
-class Router:
-    """The routes of a run, in order of preference. With one route it is that one, whatever its breaker says: who stops
-    after a fault, and when a call is tried again, is then the client's to say.
-    """
-
-    def __init__(self, routes: Sequence[Route], clock: Callable[[], float] = time.monotonic) -> None:
-        self.routes = tuple(routes)
-        self.clock = clock
-        self._returning: set[asyncio.Task[None]] = set()
-
-    @property
-    def dearest(self) -> Price:
-        """What a token costs at most, wherever a call may still go."""
-        now = self.clock()
-        prices = [route.price for route in self.routes if not route.breaker.out(now)] or [self.routes[0].price]
-        return Price(
-            input=max(price.input for price in prices),
-            cached_input=max(price.cached_input for price in prices),
-            output=max(price.output for price in prices),
-        )
-
-    @property
-    def all_out(self) -> bool:
-        """Whether nobody can be asked any more."""
-        now = self.clock()
-        return all(route.breaker.out(now) for route in self.routes)
-
-    def verdict(self) -> str:
-        """What is wrong with each endpoint."""
-        said = [
-            f"({number}) {route.endpoint.base_url} ({route.endpoint.model}): {route.breaker.why or 'was not asked.'}"
-            for number, route in enumerate(self.routes, 1)
-        ]
-        return f"None of the {len(said)} endpoints can be used. {' '.join(said)}"
-
-    def without_keys(self, text: str) -> str:
-        """``text`` without any endpoint's key."""
-        for route in self.routes:
-            text = without_key(text, route.key)
-        return text
-
-    def open(self, tried: Sequence[Route] = ()) -> list[Route]:
-        """The routes that are worth asking now and were not ``tried``, in order."""
-        now, alone = self.clock(), len(self.routes) == 1
-        return [route for route in self.routes if route not in tried and (alone or route.breaker.ready(now))]
-
-    async def leave(self, tokens: int, lease_s: float, tried: Sequence[Route] = ()) -> tuple[Route, Grant]:
-        """Leave to send at the route that grants it first; the first in order that does so at once.
-
-        Raises EndpointError when all are out of use, QuestionError when no minute of any can hold ``tokens``.
-        """
-        if len(self.routes) == 1:
-            return self.routes[0], await self.routes[0].limiter.acquire(tokens, lease_s)
-        asked: dict[Route, asyncio.Task[Grant]] = {}
-        refused: dict[Route, QuestionError] = {}
-        try:
-            while True:
-                routes = [route for route in self._choice(tried) if route not in refused]
-                if not routes:
-                    raise next(reversed(refused.values()))
-                for route in [route for route in asked if route not in routes]:
-                    self._withdraw(route, asked.pop(route))
-                new = [route for route in routes if route not in asked]
-                if new:
-                    asked[new[0]] = asyncio.create_task(new[0].limiter.acquire(tokens, lease_s))
-                patience = PREFERENCE_S if len(new) > 1 else LOOK_AGAIN_S
-                await asyncio.wait(asked.values(), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-                for route in [route for route in routes if route in asked and asked[route].done()]:
-                    if route not in self._choice(tried):  # it has failed meanwhile, or another call is its trial
-                        break
-                    try:
-                        grant = asked[route].result()
-                    except QuestionError as error:
-                        refused[route] = error
-                        del asked[route]
-                        continue
-                    del asked[route]
-                    route.breaker.asked(self.clock())
-                    return route, grant
-        finally:
-            for route, waiting in asked.items():
-                self._withdraw(route, waiting)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        for route in self.routes:
-            await route.http.close()
-
-    def _choice(self, tried: Sequence[Route]) -> list[Route]:
-        """The open routes; when there are none, the one that is worth asking soonest, tried or not."""
-        if routes := self.open(tried):
-            return routes
-        now = self.clock()
-        left = [route for route in self.routes if not route.breaker.out(now)]
-        if not left:
-            raise EndpointError(self.verdict())
-        return [min(left, key=lambda route: route.breaker.back_at)]
-
-    def _withdraw(self, route: Route, waiting: asyncio.Task[Grant]) -> None:
-        waiting.cancel()
-        waiting.add_done_callback(partial(self._give_back, route))
-
-    def _give_back(self, route: Route, waited: asyncio.Task[Grant]) -> None:
-        """What was granted all the same, in the moment of the cancellation."""
-        if waited.cancelled() or waited.exception() is not None:
-            return
-        back = asyncio.get_running_loop().create_task(
-            quietly(route.limiter.release(waited.result().lease, unsent=True))
-        )
-        self._returning.add(back)
-        back.add_done_callback(self._returning.discard)
-
-
-async def quietly(work: Awaitable[None]) -> None:
-    """Await what may fail without harm to the question: a lost lease ends by itself, a lost reserve with it."""
-    try:
-        await work
-    except Exception as error:
-        logger.warning("%s: %s", type(error).__name__, error)

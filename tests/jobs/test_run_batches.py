@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from okralong.jobs.answer import desk_plan
+from okralong.jobs.answer import batch_setup
 from okralong.jobs.run_folder import BEGUN
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
@@ -36,11 +36,11 @@ def begun(path: Path, **said: Any) -> Folder:
 
 def test_a_run_keeps_its_id_and_an_older_one_is_given_one(tmp_path: Path) -> None:
     folder = begun(tmp_path / "new", run_id="mine")
-    plan = desk_plan(folder, config(), False, NOW)
+    plan = batch_setup(folder, config(), False, NOW)
     assert plan is not None
     assert (plan.run_id, plan.until) == ("mine", None)
     older = begun(tmp_path / "old")
-    plans = [desk_plan(older, config(), False, NOW) for _ in range(2)]
+    plans = [batch_setup(older, config(), False, NOW) for _ in range(2)]
     assert plans[0] == plans[1]
     assert plans[0] is not None
     assert plans[0].run_id
@@ -51,7 +51,7 @@ def test_a_deadline_stays_the_moment_that_it_first_meant(tmp_path: Path) -> None
     later = NOW + timedelta(hours=10)
 
     def until(deadline: str, now: datetime, complete: bool = False) -> datetime | None:
-        plan = desk_plan(folder, config(deadline), complete, now)
+        plan = batch_setup(folder, config(deadline), complete, now)
         assert plan is not None
         return plan.until
 
@@ -64,8 +64,8 @@ def test_a_deadline_stays_the_moment_that_it_first_meant(tmp_path: Path) -> None
 
 def test_real_time_needs_a_desk_only_for_what_is_left_in_batches(tmp_path: Path) -> None:
     realtime = load_config(RunConfig, "answer.yaml").llm
-    assert desk_plan(begun(tmp_path / "never", run_id="mine"), realtime, False, NOW) is None
-    assert desk_plan(begun(tmp_path / "done", run_id="mine", batches=True), realtime, False, NOW) is None
+    assert batch_setup(begun(tmp_path / "never", run_id="mine"), realtime, False, NOW) is None
+    assert batch_setup(begun(tmp_path / "done", run_id="mine", batches=True), realtime, False, NOW) is None
 
 
 def test_a_run_may_go_on_in_the_other_mode() -> None:

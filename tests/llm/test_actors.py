@@ -16,8 +16,8 @@ from okralong.actors.cluster import NAMESPACE
 from okralong.actors.llm import (
     LedgerActor,
     LimiterActor,
-    RayLedger,
     RayLimiter,
+    ledger_client,
     limiter_name,
     start_ledger,
     start_limiter,
@@ -25,7 +25,8 @@ from okralong.actors.llm import (
 from okralong.pipelines.core.types import OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.rate_limit import Ask, Limits, Notice, Returned, Taken
+from okralong.pipelines.llm.rate_limit import Limits, RateLimitHeaders
+from okralong.pipelines.llm.rate_limit_client import PermitRequest, Permits, Release
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, config_for, rows
 
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 
 async def ask_all(handles: tuple[Any, Any], config: Any, names: list[str]) -> list[str]:
-    client = LlmClient(config, RayLedger(handles[0]), RayLimiter(handles[1]))
+    client = LlmClient(config, ledger_client(handles[0]), RayLimiter(handles[1]))
     try:
         replies = await asyncio.gather(*(client.complete(name, "a", "generate", ask(name)) for name in names))
     finally:
@@ -58,7 +59,7 @@ async def test_workers_share_one_budget_one_journal_and_one_limiter(ray_cluster:
         assert max(times) - min(times) > 1.5  # forty at ten a second, but for the first second's credit
         assert await ask_all(handles, config, work[0]) == answers[0]
         assert len(server.received) == 40
-        ledger = RayLedger(handles[0])
+        ledger = ledger_client(handles[0])
         totals = await ledger.totals()
         assert totals.settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
         await ledger.close()
@@ -72,13 +73,13 @@ async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Pa
         config = config_for(server, tokens_per_minute=1000)
         ledger, limiter = start_ledger(str(tmp_path), 0.01, frozenset({"q"})), start_limiter(config, "tests")
         with pytest.raises(OverBudget) as refused:
-            await RayLedger(ledger).admit("q", 0.02)
+            await ledger_client(ledger).admit("q", 0.02)
         assert type(refused.value) is OverBudget
         assert "Traceback" not in str(refused.value)
-        await RayLedger(ledger).admit("stopped", 0.009)
-        await RayLedger(ledger).release("stopped")
-        await RayLedger(ledger).reserve(("call", 1), "other", 0.009)
-        assert (await RayLedger(ledger).totals()).reserved_usd == pytest.approx(0.009)
+        await ledger_client(ledger).admit("stopped", 0.009)
+        await ledger_client(ledger).release("stopped")
+        await ledger_client(ledger).reserve(("call", 1), "other", 0.009)
+        assert (await ledger_client(ledger).totals()).reserved_usd == pytest.approx(0.009)
         with pytest.raises(QuestionError, match="tokens_per_minute"):
             await RayLimiter(limiter).acquire(2000, 10)
         for actor in (ledger, limiter):
@@ -92,7 +93,7 @@ async def test_an_embedded_model_has_a_limiter_for_each_job_and_an_endpoint_one_
     assert named == limiters
     assert limiters[0] != limiters[1]
     for limiter in named:  # neither waits for the other's only place
-        assert (await asyncio.wait_for(RayLimiter(limiter).acquire(10, 600), 60)).lease
+        assert await asyncio.wait_for(RayLimiter(limiter).acquire(10, 600), 60)
     assert limiter_name(endpoint, "first") == limiter_name(endpoint, "second")
     for limiter in limiters:
         ray.kill(limiter)
@@ -105,13 +106,13 @@ class _Counted(LimiterActor):
         super().__init__(limits)
         self._messages = 0
 
-    async def take(self, asks: Sequence[Ask]) -> Taken:
+    async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
         self._messages += 1
-        return await super().take(asks)
+        return await super().acquire_many(requests)
 
-    async def put_back(self, returned: Sequence[Returned]) -> None:
+    async def release_many(self, returned: Sequence[Release]) -> None:
         self._messages += 1
-        await super().put_back(returned)
+        await super().release_many(returned)
 
     async def seen(self) -> tuple[int, int]:
         return self._messages, self.in_flight
@@ -119,11 +120,11 @@ class _Counted(LimiterActor):
 
 async def _use(limiter: RayLimiter, callers: int) -> None:
     async def one() -> None:
-        grant = await limiter.acquire(10, 60)
+        permit = await limiter.acquire(10, 60)
         try:
             await asyncio.sleep(0.01)
         finally:
-            await limiter.release(grant.lease, Notice(taken=True))
+            await limiter.release(permit, RateLimitHeaders(taken=True))
 
     gone = [asyncio.create_task(one()) for _ in range(callers // 5)]
     tasks = [asyncio.create_task(one()) for _ in range(callers)]
@@ -169,6 +170,6 @@ async def test_a_ledger_whose_process_is_killed_comes_back_with_what_was_durable
         assert await ask_all((actor, limiter), config, ["q1", "q2"]) == first
         assert await actor.pid.remote() != pid
         assert len(server.received) == 2
-        assert (await RayLedger(actor).totals()).settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
+        assert (await ledger_client(actor).totals()).settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
         for one in (actor, limiter):
             ray.kill(one)

@@ -5,13 +5,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.llm.routing import STORM, Breaker, Fault
+from okralong.pipelines.llm.routing import STORM, ApiError, Breaker
 
-OVERLOADED = Fault("failed", 503, "503", retry=True)
-LIMITED = Fault("failed", 429, "429", retry=True, whose="endpoint")
-DOWN = Fault("failed", 0, "down", retry=True, whose="endpoint")
-REFUSED = Fault("failed", 401, "the key is refused", retry=False, whose="endpoint")
-TOO_LONG = Fault("failed", 400, "too long", retry=False)
+OVERLOADED = ApiError("failed", 503, "503", retry=True)
+LIMITED = ApiError("failed", 429, "429", retry=True, whose="endpoint")
+DOWN = ApiError("failed", 0, "down", retry=True, whose="endpoint")
+REFUSED = ApiError("failed", 401, "the key is refused", retry=False, whose="endpoint")
+TOO_LONG = ApiError("failed", 400, "too long", retry=False)
 
 
 def storm(breaker: Breaker, now: float) -> None:
@@ -21,8 +21,8 @@ def storm(breaker: Breaker, now: float) -> None:
 
 def test_a_storm_opens_it_and_fewer_failures_do_not() -> None:
     breaker = Breaker(1.0, 8.0)
-    for fault in (OVERLOADED, OVERLOADED, TOO_LONG, OVERLOADED, OVERLOADED, LIMITED, LIMITED):
-        breaker.failed(0.0, 0.0, fault)
+    for api_error in (OVERLOADED, OVERLOADED, TOO_LONG, OVERLOADED, OVERLOADED, LIMITED, LIMITED):
+        breaker.failed(0.0, 0.0, api_error)
         assert breaker.ready(0.0)
     breaker.failed(0.0, 0.0, OVERLOADED)
     assert not breaker.ready(0.9)
@@ -72,7 +72,7 @@ def test_who_refuses_is_out_also_when_a_late_reply_comes() -> None:
     assert breaker.back_at == math.inf
     assert breaker.why == "the key is refused"
     away = Breaker(1.0, 8.0)
-    away.failed(0.0, 0.0, Fault("failed", 429, "wait", retry=False, whose="endpoint", retry_after=400.0))
+    away.failed(0.0, 0.0, ApiError("failed", 429, "wait", retry=False, whose="endpoint", retry_after=400.0))
     assert away.out(399)
     assert away.ready(400)
 
@@ -81,14 +81,14 @@ faults = st.sampled_from([OVERLOADED, LIMITED, DOWN, TOO_LONG])
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 30), faults | st.none())))
-def test_no_pause_is_longer_than_the_longest(steps: list[tuple[float, float, Fault | None]]) -> None:
+def test_no_pause_is_longer_than_the_longest(steps: list[tuple[float, float, ApiError | None]]) -> None:
     breaker, now = Breaker(1.0, 8.0), 0.0
-    for passed, took, fault in steps:
+    for passed, took, api_error in steps:
         now += passed
-        if fault is None:
+        if api_error is None:
             breaker.answered()
             assert breaker.ready(now)
         else:
-            breaker.failed(now, now - took, fault)
+            breaker.failed(now, now - took, api_error)
         assert breaker.back_at <= now + 8.0
         assert not breaker.out(now)

@@ -11,7 +11,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError, ReplyError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.rate_limit import SILENT, Limits, Notice
+from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
 from tests.llm.tools import all_bytes, ask, client_over, config_for, rows
@@ -218,7 +218,7 @@ async def test_a_call_that_gets_no_leave_gives_its_reserve_back_and_leaves_no_do
 
 
 class _LostLimiter(LocalLimiter):
-    async def release(self, lease: int, notice: Notice = SILENT, *, unsent: bool = False) -> None:
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
         raise ConnectionError("the limiter is gone")
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from okralong.pipelines.core.types import QuestionError
-from okralong.pipelines.llm.rate_limit import Ask, Limits, Notice, Returned, Taken
-from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter
+from okralong.pipelines.llm.rate_limit import Limits, RateLimitHeaders
+from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter, PermitRequest, Permits, Release
 
-DONE = Notice(taken=True)
+DONE = RateLimitHeaders(taken=True)
 
 
 @dataclass
@@ -30,29 +30,29 @@ class Way:
     largest: int = 0
     order: list[int] = field(default_factory=list)
 
-    async def take(self, asks: Sequence[Ask]) -> Taken:
+    async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
         self.takes += 1
-        self.largest = max(self.largest, len(asks))
+        self.largest = max(self.largest, len(requests))
         await asyncio.sleep(self.delay_s)
-        taken = await self.limiter.take(asks)
+        taken = await self.limiter.acquire_many(requests)
         await asyncio.sleep(self.delay_s)
         return taken
 
-    async def put_back(self, returned: Sequence[Returned]) -> None:
+    async def release_many(self, returned: Sequence[Release]) -> None:
         self.returns += 1
         await asyncio.sleep(self.delay_s)
-        await self.limiter.put_back(returned)
+        await self.limiter.release_many(returned)
 
     def client(self) -> CoalescingLimiter:
-        return CoalescingLimiter(self.take, self.put_back)
+        return CoalescingLimiter(self.acquire_many, self.release_many)
 
 
 async def use(limiter: CoalescingLimiter, tokens: int = 10, hold_s: float = 0.01) -> None:
-    grant = await limiter.acquire(tokens, 100)
+    permit = await limiter.acquire(tokens, 100)
     try:
         await asyncio.sleep(hold_s)
     finally:
-        await limiter.release(grant.lease, DONE)
+        await limiter.release(permit, DONE)
 
 
 async def settled(limiter: LocalLimiter) -> int:
@@ -85,9 +85,9 @@ async def test_callers_are_served_in_order_of_arrival() -> None:
     client, order = way.client(), list[int]()
 
     async def one(number: int) -> None:
-        grant = await client.acquire(10, 100)
+        permit = await client.acquire(10, 100)
         order.append(number)
-        await client.release(grant.lease, DONE)
+        await client.release(permit, DONE)
 
     await asyncio.gather(*(one(number) for number in range(300)))
     assert order == list(range(300))
@@ -118,10 +118,10 @@ async def test_a_caller_that_goes_leaves_no_lease_behind() -> None:
     waiting = asyncio.create_task(client.acquire(10, 100))
     await asyncio.sleep(0.05)
     waiting.cancel()
-    await client.release(first.lease, DONE)
-    grant = await asyncio.wait_for(client.acquire(10, 100), 2)  # the one of the gone caller has come back
+    await client.release(first, DONE)
+    permit = await asyncio.wait_for(client.acquire(10, 100), 2)  # the one of the gone caller has come back
     assert limiter.in_flight == 1
-    await client.release(grant.lease, DONE)
+    await client.release(permit, DONE)
     assert await settled(limiter) == 0
 
 
@@ -145,14 +145,14 @@ async def test_a_local_caller_that_goes_leaves_none_either() -> None:
     held = [await limiter.acquire(10, 100) for _ in range(5)]
     tasks = [asyncio.create_task(limiter.acquire(10, 100)) for _ in range(50)]
     await asyncio.sleep(0)
-    for grant in held:
-        await limiter.release(grant.lease, DONE)
+    for permit in held:
+        await limiter.release(permit, DONE)
     for task in tasks:  # the first five have leave in this moment, and do not know it yet
         task.cancel()
     ends = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(end, asyncio.CancelledError) for end in ends)
     assert limiter.in_flight == 0
-    assert (await asyncio.wait_for(limiter.acquire(10, 100), 1)).lease
+    assert await asyncio.wait_for(limiter.acquire(10, 100), 1)
 
 
 async def test_a_request_that_no_minute_can_hold_is_refused_alone() -> None:
@@ -171,7 +171,7 @@ async def test_a_waiting_request_that_becomes_impossible_is_refused_and_does_not
     waiting = asyncio.create_task(client.acquire(900, 100))
     await asyncio.sleep(0.02)
     limiter.join(Limits(None, 500))
-    await client.release(first.lease, DONE)
+    await client.release(first, DONE)
     with pytest.raises(QuestionError, match="500"):
         await asyncio.wait_for(waiting, 2)
 
@@ -180,28 +180,28 @@ async def test_a_limiter_that_is_gone_is_told_to_all_who_wait_and_not_to_those_w
     limiter = LocalLimiter(Limits())
     broken = True
 
-    async def take(asks: Sequence[Ask]) -> Taken:
+    async def acquire_many(requests: Sequence[PermitRequest]) -> Permits:
         if broken:
             raise ConnectionError("the limiter is gone")
-        return await limiter.take(asks)
+        return await limiter.acquire_many(requests)
 
-    client = CoalescingLimiter(take, limiter.put_back)
+    client = CoalescingLimiter(acquire_many, limiter.release_many)
     ends = await asyncio.gather(*(client.acquire(10, 100) for _ in range(5)), return_exceptions=True)
     assert all(isinstance(end, ConnectionError) for end in ends)
     broken = False
-    assert (await asyncio.wait_for(client.acquire(10, 100), 2)).lease
+    assert await asyncio.wait_for(client.acquire(10, 100), 2)
 
 
 async def test_a_429_of_one_process_slows_all_of_them_once() -> None:
     limiter = LocalLimiter(Limits(None, None, max_in_flight=16))
     one, other = Way(limiter).client(), Way(limiter).client()
     held = await asyncio.gather(*(one.acquire(10, 100) for _ in range(8)), *(other.acquire(10, 100) for _ in range(8)))
-    limited = Notice(slow_down=True, retry_after=0.3)
+    limited = RateLimitHeaders(slow_down=True, retry_after=0.3)
     start = asyncio.get_running_loop().time()
-    backs = [(one if at < 8 else other).release(grant.lease, limited) for at, grant in enumerate(held)]
+    backs = [(one if at < 8 else other).release(permit, limited) for at, permit in enumerate(held)]
     await asyncio.gather(*backs)
-    grants = [asyncio.create_task(other.acquire(10, 100)) for _ in range(16)]
-    done, waiting = await asyncio.wait(grants, timeout=0.6)
+    permits = [asyncio.create_task(other.acquire(10, 100)) for _ in range(16)]
+    done, waiting = await asyncio.wait(permits, timeout=0.6)
     assert len(done) == 8  # halved once by sixteen
     assert asyncio.get_running_loop().time() - start >= 0.3
     for task in waiting:

@@ -16,7 +16,6 @@ from okralong.pipelines.llm.config import ANALYZE, CompletionLimits
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
-from okralong.pipelines.llm.records import Grant
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
 from tests.llm.tools import ask, client_over, config_for
 
@@ -77,9 +76,9 @@ class _Recording(LocalLimiter):
         super().__init__(Limits())
         self.asked: list[int] = []
 
-    async def acquire(self, tokens: int, lease_s: float) -> Grant:
+    async def acquire(self, tokens: int, expires_s: float) -> int:
         self.asked.append(tokens)
-        return await super().acquire(tokens, lease_s)
+        return await super().acquire(tokens, expires_s)
 
 
 ROLES = tuple(CompletionLimits.model_fields)

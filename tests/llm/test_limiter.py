@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from okralong.pipelines.core.types import QuestionError
-from okralong.pipelines.llm.rate_limit import Limiter, Limits, Notice, stricter
+from okralong.pipelines.llm.rate_limit import Limiter, Limits, RateLimitHeaders, stricter
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 
 
@@ -16,11 +16,11 @@ def saturate(limiter: Limiter, sizes: list[int], until: float) -> list[tuple[flo
     now, admitted, at = 0.0, [], 0
     while now < until:
         size = sizes[at % len(sizes)]
-        wait, lease = limiter.reserve(now, size, 1e9)
+        wait, permit = limiter.reserve(now, size, 1e9)
         if wait > 0:
             now += wait
             continue
-        limiter.release(lease)
+        limiter.release(permit)
         admitted.append((now, size))
         at += 1
     return admitted
@@ -82,11 +82,11 @@ def test_in_flight_is_bounded_and_a_lost_lease_ends_by_itself() -> None:
 
 def test_many_429_of_one_burst_count_once_and_hold_everyone() -> None:
     limiter = Limiter(Limits(None, None, max_in_flight=8))
-    leases = [limiter.reserve(0.0, 1, 100)[1] for _ in range(8)]
-    for _ in leases:
+    permits = [limiter.reserve(0.0, 1, 100)[1] for _ in range(8)]
+    for _ in permits:
         limiter.slow_down(0.0, None)
-    for lease in leases:
-        limiter.release(lease, answered=False)
+    for permit in permits:
+        limiter.release(permit, answered=False)
     assert limiter.reserve(0.5, 1, 100)[0] == pytest.approx(0.5)
     free = [limiter.reserve(1.0, 1, 100)[0] == 0 for _ in range(8)]
     assert sum(free) == limiter.allowed == 4  # halved once
@@ -99,15 +99,15 @@ def test_many_429_of_one_burst_count_once_and_hold_everyone() -> None:
 )
 def test_a_burst_of_429s_halves_once_however_late_they_come(arrivals: list[float], waits: list[float | None]) -> None:
     limiter = Limiter(Limits(None, None, max_in_flight=64))
-    leases = [limiter.reserve(0.0, 1, 1000)[1] for _ in arrivals]
+    permits = [limiter.reserve(0.0, 1, 1000)[1] for _ in arrivals]
     for at, when in enumerate(sorted(arrivals)):
-        notice = Notice(slow_down=True, retry_after=waits[at % len(waits)])
-        limiter.hear(when, leases[at], notice)
-        limiter.release(leases[at], answered=False)
+        headers = RateLimitHeaders(slow_down=True, retry_after=waits[at % len(waits)])
+        limiter.observe(when, permits[at], headers)
+        limiter.release(permits[at], answered=False)
     assert limiter.allowed == 32
     now = max(arrivals) + 60
-    _, lease = limiter.reserve(now, 1, 1000)
-    limiter.hear(now + 1, lease, Notice(slow_down=True))  # to one that was sent after the slowing
+    _, permit = limiter.reserve(now, 1, 1000)
+    limiter.observe(now + 1, permit, RateLimitHeaders(slow_down=True))  # to one that was sent after the slowing
     assert limiter.allowed == 16
 
 
@@ -115,18 +115,18 @@ def test_what_never_went_out_does_not_count_against_the_minute() -> None:
     limiter = Limiter(Limits(10, 1000, max_in_flight=10))
     now = 0.0
     for _ in range(50):
-        wait, lease = limiter.reserve(now, 900, 100)
+        wait, permit = limiter.reserve(now, 900, 100)
         now += wait
         if not wait:
-            limiter.release(lease, unsent=True)
+            limiter.release(permit, unsent=True)
     assert now < 1
     assert limiter.reserve(now, 900, 100)[0] == 0
     assert limiter.in_flight == 1
 
 
 def test_leases_of_another_life_of_the_limiter_are_not_released() -> None:
-    old = Limiter(Limits(max_in_flight=1), first_lease=10)
-    new = Limiter(Limits(max_in_flight=1), first_lease=20)
+    old = Limiter(Limits(max_in_flight=1), first_permit=10)
+    new = Limiter(Limits(max_in_flight=1), first_permit=20)
     _, lost = old.reserve(0.0, 1, 10)
     assert new.reserve(0.0, 1, 10)[1] == 20
     new.release(lost)
@@ -145,13 +145,13 @@ def test_the_named_wait_wins_and_the_unnamed_one_grows() -> None:
 
 def test_a_second_job_does_not_lift_the_limits_of_one_that_is_at_work() -> None:
     limiter = Limiter(Limits(60, None, max_in_flight=8))
-    _, lease = limiter.reserve(0.0, 1, 100)
+    _, permit = limiter.reserve(0.0, 1, 100)
     limiter.join(1.0, Limits(None, 5000))
     assert limiter.limits == Limits(60, 5000, max_in_flight=8)
     limiter.slow_down(1.0, 0.0)
     limiter.join(1.0, Limits(None, 5000, max_in_flight=8))
     assert limiter.allowed == 4
-    limiter.release(lease)
+    limiter.release(permit)
     limiter.join(2.0, Limits(500, None))  # nobody is at work: the job that comes knows best
     assert limiter.limits == Limits(500, None)
     assert limiter.reserve(2.0, 1, 10)[1]
@@ -166,8 +166,8 @@ async def test_the_local_limiter_wakes_on_release_and_refuses_the_impossible() -
     second = asyncio.create_task(limiter.acquire(10, 100))
     await asyncio.sleep(0.05)
     assert not second.done()
-    await limiter.release(first.lease)
-    grant = await asyncio.wait_for(second, 2)
-    assert grant.queue_s >= 0.04
+    await limiter.release(first)
+    permit = await asyncio.wait_for(second, 2)
+    assert permit != first
     with pytest.raises(QuestionError, match="tokens_per_minute = 1000"):
         await limiter.acquire(1001, 100)

@@ -10,7 +10,7 @@ import pytest
 from okralong.pipelines.core.schemas import ADDED_COLUMNS, DOCUMENTS, LEDGER, columns_in
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
-from okralong.pipelines.llm.journal import JournalRow, PartedTable, read_run_table
+from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.records import Snapshot, ledger_row
 from tests.llm.tools import a_call, paid, rows
@@ -63,4 +63,4 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     folder = Folder.of(tmp_path)
     folder.write_table("part-000000001.parquet", newer.empty_table())
     with pytest.raises(ArchiveError, match="version 4, this okralong reads version 3"):
-        PartedTable(folder, LEDGER, ["call_id", "attempt"])
+        FragmentedTable(folder, LEDGER, ["call_id", "attempt"])

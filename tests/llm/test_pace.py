@@ -43,28 +43,28 @@ class Minutes:
         admitted: list[tuple[float, int]] = []
         refused, number, now, size = 0, 0, 0.0, chance.randint(*self.sizes)
         while now < seconds:
-            wait, lease = limiter.reserve(now, size, 600.0)
+            wait, permit = limiter.reserve(now, size, 600.0)
             if wait == 0:
                 number += 1
-                heapq.heappush(coming, (now + chance.uniform(*self.way_s), number, False, lease, size))
+                heapq.heappush(coming, (now + chance.uniform(*self.way_s), number, False, permit, size))
                 size = chance.randint(*self.sizes)
                 continue
             later = now + wait + chance.uniform(0.0, 0.01) + (self.stall_s if chance.random() < 0.01 else 0.0)
             if not coming or coming[0][0] > later:
                 now = later
                 continue
-            at, _, answered, lease, tokens = heapq.heappop(coming)
+            at, _, answered, permit, tokens = heapq.heappop(coming)
             now = max(now, at)
             if answered:
-                limiter.release(lease)
+                limiter.release(permit)
             elif (refusal := server.admit(at, tokens)) is None:
                 admitted.append((at, tokens))
                 number += 1
-                heapq.heappush(coming, (at + chance.lognormvariate(0.0, 0.5), number, True, lease, tokens))
+                heapq.heappush(coming, (at + chance.lognormvariate(0.0, 0.5), number, True, permit, tokens))
             else:
                 refused += 1
                 limiter.slow_down(now, refusal.wait_s)
-                limiter.release(lease, answered=False)
+                limiter.release(permit, answered=False)
         lasted = admitted[-1][0] - admitted[0][0]
         shares = [len(admitted) / (self.requests * lasted / 60)] if self.requests else []
         shares += [sum(tokens for _, tokens in admitted) / (self.tokens * lasted / 60)] if self.tokens else []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.llm.rate_limit import Allowance, duration, read_allowance, read_notice
+from okralong.pipelines.llm.rate_limit import LimitHeaders, duration, read_headers, read_limit
 
 
 @pytest.mark.parametrize(
@@ -36,30 +36,30 @@ def test_a_duration_is_read_in_all_its_forms(text: str, seconds: float | None) -
     assert read == pytest.approx(seconds)
 
 
-def said(limit: str | None, remaining: str | None, reset: str | None = None) -> Allowance:
+def said(limit: str | None, remaining: str | None, reset: str | None = None) -> LimitHeaders:
     named = {"limit": limit, "remaining": remaining, "reset": reset}
     headers = {f"x-ratelimit-{name}-tokens": value for name, value in named.items() if value is not None}
-    return read_allowance(headers, "tokens")
+    return read_limit(headers, "tokens")
 
 
 @pytest.mark.parametrize(
     ("limit", "remaining", "believed"),
     [
-        ("30000", "29000", Allowance(30_000, 29_000)),
-        ("30000", "0", Allowance(30_000, 0)),
-        ("30000", "-1", Allowance(30_000)),
-        ("30000", "many", Allowance(30_000)),
-        ("30000", "30001", Allowance(30_000)),
-        ("30000", None, Allowance(30_000)),
-        ("0", "0", Allowance()),
-        ("-1", "5", Allowance()),
-        ("1e4", "5", Allowance()),
-        (None, "5", Allowance(None, 5)),
-        (None, None, Allowance()),
+        ("30000", "29000", LimitHeaders(30_000, 29_000)),
+        ("30000", "0", LimitHeaders(30_000, 0)),
+        ("30000", "-1", LimitHeaders(30_000)),
+        ("30000", "many", LimitHeaders(30_000)),
+        ("30000", "30001", LimitHeaders(30_000)),
+        ("30000", None, LimitHeaders(30_000)),
+        ("0", "0", LimitHeaders()),
+        ("-1", "5", LimitHeaders()),
+        ("1e4", "5", LimitHeaders()),
+        (None, "5", LimitHeaders(None, 5)),
+        (None, None, LimitHeaders()),
     ],
 )
 def test_each_field_is_believed_only_where_it_can_be_true(
-    limit: str | None, remaining: str | None, believed: Allowance
+    limit: str | None, remaining: str | None, believed: LimitHeaders
 ) -> None:
     assert said(limit, remaining) == believed
 
@@ -71,9 +71,9 @@ def test_requests_and_tokens_are_told_apart() -> None:
         "x-ratelimit-reset-requests": "120ms",
         "x-ratelimit-limit-tokens": "-1",
     }
-    notice = read_notice(headers, taken=True)
-    assert notice.requests == Allowance(500, 499, 0.12)
-    assert notice.tokens == Allowance()
+    headers = read_headers(headers, taken=True)
+    assert headers.requests == LimitHeaders(500, 499, 0.12)
+    assert headers.tokens == LimitHeaders()
 
 
 @given(st.text(), st.text(), st.text())

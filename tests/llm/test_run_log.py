@@ -8,16 +8,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from okralong.pipelines.core.schemas import FAILURES, RUN_TABLES
+from okralong.pipelines.core.schemas import FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError
 from okralong.pipelines.llm.journal import (
     MERGE_EVERY,
-    ROW_KEYS,
+    FragmentedTable,
     JournalRow,
-    PartedTable,
     RunLog,
-    read_rows,
     read_run_table,
 )
 
@@ -57,7 +55,7 @@ def test_many_commits_are_merged_while_the_run_goes_on(run: Folder) -> None:
     for number in range(MERGE_EVERY + 3):
         log.append("failures", failure(f"q{number}"))
         log.commit()
-        if log.crowded:
+        if log.needs_compaction:
             log.compact()
     assert len(run.at("failures").names(".parquet")) == 4
     log.close()
@@ -93,11 +91,11 @@ def test_what_could_not_be_written_is_kept_for_the_next_commit(run: Folder, monk
     log.append_step(JournalRow("q", "p", "plan", "{}"))
     log.append("failures", failure("a"))
 
-    def full_disk(self: PartedTable, rows: list[dict[str, Any]]) -> None:
+    def full_disk(self: FragmentedTable, rows: list[dict[str, Any]]) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(PartedTable, "write", full_disk)
+        patch.setattr(FragmentedTable, "write", full_disk)
         with pytest.raises(OSError, match="No space"):
             log.commit()
     log.append("failures", failure("b"))
@@ -134,7 +132,7 @@ def test_a_run_has_one_writer(tmp_path: Path) -> None:
     run = Folder.of(tmp_path)
     log = RunLog.open(run)
     with pytest.raises(LockedError, match="one writer"):
-        RunLog.open(run, patience_s=0.2)
+        RunLog.open(run, lock_wait_s=0.2)
     log.close()
     RunLog.open(run).close()
 
@@ -149,7 +147,7 @@ def test_a_file_of_another_schema_version_is_refused(run: Folder) -> None:
 
 
 def test_a_run_without_a_table_reads_as_empty_with_the_columns_asked_for(run: Folder) -> None:
-    table = read_rows(run.at("ledger"), RUN_TABLES["ledger"], ROW_KEYS["ledger"], ["status", "cost_usd"])
+    table = read_run_table(run, "ledger", ["status", "cost_usd"])
     assert table.num_rows == 0
     assert table.schema.names == ["status", "cost_usd"]
 

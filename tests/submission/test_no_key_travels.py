@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from okralong.jobs.cli import job_request
-from okralong.jobs.submit import Submission, refuse_secrets
+from okralong.jobs.submit import Submission, job_request, refuse_secrets
 from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
 

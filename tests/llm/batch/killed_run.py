@@ -24,7 +24,7 @@ async def main(folder: Path, base_url: str) -> None:
     async with batch_run(folder, config, cap_usd=1.0) as run:
         done = await run.ledger.answered()
         await asyncio.gather(*(one(run, f"q{n}") for n in range(QUESTIONS) if f"q{n}" not in done))
-        await run.desk.drain()
+        await run.scheduler.drain()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import Reply
-from okralong.pipelines.llm import batch as flights
+from okralong.pipelines.llm import batch as batch_module
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS
@@ -87,7 +87,8 @@ async def test_a_batch_that_goes_on_is_collected_by_the_next_start(tmp_path: Pat
     assert {row[2] for row in attempts(tmp_path)} == {"unknown"}
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         assert (await run.ledger.totals()).unknown_usd > 0, "and held until then"
-        assert all(isinstance(one, Reply) for one in await run.ask(*QUESTIONS))
+        got = await run.ask(*QUESTIONS)
+        assert all(isinstance(one, Reply) for one in got), got
         assert (await run.ledger.totals()).unknown_usd == 0
     assert len(batches(server)) == 1
     agree(tmp_path, server)
@@ -97,7 +98,8 @@ async def test_two_runs_never_adopt_each_others(tmp_path: Path, server: Endpoint
     server.change({"batches": {"requests_per_s": 4.0}})
     await left_behind(tmp_path / "one", server, lambda: "in_progress" in batches(server).values(), *QUESTIONS)
     async with batch_run(tmp_path / "two", batch_config(server.base_url), run_id="run-2") as run:
-        assert all(isinstance(one, Reply) for one in await run.ask(*QUESTIONS))
+        got = await run.ask(*QUESTIONS)
+        assert all(isinstance(one, Reply) for one in got), got
     assert len(batches(server)) == 2
     async with batch_run(tmp_path / "one", batch_config(server.base_url)) as run:
         await run.ask(*QUESTIONS)
@@ -110,7 +112,7 @@ async def test_what_nobody_asks_for_any_more_is_settled_as_billed(tmp_path: Path
     await left_behind(tmp_path, server, lambda: "completed" in batches(server).values(), *QUESTIONS)
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         await run.ask("another")
-        await run.desk.drain()
+        await run.scheduler.drain()
     assert [row[2] for row in attempts(tmp_path)] == ["ok"] * 9
     agree(tmp_path, server)
 
@@ -121,7 +123,8 @@ async def test_a_run_that_goes_on_in_real_time_fetches_what_is_done_and_cancels_
     server.change({"batches": {"requests_per_s": 3.0}})
     await left_behind(tmp_path, server, lambda: server.state()["bill"]["batch"]["calls"] >= 2, *QUESTIONS)
     async with batch_run(tmp_path, batch_config(server.base_url), until=datetime.now(UTC)) as run:
-        assert all(isinstance(one, Reply) for one in await run.ask(*QUESTIONS))
+        got = await run.ask(*QUESTIONS)
+        assert all(isinstance(one, Reply) for one in got), got
     bill = server.state()["bill"]
     assert list(batches(server).values()) == ["cancelled"]
     assert bill["batch"]["calls"] >= 2
@@ -132,11 +135,12 @@ async def test_a_run_that_goes_on_in_real_time_fetches_what_is_done_and_cancels_
 async def test_a_wave_that_never_became_a_batch_is_asked_again(
     tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flights, "SURE_S", 0.2)
+    monkeypatch.setattr(batch_module, "LISTED_AFTER_S", 0.2)
     server.change({"faults": [{"kind": "hang", "where": "files", "billed": False, "times": 1}]})
     await left_behind(tmp_path, server, lambda: bool(server.received("files")), *QUESTIONS)
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
-        assert all(isinstance(one, Reply) for one in await run.ask(*QUESTIONS))
+        got = await run.ask(*QUESTIONS)
+        assert all(isinstance(one, Reply) for one in got), got
     assert [row[1:3] for row in attempts(tmp_path)] == [(1, "failed"), (2, "ok")] * len(QUESTIONS)
     agree(tmp_path, server)
 
@@ -148,7 +152,8 @@ async def test_a_batch_whose_creation_gave_no_answer_is_found_in_the_list(
     lost: dict[str, Any] = {"kind": kind, "where": "batches", "contains": "POST", "times": 1}
     server.change({"faults": [lost]})
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
-        assert all(isinstance(one, Reply) for one in await run.ask(*QUESTIONS))
+        got = await run.ask(*QUESTIONS)
+        assert all(isinstance(one, Reply) for one in got), got
     assert len(batches(server)) == 1
     agree(tmp_path, server)
 
@@ -159,7 +164,8 @@ async def test_an_endpoint_that_errs_now_and_then_is_asked_again(
 ) -> None:
     server.change({"faults": [{"kind": "unavailable", "where": where, "at": [1, 3]}]})
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
-        assert all(isinstance(one, Reply) for one in await run.ask(*QUESTIONS))
+        got = await run.ask(*QUESTIONS)
+        assert all(isinstance(one, Reply) for one in got), got
     assert len(batches(server)) == 1
     agree(tmp_path, server)
 
@@ -168,9 +174,10 @@ async def test_the_deadline_cancels_and_the_rest_is_asked_in_real_time(tmp_path:
     server.change({"batches": {"requests_per_s": 3.0, "cancelling_s": 0.3}})
     until = datetime.fromtimestamp(time.time() + 2.0, UTC)
     async with batch_run(tmp_path, batch_config(server.base_url), until=until) as run:
-        assert all(isinstance(one, Reply) for one in await run.ask(*QUESTIONS))
+        got = await run.ask(*QUESTIONS)
+        assert all(isinstance(one, Reply) for one in got), got
         assert all(isinstance(one, Reply) for one in await run.ask("later", "latest"))
-        notes = await run.desk.notes(0)
+        notes = await run.scheduler.notes(0)
     bill = server.state()["bill"]
     assert list(batches(server).values()) == ["cancelled"]
     assert 0 < bill["batch"]["calls"] < len(QUESTIONS)

@@ -13,7 +13,7 @@ from typing import Any
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Reply
-from okralong.pipelines.llm.batch import BatchDesk, Past
+from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import BatchConfig, LlmConfig
 from okralong.pipelines.llm.ledger import RunLedger
@@ -34,7 +34,7 @@ def batch_config(base_url: str, batch: dict[str, Any] | None = None, **changes: 
 @dataclass
 class BatchRun:
     ledger: RunLedger
-    desk: BatchDesk
+    scheduler: BatchScheduler
     client: LlmClient
 
     async def ask(self, *texts: str, path: str = "generate") -> list[Reply | BaseException]:
@@ -54,14 +54,14 @@ async def batch_run(
 ) -> AsyncIterator[BatchRun]:
     folder = Folder.of(run)
     ledger = RunLedger(folder, cap_usd)
-    desk = BatchDesk(config, ledger, run_id, lambda: Past.load(folder), until, backoff=(0.02, 0.1))
+    scheduler = BatchScheduler(config, ledger, run_id, lambda: ResumeState.load(folder), until, backoff=(0.02, 0.1))
     limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints)
-    client = LlmClient(config, ledger, limiter, others=others, backoff=(0.01, 0.05), desk=desk)
+    client = LlmClient(config, ledger, limiter, others=others, backoff=(0.01, 0.05), scheduler=scheduler)
     try:
-        yield BatchRun(ledger, desk, client)
+        yield BatchRun(ledger, scheduler, client)
     finally:
         await client.aclose()
-        await desk.aclose()
+        await scheduler.aclose()
         await ledger.close()
 
 

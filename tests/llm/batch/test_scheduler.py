@@ -178,15 +178,15 @@ async def test_who_asks_again_for_what_has_come_is_not_made_to_pay(
     """As a planner does whose desk, or which itself, died between the reply and its hearing of it."""
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         kept: list[BatchItem] = []
-        ask_desk = run.desk.ask
+        ask_scheduler = run.scheduler.ask
 
         async def listening(item: BatchItem) -> BatchAnswer:
             kept.append(item)
-            return await ask_desk(item)
+            return await ask_scheduler(item)
 
-        monkeypatch.setattr(run.desk, "ask", listening)
+        monkeypatch.setattr(run.scheduler, "ask", listening)
         (reply,) = await run.ask("q")
-        again = await ask_desk(kept[0])
+        again = await ask_scheduler(kept[0])
         assert isinstance(again, Answered)
         assert again.raw.reply == reply
         beside = await asyncio.gather(*(run.client.complete("r", "a", "generate", ask("r")) for _ in range(3)))

@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from okralong.actors.cluster import NAMESPACE
-from okralong.actors.llm import RayBatchDesk, RayLedger, start_batch_desk, start_ledger
+from okralong.actors.llm import batch_scheduler_client, ledger_client, start_batch_scheduler, start_ledger
 from okralong.pipelines.core.types import EndpointError, Reply
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.rate_limit import Limits
@@ -42,9 +42,9 @@ async def test_a_desk_on_a_cluster(ray_cluster: None, tmp_path: Path, server: En
     name = f"test-ledger-{end}"
     ledger = start_ledger(str(tmp_path), 1.0, name=name, namespace=NAMESPACE)
     ray.get(ledger.totals.remote())
-    actor = start_batch_desk(str(tmp_path), "run-1", config, name, None)
-    desk = RayBatchDesk(actor)
-    client = LlmClient(config, RayLedger(ledger), LocalLimiter(Limits()), desk=desk)
+    actor = start_batch_scheduler(str(tmp_path), "run-1", config, name, None)
+    scheduler = batch_scheduler_client(actor)
+    client = LlmClient(config, ledger_client(ledger), LocalLimiter(Limits()), scheduler=scheduler)
     try:
         calls: list[Any] = [client.complete(q, "generate", "generate", ask(q)) for q in QUESTIONS]
         asking = asyncio.gather(*calls, return_exceptions=True)
@@ -53,9 +53,9 @@ async def test_a_desk_on_a_cluster(ray_cluster: None, tmp_path: Path, server: En
             ray.kill(actor, no_restart=False)
             assert all(isinstance(one, Reply) for one in await asking)
         else:
-            await desk.stop("Another question has stopped the run.")
+            await scheduler.stop("Another question has stopped the run.")
             assert {type(one) for one in await asking} == {EndpointError}
-            assert (await desk.notes(0))[0].startswith("wave 1: 10 requests went out as batch_")
+            assert (await scheduler.notes(0))[0].startswith("wave 1: 10 requests went out as batch_")
     finally:
         await client.aclose()
         ray.get(ledger.close.remote())
