@@ -352,13 +352,20 @@ def python_page() -> str:
 
 def _function(name: str, function: Any, heading: str) -> list[str]:
     signature = inspect.signature(function)
-    shown = [each for each in signature.parameters.values() if each.name != "self"]
-    words = str(signature.replace(parameters=shown)).replace("'", "")
+    shown, marked = [], False
+    for each in signature.parameters.values():
+        if each.kind is each.KEYWORD_ONLY and not marked:
+            marked = True
+            shown.append("*")
+        stars = "**" if each.kind is each.VAR_KEYWORD else ""
+        default = "" if each.default is each.empty else f" = {each.default!r}"
+        if each.name != "self":
+            shown.append(f"{stars}{each.name}: {each.annotation}{default}")
     start = "async " if inspect.iscoroutinefunction(function) else ""
-    code = f"{start}{name}{words}"
-    if len(code) > 100 and "(" in code:
-        inner = ",\n    ".join(str(each).replace("'", "") for each in shown)
-        code = f"{start}{name}(\n    {inner},\n) -> {signature.return_annotation!s}"
+    code = f"{start}{name}({', '.join(shown)}) -> {signature.return_annotation}"
+    if len(code) > 100:
+        inner = ",\n    ".join(shown)
+        code = f"{start}{name}(\n    {inner},\n) -> {signature.return_annotation}"
     return [f"{heading} {name}", "", "```python", code, "```", "", _plain(inspect.getdoc(function) or ""), ""]
 
 
