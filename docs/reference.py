@@ -15,12 +15,13 @@ import itertools
 import json
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import typer
+from pydantic import BaseModel
 
 import okralong
 from okralong.jobs.cli import app
@@ -173,18 +174,33 @@ def config_page(files: Mapping[str, str], lab: bool) -> str:
         link = f" ([the shipped file](../../configs/{name}))" if shipped.is_file() else ""
         lines += [f"## {name}", "", f"Read by every command that takes such a file{link}.", ""]
         schema = model_of(place).model_json_schema()
-        lines += _model(schema, schema.get("$defs", {}), "", set())
+        known = schema.get("$defs", {})
+        for called, model in models_of(place).items():
+            known.get(called, schema)["description"] = explained(model)
+        lines += _model(schema, known, "", set())
     return "\n".join(lines)
 
 
-def documented_models() -> Iterator[tuple[str, str, Sequence[str]]]:
-    """``(model, docstring, keys)`` of every model on the configuration pages."""
-    for files in CONFIGS.values():
-        for place in files.values():
-            schema = model_of(place).model_json_schema()
-            for name, each in {**schema.get("$defs", {}), schema["title"]: schema}.items():
-                if "properties" in each:
-                    yield name, each.get("description", ""), list(each["properties"])
+def models_of(place: str) -> dict[str, type[BaseModel]]:
+    """The model at ``place`` and all models below it, by class name."""
+    found: dict[str, type[BaseModel]] = {}
+
+    def look(annotation: Any) -> None:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation.__name__ not in found:
+            found[annotation.__name__] = annotation
+            for field in annotation.model_fields.values():
+                look(field.annotation)
+        for inner in getattr(annotation, "__args__", ()):
+            look(inner)
+
+    look(model_of(place))
+    return found
+
+
+def explained(model: type[BaseModel]) -> str:
+    """What a model says of its keys, after what the models that it extends say of theirs."""
+    above = [each for each in reversed(model.__mro__) if issubclass(each, Settings) and each is not Settings]
+    return "\n\n".join(inspect.cleandoc(each.__doc__ or "") for each in above)
 
 
 def _model(schema: Mapping[str, Any], known: Mapping[str, Any], path: str, done: set[str]) -> list[str]:

@@ -53,7 +53,9 @@ class ReplyPrior(Settings):
 
 
 class SharePrior(Settings):
-    """A share, and how many questions the belief in it is ``worth``: a beta distribution of that mean and sum."""
+    """A share (its ``mean``), and how many questions the belief in it is ``worth``: a beta distribution of that mean
+    and sum.
+    """
 
     mean: Annotated[float, Field(gt=0, lt=1)]
     worth: Positive
