@@ -171,8 +171,8 @@ def config_page(files: Mapping[str, str], lab: bool) -> str:
     ]
     for name, place in files.items():
         shipped = Path(okralong.__file__).parent.parent / "configs" / name
-        link = f" ([the shipped file](../../configs/{name}))" if shipped.is_file() else ""
-        lines += [f"## {name}", "", f"Read by every command that takes such a file{link}.", ""]
+        lines += [f"## {name}", ""]
+        lines += [f"The shipped file: [configs/{name}](../../configs/{name}).", ""] if shipped.is_file() else []
         schema = model_of(place).model_json_schema()
         known = schema.get("$defs", {})
         for called, model in models_of(place).items():
@@ -249,7 +249,7 @@ def _kind(value: Mapping[str, Any], known: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(_kind(each, known) for each in options))
     kind = value.get("type", "anything")
     if kind == "array":
-        return f"list of {_kind(value['items'], known)}" if "items" in value else "list"
+        return f"list of {_kind(value['items'], known)}".replace("number", "numbers", 1) if "items" in value else "list"
     if kind == "object":
         inner = value.get("additionalProperties")
         return f"mapping to {_kind(inner, known)}" if isinstance(inner, dict) and inner else "mapping"
