@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import importlib
 import importlib.util
 import re
@@ -100,9 +101,14 @@ def commands(line: str) -> Iterator[list[str]]:
     yield words
 
 
+@functools.cache
+def command_line() -> Any:
+    return typer.main.get_command(app)
+
+
 def check_okralong(words: list[str], complete: bool) -> None:
     """Parse as the command line does. Where the line is not ``complete`` ("..."), only what is there is looked at."""
-    command: Any = typer.main.get_command(app)
+    command = command_line()
     while hasattr(command, "commands"):
         assert words, "a group of commands without a command"
         name, *words = words
@@ -142,6 +148,25 @@ def check_line(line: str) -> None:
 @pytest.mark.parametrize(("page", "line"), shell_lines())
 def test_a_shell_line_is_one_that_the_commands_take(page: str, line: str) -> None:
     check_line(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "okralong indx archive --from reports/",
+        "okralong index archive --sources reports/",
+        "okralong index archive",
+        "okralong answer archive --questions questions.jsonl --run",
+        "cd archive && okralong archive vacuum archive --keep none",
+        "okralong evaluate sweeps/nowhere.yaml --data data --out out",
+        "make everything",
+        "python -m benchmarks.nowhere",
+    ],
+)
+def test_a_line_that_nothing_takes_is_found(line: str) -> None:
+    with pytest.raises(Exception, match=r".") as found:
+        check_line(line)
+    assert type(found.value).__name__ not in ("AttributeError", "TypeError", "NameError")
 
 
 def test_commands_that_the_text_names_are_there() -> None:
@@ -194,6 +219,12 @@ def test_keys_that_the_text_names_are_there() -> None:
         if dotted and dotted[1] in starts and not code.endswith(FILES):
             wrong += [] if any(resolves(model, code.split(".")) for model in KEYS) else [f"{page}: {code}"]
     assert wrong == []
+
+
+def test_a_key_that_no_model_has_is_found() -> None:
+    assert resolves(RunConfig, ["llm", "batch", "deadline"])
+    assert not resolves(RunConfig, ["llm", "batch", "dead_line"])
+    assert not resolves(Policy, ["factoid", "granularitys"])
 
 
 def resolves(model: Any, path: list[str]) -> bool:
