@@ -9,10 +9,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
+import functools
 import importlib
+import importlib.util
 import inspect
 import itertools
 import json
+import pkgutil
 import re
 import types
 from collections.abc import Iterator, Mapping
@@ -32,28 +35,29 @@ from okralong.pipelines.core.config import Settings
 
 CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     "config.md": {
-        "index.yaml": "okralong.pipelines.indexing.config:IndexConfig",
-        "answer.yaml": "okralong.pipelines.run.config:RunConfig",
-        "policy/default.yaml": "okralong.pipelines.answering.policy:Policy",
-        "submit/answer.yaml": "okralong.jobs.submit:Submission",
-        "prices.yaml": "okralong.pipelines.llm.prices:PriceTable",
-        "estimate.yaml": "okralong.pipelines.run.estimate:Priors",
+        "index.yaml": "okralong.pipelines.indexing:IndexConfig",
+        "answer.yaml": "okralong.pipelines.run:RunConfig",
+        "policy/default.yaml": "okralong.pipelines.answering:Policy",
+        "submit/answer.yaml": "okralong.jobs:Submission",
+        "prices.yaml": "okralong.pipelines.llm:PriceTable",
+        "estimate.yaml": "okralong.pipelines.run:Priors",
     },
     "config_lab.md": {
-        "sweeps/sample.yaml": "okralong.pipelines.lab.sweeps.config:Sweep",
-        "tune.yaml": "okralong.pipelines.lab.sweeps.run:Tune",
-        "sweep_outline.yaml": "okralong.pipelines.lab.sweeps.outline:Beliefs",
-        "evidence/test.yaml": "okralong.pipelines.lab.evidence.config:Sweep",
-        "datasets.yaml": "okralong.pipelines.lab.datasets.base:Catalog",
-        "training/rows.yaml": "okralong.pipelines.lab.training.analyzer_data:RowsConfig",
-        "training/heads.yaml": "okralong.pipelines.lab.training.run:TrainConfig",
-        "training/report.yaml": "okralong.pipelines.lab.training.analyzer_eval:ReportConfig",
-        "training/reading.yaml": "okralong.pipelines.lab.training.reader_data:ReadingConfig",
-        "training/reader_report.yaml": "okralong.pipelines.lab.training.reader_eval:ReaderReportConfig",
-        "training/sara.yaml": "okralong.pipelines.lab.training.sara_data:SaraConfig",
+        "sweeps/sample.yaml": "okralong.pipelines.lab.sweeps:Sweep",
+        "tune.yaml": "okralong.pipelines.lab.sweeps:Tune",
+        "sweep_outline.yaml": "okralong.pipelines.lab.sweeps:Beliefs",
+        "evidence/test.yaml": "okralong.pipelines.lab.evidence:Sweep",
+        "datasets.yaml": "okralong.pipelines.lab.datasets:Catalog",
+        "training/rows.yaml": "okralong.pipelines.lab.training:RowsConfig",
+        "training/heads.yaml": "okralong.pipelines.lab.training:TrainConfig",
+        "training/report.yaml": "okralong.pipelines.lab.training:ReportConfig",
+        "training/reading.yaml": "okralong.pipelines.lab.training:ReadingConfig",
+        "training/reader_report.yaml": "okralong.pipelines.lab.training:ReaderReportConfig",
+        "training/sara.yaml": "okralong.pipelines.lab.training:SaraConfig",
     },
 }
-"""By page: the files that a user writes, each named by a shipped one of its kind, and the model that reads it."""
+"""By page: the files that a user writes, each named by a shipped one of its kind, and the package and class of the
+model that reads it."""
 
 UNITS: Final = (
     ("_s", "seconds"),
@@ -153,11 +157,17 @@ def _choice(value: Any) -> str:
 # Configuration
 
 
+@functools.cache
 def model_of(place: str) -> type[Settings]:
-    """The model that ``CONFIGS`` names as "module:Class"."""
-    module, _, name = place.partition(":")
-    found: type[Settings] = getattr(importlib.import_module(module), name)
-    return found
+    """The model that ``CONFIGS`` names as "package:Class": the one that a module of the package defines."""
+    package, _, name = place.partition(":")
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        spec = importlib.util.find_spec(info.name)
+        source = Path(str(spec and spec.origin))
+        if source.suffix == ".py" and re.search(rf"^class {name}\(", source.read_text(encoding="utf-8"), re.MULTILINE):
+            found: type[Settings] = getattr(importlib.import_module(info.name), name)
+            return found
+    raise LookupError(f"No module of {package} defines {name}.")
 
 
 def config_page(files: Mapping[str, str], lab: bool) -> str:

@@ -25,16 +25,16 @@ from okralong.jobs.submit import Submission
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, shipped_config
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.evidence.config import PolicyMethod
-from okralong.pipelines.lab.evidence.config import Sweep as EvidenceSweep
-from okralong.pipelines.lab.sweeps.config import Sweep, Variant
-from okralong.pipelines.lab.sweeps.run import Tune
 from okralong.pipelines.run.config import RunConfig
+from tests.docs import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 HISTORY = "CHANGELOG.md"
 """Tells of commands and keys as they once were."""
 PAGES = sorted(page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")) if page.name != HISTORY)
+Sweep = reference.model_of("okralong.pipelines.lab.sweeps:Sweep")
+Tune = reference.model_of("okralong.pipelines.lab.sweeps:Tune")
+EvidenceSweep = reference.model_of("okralong.pipelines.lab.evidence:Sweep")
 MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "index.yaml": (IndexConfig, None),
     "answer.yaml": (RunConfig, "answer.yaml"),
@@ -46,7 +46,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "evidence.yaml (in part)": (EvidenceSweep, "evidence/test.yaml"),
 }
 """By the title of a YAML block: the model that reads such a file, and the shipped file that the block changes."""
-KEYS = (RunConfig, IndexConfig, Policy, Sweep, Variant, Tune, EvidenceSweep, PolicyMethod, Submission)
+KEYS = (RunConfig, IndexConfig, Policy, Sweep, Tune, EvidenceSweep, Submission)
 """Models whose keys the text names."""
 FENCE = re.compile(
     r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE

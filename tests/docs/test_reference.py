@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
 
 from okralong.jobs.submit import AnswerJob, EstimateJob, IndexJob
 from okralong.pipelines.core.config import shipped_config
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = loaded("reference")
+from tests.docs import reference
 
 
 @pytest.fixture(scope="module")
