@@ -5,7 +5,7 @@ Data starts each stream anew, which takes seconds, so there is not one a table.
 
 Ray Data's own checkpoints are not used: they hold the ids of one table's rows, all in memory, for a plan that reads a
 table and ends in one write, and they are gone after a good end. Here a file makes several tables, and what was done
-must also count the next night: a finished part says so itself (``outcomes.py``), and so does a text that has a vector.
+must also count the next night: a finished part says so itself (``write_outcomes``), and so does a text with a vector.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -25,14 +24,12 @@ from ray.exceptions import RayError
 
 from okralong.actors.cluster import index_metrics
 from okralong.actors.models import Embedder
-from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import GO_ON, BrokenError, OkraError
 from okralong.pipelines.indexing.build import Share, compress_shard, share_texts
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import Source
-from okralong.pipelines.indexing.ingest import chunk_part, ingest_part, write_outcomes
+from okralong.pipelines.indexing.ingest import chunk_again, read_part
 from okralong.pipelines.indexing.job import IndexResult, Report, run_index
-from okralong.pipelines.indexing.sandbox import held_reader
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
@@ -61,43 +58,26 @@ class RayStreams:
         parts: Mapping[str, Sequence[Source]],
         config: IndexConfig,
         limits: str,
-        purged: Sequence[str] = (),
+        purged: Sequence[str],
     ) -> Iterator[dict[str, Any]]:
-        """Read, chunk and write every part; counts of each (documents, failures, chunks, seconds), in any order.
-
-        ``limits`` is the hash of what a document may cost; ``purged`` are documents that are not written.
-        """
+        """See ``IndexStreams``, here and below."""
 
         def read(row: dict[str, Any]) -> dict[str, Any]:
-            started = time.perf_counter()
             sources = [Source(**source) for source in row["sources"]]
-            outcomes = ingest_part(
-                archive, row["part"], sources, held_reader(config.reading_limits()), frozenset(purged)
-            )
-            have_read = time.perf_counter()
-            pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
-            chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
-            write_outcomes(Folder.of(archive), row["part"], outcomes, limits)
-            index_metrics().chunked(chunks)
-            return {
-                "documents": sum(bool(outcome.part) for outcome in outcomes),
-                "failures": sum(bool(outcome.message) for outcome in outcomes),
-                "chunks": chunks,
-                "read_seconds": have_read - started,
-                "chunk_seconds": time.perf_counter() - have_read,
-            }
+            done = read_part(archive, row["part"], sources, config, limits, purged)
+            index_metrics().chunked(done["chunks"])
+            return done
 
         items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in parts.items()]
         yield from _rows(_dataset(items).map(read, **config.placement.readers.options()))
 
     def chunk(self, archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
-        """Chunk the documents of parts that were read before at the sizes that they lack; counts of each."""
+        """As above."""
 
         def chunk(row: dict[str, Any]) -> dict[str, Any]:
-            started = time.perf_counter()
-            chunks = chunk_part(archive, row["part"], row["granularities"], config.boundaries)
-            index_metrics().chunked(chunks)
-            return {"chunks": chunks, "chunk_seconds": time.perf_counter() - started}
+            done = chunk_again(archive, row["part"], row["granularities"], config.boundaries)
+            index_metrics().chunked(done["chunks"])
+            return done
 
         items = [{"part": part, "granularities": list(sizes)} for part, sizes in parts.items()]
         yield from _rows(_dataset(items).map(chunk, **config.placement.readers.options()))
@@ -105,7 +85,7 @@ class RayStreams:
     def embed(
         self, archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
     ) -> Iterator[dict[str, Any]]:
-        """Embed the texts of every share; the embedder's row of counts for each vector file, in any order."""
+        """As above."""
 
         def texts(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from share_texts(archive, Share(**row), config)
@@ -129,10 +109,7 @@ class RayStreams:
     def compress(
         self, archive: str, shards: Sequence[str], compressor: ArrayCompressor, config: IndexConfig
     ) -> Iterator[int]:
-        """Write the tables of compressed chunks of some shards, by their names; the chunks of each, in any order.
-
-        Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start.
-        """
+        """As above. Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start."""
         weights = ray.put(compressor)
         task: Any = ray.remote(compress_shard)
         place = config.placement.embedders.options()

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import ray
-from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
 from okralong.actors.llm import plain_errors
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.bm25 import ScopeStatistics
-from okralong.pipelines.archive.search import Spread
-from okralong.pipelines.archive.shard import Vector
-from okralong.pipelines.core.types import Candidates, Chunk, Hit
+from okralong.pipelines.archive.search import ShardClient, Spread
 
 THREADS: Final = 4
 """Calls that an actor serves at once: numpy and FAISS let go of the interpreter while they work (ours)."""
@@ -25,9 +20,8 @@ THREADS: Final = 4
 class IndexShard:
     """Shard ``number`` of the archive at ``location``, which every node must be able to read.
 
-    The methods are those of ``Shard`` after the granularity. With ``on_gpu`` the vectors are on a GPU too. Raises
-    ArchiveError at the start, not at the first question, when a shard cannot be opened, and ConfigError when there is
-    no GPU for it.
+    With ``on_gpu`` the vectors are on a GPU too. Raises ArchiveError at the start, not at the first question, when a
+    shard cannot be opened, and ConfigError when there is no GPU for it.
     """
 
     def __init__(self, location: str, number: int, on_gpu: bool = False) -> None:
@@ -39,38 +33,9 @@ class IndexShard:
         """The number of chunks hosted, over all granularities."""
         return sum(shard.n_chunks for shard in self._shards.values())
 
-    def statistics(self, granularity: int, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
-        """See ``Shard.statistics``."""
-        return self._shards[granularity].statistics(terms, doc_ids)
-
-    def candidates(
-        self, granularity: int, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
-    ) -> Candidates:
-        """See ``Shard.candidates``."""
-        return self._shards[granularity].candidates(terms, vector, doc_ids, k)
-
-    def exact(
-        self,
-        granularity: int,
-        terms: Sequence[str],
-        doc_ids: Sequence[str] | None,
-        statistics: ScopeStatistics | None,
-        k: int,
-    ) -> list[Hit]:
-        """See ``Shard.exact``."""
-        return self._shards[granularity].exact(terms, doc_ids, statistics, k)
-
-    def semantic(self, granularity: int, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
-        """See ``Shard.semantic``."""
-        return self._shards[granularity].semantic(vector, doc_ids, k)
-
-    def vectors_of(self, granularity: int, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.vectors_of``."""
-        return self._shards[granularity].vectors_of(chunks)
-
-    def compressed_of(self, granularity: int, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.compressed_of``."""
-        return self._shards[granularity].compressed_of(chunks)
+    def ask(self, granularity: int, method: str, *arguments: Any) -> Any:
+        """What that method of the ``Shard`` of this granularity returns or raises."""
+        return getattr(self._shards[granularity], method)(*arguments)
 
 
 def start_index_shards(
@@ -98,13 +63,13 @@ class Replicas:
         self._handles = list(handles)
         self._spread = Spread(len(self._handles))
 
-    async def ask(self, method: str, *arguments: Any) -> Any:
-        """What ``method`` of ``IndexShard`` returns or raises; RayActorError when no actor is left."""
+    async def ask(self, granularity: int, method: str, *arguments: Any) -> Any:
+        """What that method of ``Shard`` returns or raises; RayActorError when no actor is left."""
         gone: frozenset[int] = frozenset()
         while True:
             place = self._spread.take(gone)
             try:
-                return await plain_errors(getattr(self._handles[place], method).remote(*arguments))
+                return await plain_errors(self._handles[place].ask.remote(granularity, method, *arguments))
             except RayActorError:
                 gone |= {place}
                 if len(gone) == len(self._handles):
@@ -114,45 +79,12 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True)
-class RayShard:
+class RayShard(ShardClient):
     """One granularity of a shard number, as ``search`` takes it."""
 
     replicas: Replicas
     granularity: int
 
-    async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
-        """See ``Shard.statistics``."""
-        found: ScopeStatistics = await self.replicas.ask("statistics", self.granularity, terms, doc_ids)
-        return found
-
-    async def candidates(
-        self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
-    ) -> Candidates:
-        """See ``Shard.candidates``."""
-        found: Candidates = await self.replicas.ask("candidates", self.granularity, terms, vector, doc_ids, k)
-        return found
-
-    async def exact(
-        self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
-    ) -> list[Hit]:
-        """See ``Shard.exact``."""
-        hits: list[Hit] = await self.replicas.ask("exact", self.granularity, terms, doc_ids, statistics, k)
-        return hits
-
-    async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
-        """See ``Shard.semantic``."""
-        hits: list[Hit] = await self.replicas.ask("semantic", self.granularity, vector, doc_ids, k)
-        return hits
-
-    async def vectors_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.vectors_of``."""
-        # Without the texts: a vector is found by its document and its ordinal.
-        named = [replace(chunk, text="") for chunk in chunks]
-        vectors: NDArray[np.float32] = await self.replicas.ask("vectors_of", self.granularity, named)
-        return vectors
-
-    async def compressed_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.compressed_of``."""
-        named = [replace(chunk, text="") for chunk in chunks]
-        vectors: NDArray[np.float32] = await self.replicas.ask("compressed_of", self.granularity, named)
-        return vectors
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        """See ``ShardClient``."""
+        return await self.replicas.ask(self.granularity, method, *arguments)

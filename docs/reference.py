@@ -40,12 +40,11 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "policy/default.yaml": "okralong.pipelines.answering:Policy",
         "submit/answer.yaml": "okralong.jobs:Submission",
         "prices.yaml": "okralong.pipelines.llm:PriceTable",
-        "estimate.yaml": "okralong.pipelines.run:Priors",
+        "estimate.yaml": "okralong.pipelines.answering:Priors",
     },
     "config_lab.md": {
         "sweeps/sample.yaml": "okralong.pipelines.lab.sweeps:Sweep",
         "tune.yaml": "okralong.pipelines.lab.sweeps:Tune",
-        "sweep_outline.yaml": "okralong.pipelines.lab.sweeps:Beliefs",
         "evidence/test.yaml": "okralong.pipelines.lab.evidence:Sweep",
         "datasets.yaml": "okralong.pipelines.lab.datasets:Catalog",
         "training/rows.yaml": "okralong.pipelines.lab.training:RowsConfig",

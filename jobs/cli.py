@@ -102,14 +102,11 @@ IDS_SHOWN = 20
 @archive_app.command("log")
 def log(archive: Place) -> None:
     """List the versions that can be read, the newest first."""
-    from okralong.pipelines.archive.versions import before_versions, read_version, version_numbers
+    from okralong.pipelines.archive.versions import read_version, version_numbers
     from okralong.pipelines.core.storage import Folder
 
     folder = Folder.of(archive)
-    numbers = version_numbers(folder)
-    old = before_versions(folder)
-    if not numbers and old is None:
-        _none(archive)
+    numbers = version_numbers(folder) or _none(archive)
     lines = []
     for number in reversed(numbers):
         manifest = read_version(folder, number)
@@ -120,8 +117,6 @@ def log(archive: Place) -> None:
             f"version {number}  {manifest['written_at']}  {manifest['documents']:,} documents  {counts or 'no changes'}"
             f"  ({manifest['failures']:,} not read){purge}"
         )
-    if old is not None:
-        lines.append(f"version 0  {old.get('written_at', '')}  in the layout before versions")
     _say(*lines)
 
 
@@ -159,12 +154,12 @@ def vacuum(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and take nothing away.")] = False,
 ) -> None:
     """Take away old versions, what only they held, and what killed index jobs left behind."""
-    from okralong.pipelines.archive.versions import before_versions, version_numbers
+    from okralong.pipelines.archive.versions import version_numbers
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.indexing import maintenance as work
 
     folder = Folder.of(archive)
-    if not version_numbers(folder) and before_versions(folder) is None:
+    if not version_numbers(folder):
         _none(archive)
     with folder.locked("okralong archive vacuum"):
         done = work.vacuum(folder, keep, dry_run=dry_run)

@@ -8,7 +8,7 @@ import platform
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from okralong.pipelines.archive.versions import Location, before_versions, version_numbers
+from okralong.pipelines.archive.versions import Location, version_numbers
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
@@ -36,10 +36,6 @@ def archive_of_run(folder: Folder, archive: str) -> str:
     place = Folder.of(asked.place)
     if Folder.of(started.place).path != place.path:
         return archive
-    if not started.version:  # the layout before versions
-        old = before_versions(place)
-        same = old is not None and old.get("fingerprint") == begun["archive_fingerprint"]
-        return str(Location(asked.place, 0)) if same else archive
     if started.version not in version_numbers(place):
         raise ArchiveError(
             f"{folder.path} was begun with version {started.version} of {place.path}, which is not there any more: it "

@@ -12,6 +12,7 @@ from pyarrow import fs
 from okralong.pipelines.core import storage
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import LockedError
+from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 
 
 def test_a_lock_that_was_left_behind_names_its_holder_and_the_file_to_delete() -> None:
@@ -26,14 +27,46 @@ def test_a_lock_that_was_left_behind_names_its_holder_and_the_file_to_delete() -
 
 
 def test_of_two_that_come_in_the_same_instant_one_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Folder(fs._MockFileSystem(), "bucket/run")
+    # A filesystem without a conditional put.
     monkeypatch.setattr(storage, "LOOK_AGAIN_S", 0.2)
-    both_have_looked = threading.Barrier(2)
+    assert race(Folder(fs._MockFileSystem(), "bucket/run"), 2, monkeypatch) == ["refused", "wrote"]
+
+
+def test_of_many_that_come_in_the_same_instant_to_a_store_that_errs_one_writes(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "LOOK_AGAIN_S", 3600.0)  # nothing waits
+    store.faults = (Fault("error", "PUT", 3), Fault("cut", "PUT", 4))
+    for number in range(3):
+        assert race(Folder.of(f"s3://{BUCKET}/run-{number}"), 5, monkeypatch) == ["refused"] * 4 + ["wrote"]
+    assert store.met["error"]
+    assert store.met["cut"]
+
+
+def test_a_put_whose_reply_was_lost_counts_as_written(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder.of(f"s3://{BUCKET}/archive")
+    create = storage._create_object
+
+    def twice(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
+        return create(filesystem, path, data) and create(filesystem, path, data)  # as the client sends it again
+
+    monkeypatch.setattr(storage, "_create_object", twice)
+    folder.create_bytes("000001.json", b"{}")
+    assert folder.read_bytes("000001.json") == b"{}"
+    monkeypatch.setattr(Folder, "exists", lambda *_: False)
+    with pytest.raises(FileExistsError):
+        folder.create_bytes("000001.json", b"[]")
+    assert folder.read_bytes("000001.json") == b"{}"
+
+
+def race(folder: Folder, writers: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What becomes of writers that have all seen that no lock is there."""
+    all_have_looked = threading.Barrier(writers)
     looked = Folder.exists
 
     def exists(self: Folder, name: str) -> bool:
         found = looked(self, name)
-        both_have_looked.wait()
+        all_have_looked.wait()
         return found
 
     outcomes = []
@@ -41,17 +74,17 @@ def test_of_two_that_come_in_the_same_instant_one_writes(monkeypatch: pytest.Mon
     def work() -> None:
         try:
             with folder.locked("okralong index"):
-                monkeypatch.setattr(Folder, "exists", looked)
                 outcomes.append("wrote")
                 time.sleep(0.5)
         except LockedError:
             outcomes.append("refused")
 
-    monkeypatch.setattr(Folder, "exists", exists)
-    both = [threading.Thread(target=work) for _ in range(2)]
-    for each in both:
-        each.start()
-    for each in both:
-        each.join()
-    assert sorted(outcomes) == ["refused", "wrote"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "exists", exists)
+        threads = [threading.Thread(target=work) for _ in range(writers)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
     assert not folder.names()
+    return sorted(outcomes)

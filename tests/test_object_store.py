@@ -49,7 +49,7 @@ def test_small_reads_bear_errors_whose_message_is_larger_than_they_are(store: Ob
     before = store.requests["GET"]
     store.faults = (Fault("error", "GET", 2),)
     for _ in range(4):
-        with folder.filesystem.open_input_file(folder.at("few.parquet").path) as file:
+        with folder.open("few.parquet") as file:
             parquet = pq.ParquetFile(file)
             assert parquet.read_row_group(0, ["id"])["id"].to_pylist() == ["d0", "d1", "d2"]
         assert folder.read_bytes("tiny") == b"{}"
@@ -61,7 +61,7 @@ def test_a_large_file_reads_as_it_was_written(store: ObjectStore) -> None:
     folder = Folder.of(f"s3://{BUCKET}/archive")
     content = random.Random(5).randbytes(300_000)
     folder.write_bytes("large", content)
-    with folder.filesystem.open_input_file(folder.at("large").path) as file:
+    with folder.open("large") as file:
         assert file.size() == len(content)
         for start, size in ((0, 10), (299_990, 100), (150_000, 100_000), (149_999, 2), (299_999, 1), (5, 70_000)):
             file.seek(start)

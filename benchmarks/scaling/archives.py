@@ -18,28 +18,13 @@ from numpy.typing import NDArray
 
 from benchmarks.scaling.meter import Meter
 from okralong.pipelines.archive.vectors import TextIndex
-from okralong.pipelines.archive.versions import (
-    Claim,
-    KnownSource,
-    digest,
-    latest_version,
-    publish,
-    read_catalogue,
-    read_sources,
-    settle,
-    winners,
-)
+from okralong.pipelines.archive.versions import KnownSource, active, read_sources, resolve_duplicates
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.indexing.build import (
-    VersionBuild,
-    embedding_facts,
-    fingerprint_of,
-    share_texts,
-    version_manifest,
-)
+from okralong.pipelines.indexing.build import VersionBuild
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
-from okralong.pipelines.indexing.ingest import chunk_part, documents_table, part_file
+from okralong.pipelines.indexing.ingest import chunk_part
+from okralong.pipelines.indexing.job import Encoder, IndexJob, LocalStreams
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.samples.questions import generate
 
@@ -84,67 +69,48 @@ def build_version(
     so many. Its manifest. What is read and chunked is noted in ``done``, from which a run that was stopped goes on.
     """
     folder = Folder.of(location)
+
+    def encode(texts: list[str]) -> NDArray[np.float32]:
+        with meter.stage("encode"):
+            return embed(texts)
+
+    streams = LocalStreams(Encoder(encode, model, lambda: "float32", lambda texts: [False] * len(texts)))
     with folder.locked("the scaling benchmark"), meter.watching():
         with meter.stage("list"):
-            parent = latest_version(folder)
-            claims = list(read_catalogue(folder, parent["files"]["catalogue"])) if parent else []
-            sources = list(read_sources(folder, parent["files"]["sources"]).values()) if parent else []
-            before = winners(claims)
+            job = IndexJob(folder.path, config, model, streams)
+            entries = list(job.before)
+            sources = list(read_sources(folder, job.parent["files"]["sources"]).values()) if job.parent else []
         begin = 0
         if done is not None and done.exists():
-            begin, claims, sources, meter.seconds, meter.peaks = pickle.loads(done.read_bytes())
+            begin, entries, sources, meter.seconds, meter.peaks = pickle.loads(done.read_bytes())
         for finished, raw in enumerate(parts(begin), start=begin + 1):
             with meter.stage("read"):
                 documents = sorted(map(make_document, raw), key=lambda document: document.doc_id)
-                part = f"{digest([(each.doc_id, each.sha256) for each in documents])}-00"
-                folder.at("documents").write_table(part_file(part), documents_table(documents))
-                for each in documents:
-                    whose = (each.source_uri, each.source_uri, each.doc_id)
-                    claims.append(Claim(each.doc_id, each.sha256, each.n_tokens, part, *whose))
-                    sources.append(KnownSource(each.source_uri, each.source_uri, each.sha256, len(each.text), 0))
+                made = job.write_documents(documents)
+                entries += made
+                sources += [
+                    KnownSource(each.source_uri, each.source_uri, each.sha256, len(each.text), 0) for each in documents
+                ]
             with meter.stage("chunk"):
-                chunk_part(folder.path, part, config.granularities, config.boundaries)
+                chunk_part(folder.path, made[0].part, config.granularities, config.boundaries)
             del documents
             if done is not None and finished % NOTED_EVERY == 0:
-                done.write_bytes(pickle.dumps((finished, claims, sources, meter.seconds, meter.peaks)))
+                done.write_bytes(pickle.dumps((finished, entries, sources, meter.seconds, meter.peaks)))
         with meter.stage("list"):
-            claims = settle(claims)
-            build = VersionBuild(folder, config, model, winners(claims), parent, before)
+            build = VersionBuild(folder, config, model, resolve_duplicates(entries), job.parent, active(job.before))
         with meter.stage("vectors"):
             index = TextIndex.open(build.store)
-            numbers = []
             with build.embedding_work(index) as (shares, texts):
-                for order in (order for one in shares for order in share_texts(folder.path, one, config)):
-                    with meter.stage("encode"):
-                        vectors = embed(order["texts"])
-                    build.store.write(order["number"], order["keys"], vectors, [False] * len(vectors))
-                    numbers.append(int(order["number"]))
-            index.take_in(numbers)
+                rows = list(streams.embed(folder.path, shares, build.encoder, model, config))
+            index.take_in([row["number"] for row in rows])
         with meter.stage("build"):
             shards = build.build_shards(index)
         with meter.stage("publish"):
-            files = build.write_files(claims, sources, [], shards)
-            about: dict[str, Any] = {
-                "parent": parent["version"] if parent else None,
-                "fingerprint": fingerprint_of(config, model, files),
-                "files": files,
-                "documents": len(build.live),
-                "document_tokens": sum(claim.n_tokens for claim in build.live.values()),
-                "failures": 0,
-                "embedding": embedding_facts(config, model, DIMENSION, "float32"),
-                "limits": "",
-                "listed_at_ns": 0,
-                "refused": [],
-                "purged": [],
-                "seconds": {},
-                "work": {
-                    "texts_embedded": texts,
-                    "shards_written": sum(shard.built for built in shards.values() for shard in built),
-                },
-            }
-            manifest = version_manifest(parent["version"] + 1 if parent else 1, config, shards, about)
-            publish(folder, manifest)
-    return manifest
+            written = sum(shard.built for built in shards.values() for shard in built)
+            about = {"limits": "", "listed_at_ns": 0, "refused": [], "purged": [], "seconds": {}}
+            about |= {"work": {"texts_embedded": texts, "shards_written": written}}
+            manifest = build.publish(shards, sources, [], about, always=True)
+    return manifest or {}
 
 
 def weigh(location: Path) -> dict[str, dict[str, int]]:

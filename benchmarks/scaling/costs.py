@@ -35,10 +35,10 @@ from benchmarks.scaling.asking import WORDS as QUESTION_WORDS
 from benchmarks.scaling.costs_report import report
 from benchmarks.scaling.meter import Meter
 from benchmarks.scaling.unit_costs import RESULTS
-from benchmarks.search.corpus import CHUNKS_A_DOCUMENT, GRANULARITY, MODEL, open_archive, questions
+from benchmarks.search.corpus import CHUNKS_A_DOCUMENT, GRANULARITY, open_archive, questions
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.build import build_shards
+from okralong.pipelines.archive.build import BaseShard, write_shard
 from okralong.pipelines.archive.files import DenseConfig
 from okralong.pipelines.archive.search import LocalShard, search
 from okralong.pipelines.archive.shard import Shard
@@ -141,15 +141,14 @@ def _search(work: Path) -> Section:
     asked = questions([chunk.text for chunk in chunks], np.asarray(flat.vectors), QUESTIONS)
     ivf = work / "ivf"
     shutil.rmtree(ivf, ignore_errors=True)
-    ivf.mkdir()
-    for name in ("chunks", "embeddings"):
-        (ivf / name).symlink_to(Path(archive.folder.path) / name)
+    (name,) = archive.manifest["files"]["index"][str(GRANULARITY)]
+    held = BaseShard.open(layout.granularity_folder(archive.folder, GRANULARITY).at(name))
+    folder = Folder.of(ivf)
     seconds = []
     for dense in (DenseConfig(), DenseConfig(index="ivf", above=SHARD_CHUNKS // 2)):
         started = time.process_time()
-        build_shards(Folder.of(ivf), GRANULARITY, MODEL, 1, dense)
+        write_shard(folder, GRANULARITY, held.rows, held.vectors, dense)
         seconds.append(time.process_time() - started)
-    folder = layout.shard_folder(Folder.of(ivf), GRANULARITY, 0)
     approximate = Shard.open(folder)
     about: Any = (folder.read_manifest() or {}).get("approximate")
     cases = {"document": (flat, True), "flat": (flat, False), "ivf": (approximate, False)}

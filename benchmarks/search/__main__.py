@@ -123,7 +123,8 @@ def _row(what: str, shards: int, pairs: Sequence[tuple[float, float]], limit: fl
 
 
 def _open(archive: Archive) -> Row:
-    folders = [layout.shard_folder(archive.folder, GRANULARITY, number) for number in range(archive.n_shards)]
+    names = archive.manifest["files"]["index"][str(GRANULARITY)]
+    folders = [layout.granularity_folder(archive.folder, GRANULARITY).at(name) for name in names]
 
     def load() -> None:
         for folder in folders:

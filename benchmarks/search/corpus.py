@@ -14,8 +14,9 @@ from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.build import write_shard
 from okralong.pipelines.archive.files import shard_of
+from okralong.pipelines.archive.versions import LAYOUT, publish, version_numbers
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
-from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.storage import Folder
 
 MODEL: Final = "synthetic"
 GRANULARITY: Final = 150
@@ -48,15 +49,17 @@ def open_archive(work: Path, chunks: int, shards: int) -> Archive:
     """
     folder = work / f"{chunks}-{shards}"
     archive = Folder.of(folder)
-    if not archive.exists(MANIFEST):
+    if not version_numbers(archive):
         rows, vectors = synthetic_chunks(chunks)
         owners = np.array([shard_of(doc_id, shards) for doc_id in rows["doc_id"].to_pylist()])
-        for number in range(shards):
+        place, names = layout.granularity_folder(archive, GRANULARITY), [f"shard-{n:05d}" for n in range(shards)]
+        for number, name in enumerate(names):
             mine = rows.filter(pa.array(owners == number)).combine_chunks()
-            write_shard(layout.shard_folder(archive, GRANULARITY, number), GRANULARITY, mine, vectors[owners == number])
+            write_shard(place.at(name), GRANULARITY, mine, vectors[owners == number])
+        manifest = {"version": 1, "layout": LAYOUT, "schema_version": SCHEMA_VERSION, "granularities": [GRANULARITY]}
+        files = {"catalogue": [], "index": {str(GRANULARITY): names}}
         named = {"name": MODEL, "dimension": DIMENSION}
-        manifest = {"schema_version": SCHEMA_VERSION, "granularities": [GRANULARITY], "embedding": named}
-        archive.write_manifest(manifest | {"shards": shards})
+        publish(archive, manifest | {"embedding": named, "shards": shards, "files": files})
     return Archive.open(folder)
 
 

@@ -126,15 +126,15 @@ def _readers(config: str, rows: Path, out: Path, command: str, console: Console)
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
+    from okralong.pipelines.indexing.embedding import SentenceEmbedder
     from okralong.pipelines.lab.encoder import LIMIT
     from okralong.pipelines.lab.evidence.writers import KeptReplies
     from okralong.pipelines.lab.training.reader_data import read_reading
     from okralong.pipelines.lab.training.reader_eval import ReaderReportConfig, reader_report, write_reader_report
-    from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
+    from okralong.pipelines.models.weights import EMBEDDED, available_cores, resolve_embedding_model
 
     settings, test = load_config(ReaderReportConfig, config), read_reading(Folder.of(rows), "test")
-    encoder = SentenceEmbedder(resolve_embedding_model(EMBEDDED).path, LIMIT, threads=available_threads())
+    encoder = SentenceEmbedder(resolve_embedding_model(EMBEDDED).path, LIMIT, threads=available_cores())
     kept = KeptReplies(rows / REPLIES)
     found = reader_report(settings, test, _served, kept, encoder.encode, lambda line: say_line(console, line))
     return write_reader_report(out, command, found)

@@ -1,4 +1,4 @@
-"""Reading single documents out of the ``documents`` table, without holding the table."""
+"""An indexed archive, open for reading: its documents, its scopes, its shards."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any, Final
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from okralong.pipelines.archive.files import CompressedRows, granularity_folder, shard_folder, table_folders
+from okralong.pipelines.archive.files import CompressedRows, granularity_folder, table_folders
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.archive.shard import Shard
-from okralong.pipelines.archive.versions import Location, latest_version, read_catalogue, read_version
-from okralong.pipelines.core.schemas import DOCUMENTS, FAILURES, SCHEMA_VERSION
+from okralong.pipelines.archive.versions import VERSIONS, Location, active, latest_version, read_catalogue, read_version
+from okralong.pipelines.core.schemas import DOCUMENTS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Document, QuestionError, TableSpan
 
@@ -27,125 +27,6 @@ CACHED_DOCUMENTS: Final = 8
 """Documents kept in memory; the passages of one question come from few (ours, not in the papers)."""
 
 _ROWS_AT_A_TIME: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    file: str
-    n_tokens: int
-
-
-@dataclass
-class DocumentStore:
-    """The documents of an archive. Only ids, sizes and files are kept; texts are read when asked for.
-
-    May be used from many threads.
-    """
-
-    folder: Folder
-    _places: dict[str, _Place] = field(default_factory=dict)
-    _cache: OrderedDict[str, Document] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @classmethod
-    def of(cls, folder: Folder, documents: Iterable[tuple[str, str, int]]) -> DocumentStore:
-        """The documents of a version: (doc_id, file, tokens) of each."""
-        return cls(folder, {doc_id: _Place(file, n_tokens) for doc_id, file, n_tokens in sorted(documents)})
-
-    @classmethod
-    def open(cls, folder: Folder) -> DocumentStore:
-        """Read where each document of an archive of the layout before versions stands.
-
-        Raises ArchiveError when a doc_id stands twice or a file cannot be read.
-        """
-        store = cls(folder)
-        for name in folder.names(".parquet"):
-            if not name.startswith("part-"):  # of a version that was made since
-                continue
-            try:
-                store._note(name)
-            except (OSError, ValueError) as error:
-                raise ArchiveError(
-                    f"{folder.at(name).path} cannot be read: {error}. Run okralong index on the archive again."
-                ) from error
-        store._places = dict(sorted(store._places.items()))
-        return store
-
-    def _note(self, name: str) -> None:
-        with self.folder.filesystem.open_input_file(self.folder.at(name).path) as file:
-            parquet = pq.ParquetFile(file)
-            columns = parquet.read(["doc_id", "n_tokens"]).to_pydict()
-            for doc_id, n_tokens in zip(columns["doc_id"], columns["n_tokens"], strict=True):
-                if doc_id in self._places:
-                    raise ArchiveError(
-                        f"The document {doc_id} stands twice in {self.folder.path}: in {self._places[doc_id].file} "
-                        f"and in {name}. Delete the folder and run okralong index again."
-                    )
-                self._places[doc_id] = _Place(name, n_tokens)
-
-    def doc_ids(self) -> list[str]:
-        """All doc_ids, sorted."""
-        return list(self._places)
-
-    def __contains__(self, doc_id: str) -> bool:
-        return doc_id in self._places
-
-    def n_tokens(self, doc_id: str) -> int:
-        """Length of a document in o200k_base tokens. Raises QuestionError for an unknown doc_id."""
-        return self._place(doc_id).n_tokens
-
-    def document(self, doc_id: str) -> Document:
-        """A document with its text. Raises QuestionError for an unknown doc_id."""
-        with self._lock:
-            if doc_id in self._cache:
-                self._cache.move_to_end(doc_id)
-                return self._cache[doc_id]
-        document = _document(self._read(doc_id, self._place(doc_id).file))
-        with self._lock:
-            self._cache[doc_id] = document
-            while len(self._cache) > CACHED_DOCUMENTS:
-                self._cache.popitem(last=False)
-        return document
-
-    def _place(self, doc_id: str) -> _Place:
-        if doc_id not in self._places:
-            raise QuestionError(
-                f"The archive has no document {doc_id!r} in {self.folder.path}. Check the doc_ids of the question."
-            )
-        return self._places[doc_id]
-
-    def _read(self, doc_id: str, name: str) -> dict[str, Any]:
-        # First the ids alone, then batches, which keep the memory at a few documents, however many share a file.
-        with self.folder.filesystem.open_input_file(self.folder.at(name).path) as file:
-            parquet = pq.ParquetFile(file)
-            for group in range(parquet.num_row_groups):
-                left = pc.index(parquet.read_row_group(group, ["doc_id"])["doc_id"], doc_id).as_py()
-                if left < 0:
-                    continue
-                for batch in parquet.iter_batches(_ROWS_AT_A_TIME, row_groups=[group], columns=DOCUMENTS.names):
-                    if left < len(batch):
-                        return dict(batch.slice(left, 1).to_pylist()[0])
-                    left -= len(batch)
-        raise ArchiveError(
-            f"{self.folder.at(name).path} has changed since the archive was opened. Open the archive again."
-        )
-
-
-def _document(row: dict[str, Any]) -> Document:
-    return Document(
-        doc_id=row["doc_id"],
-        text=row["text"],
-        title=row["title"] or "",
-        source_uri=row["source_uri"] or "",
-        sha256=row["sha256"] or "",
-        n_tokens=row["n_tokens"],
-        tables=tuple(TableSpan(**span) for span in row["tables"] or ()),
-        metadata=dict(row["metadata"] or ()),
-    )
-
-
-# --------
-# An indexed archive, open for reading: its documents, its scopes, its shards.
 
 
 @dataclass
@@ -164,18 +45,19 @@ class Archive:
     def open(cls, location: str | Path) -> Archive:
         """The latest version of the archive at a local path or URI, or version 3 at ``location@3``.
 
-        Documents and shards are opened when first asked for. Version 0 is the layout before versions. Raises
-        ArchiveError when the archive or version is missing, unfinished, or of another schema version.
+        Documents and shards are opened when first asked for. Raises ArchiveError when the archive or version is
+        missing, unfinished, or of another layout or schema version.
         """
         asked = Location.of(location)
         folder = Folder.of(asked.place)
+        manifest = latest_version(folder) if asked.version is None else read_version(folder, asked.version)
+        if manifest is None:
+            raise ArchiveError(
+                f"{folder.path} has no {VERSIONS}/: there is no archive, or its first index job has not finished. "
+                f"Run okralong index {asked.place} --from DIR."
+            )
         place = asked.place if "://" in asked.place else folder.path
-        if asked.version:
-            return cls(str(Location(place, asked.version)), folder, read_version(folder, asked.version))
-        latest = latest_version(folder) if asked.version is None else None
-        if latest is not None:
-            return cls(str(Location(place, latest["version"])), folder, latest)
-        return cls(str(Location(place, 0)), folder, _before_versions(folder, asked.place))
+        return cls(str(Location(place, manifest["version"])), folder, manifest)
 
     @property
     def granularities(self) -> tuple[int, ...]:
@@ -189,16 +71,14 @@ class Archive:
 
     @property
     def version(self) -> int:
-        """The number of the version; 0 in the layout before versions."""
-        return int(self.manifest.get("version", 0))
+        """The number of the version."""
+        return int(self.manifest["version"])
 
     @cached_property
     def _documents(self) -> DocumentStore:
-        if not self.version:
-            return DocumentStore.open(self.folder.at("documents"))
-        claims = read_catalogue(self.folder, self.manifest["files"]["catalogue"])
-        seen = ((claim.doc_id, f"{claim.part}.parquet", claim.n_tokens) for claim in claims if not claim.shadowed)
-        return DocumentStore.of(self.folder.at("documents"), seen)
+        entries = active(read_catalogue(self.folder, self.manifest["files"]["catalogue"]))
+        places = {doc_id: (f"{entry.part}.parquet", entry.n_tokens) for doc_id, entry in sorted(entries.items())}
+        return DocumentStore(self.folder.at("documents"), places)
 
     def doc_ids(self) -> list[str]:
         """All documents, sorted."""
@@ -234,16 +114,13 @@ class Archive:
 
     def failures(self) -> list[str]:
         """Why documents could not be had, a paragraph each, in order of their doc_ids."""
-        folder = self.folder.at("failures")
-        if not self.version:
-            return list(folder.read_tables(FAILURES, ["message"])["message"].to_pylist())
-        with folder.filesystem.open_input_file(folder.at(self.manifest["files"]["failures"]).path) as file:
-            return list(pq.ParquetFile(file).read(["message"])["message"].to_pylist())
+        table = self.folder.at("failures").read_table(self.manifest["files"]["failures"], ["message"])
+        return list(table["message"].to_pylist())
 
     def _no_such(self, entry: str) -> str:
         near = difflib.get_close_matches(entry, self.doc_ids(), n=3, cutoff=0.4)
         hint = f"The nearest ids are {', '.join(map(repr, near))}." if near else "No id of the archive is like it."
-        return f"The scope {entry!r} names no document of {self.folder.path}. {hint} Mend the doc_ids of the question."
+        return f"The scope {entry!r} names no document of {self.folder.path}. {hint} Change the question's doc_ids."
 
     def shard(self, granularity: int, number: int) -> Shard:
         """A shard, opened once. Raises ArchiveError when the granularity or the number is not in the archive."""
@@ -267,8 +144,6 @@ class Archive:
         return CompressedRows(folder, int(held["vectors_per_chunk"]), int(held["hidden"]))
 
     def _shard_folder(self, granularity: int, number: int) -> Folder:
-        if not self.version:
-            return shard_folder(self.folder, granularity, number)
         name = self.manifest["files"]["index"][str(granularity)][number]
         return granularity_folder(self.folder, granularity).at(name)
 
@@ -277,25 +152,74 @@ class Archive:
         return [LocalShard(self.shard(granularity, number)) for number in range(self.n_shards)]
 
 
-def _before_versions(folder: Folder, location: str) -> dict[str, Any]:
-    """The manifest of an archive in the layout before versions, which is still read."""
-    try:
-        manifest = folder.read_manifest()
-    except ValueError as error:
+@dataclass
+class DocumentStore:
+    """The documents of a version: of each doc_id, in their order, the file and the length in o200k_base tokens.
+
+    Texts are read when asked for. May be used from many threads.
+    """
+
+    folder: Folder
+    _places: Mapping[str, tuple[str, int]]
+    _cache: OrderedDict[str, Document] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def doc_ids(self) -> list[str]:
+        """All doc_ids, sorted."""
+        return list(self._places)
+
+    def __contains__(self, doc_id: str) -> bool:
+        return doc_id in self._places
+
+    def n_tokens(self, doc_id: str) -> int:
+        """Length of a document in o200k_base tokens. Raises QuestionError for an unknown doc_id."""
+        return self._place(doc_id)[1]
+
+    def document(self, doc_id: str) -> Document:
+        """A document with its text. Raises QuestionError for an unknown doc_id."""
+        with self._lock:
+            if doc_id in self._cache:
+                self._cache.move_to_end(doc_id)
+                return self._cache[doc_id]
+        document = _document(self._read(doc_id, self._place(doc_id)[0]))
+        with self._lock:
+            self._cache[doc_id] = document
+            while len(self._cache) > CACHED_DOCUMENTS:
+                self._cache.popitem(last=False)
+        return document
+
+    def _place(self, doc_id: str) -> tuple[str, int]:
+        if doc_id not in self._places:
+            raise QuestionError(
+                f"The archive has no document {doc_id!r} in {self.folder.path}. Check the doc_ids of the question."
+            )
+        return self._places[doc_id]
+
+    def _read(self, doc_id: str, name: str) -> dict[str, Any]:
+        # First the ids alone, then batches, which keep the memory at a few documents, however many share a file.
+        with self.folder.open(name) as file:
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):
+                left = pc.index(parquet.read_row_group(group, ["doc_id"])["doc_id"], doc_id).as_py()
+                if left < 0:
+                    continue
+                for batch in parquet.iter_batches(_ROWS_AT_A_TIME, row_groups=[group], columns=DOCUMENTS.names):
+                    if left < len(batch):
+                        return dict(batch.slice(left, 1).to_pylist()[0])
+                    left -= len(batch)
         raise ArchiveError(
-            f"{folder.path}/manifest.json is not valid JSON: {error}. Run okralong index {location} --from DIR again."
-        ) from error
-    if manifest is None:
-        raise ArchiveError(
-            f"{folder.path} has neither versions/ nor manifest.json: there is no archive, or its first index job has "
-            f"not finished. Run okralong index {location} --from DIR."
+            f"{self.folder.at(name).path} has changed since the archive was opened. Open the archive again."
         )
-    found = manifest.get("schema_version")
-    missing = [key for key in ("granularities", "embedding", "shards") if key not in manifest]
-    if found != SCHEMA_VERSION or missing:
-        why = f"lacks {', '.join(missing)}" if missing else f"has schema version {found}, not {SCHEMA_VERSION}"
-        raise ArchiveError(
-            f"{folder.path}/manifest.json {why}, so this okralong cannot read the archive. "
-            f"Run okralong index {location} --from DIR again."
-        )
-    return manifest
+
+
+def _document(row: dict[str, Any]) -> Document:
+    return Document(
+        doc_id=row["doc_id"],
+        text=row["text"],
+        title=row["title"] or "",
+        source_uri=row["source_uri"] or "",
+        sha256=row["sha256"] or "",
+        n_tokens=row["n_tokens"],
+        tables=tuple(TableSpan(**span) for span in row["tables"] or ()),
+        metadata=dict(row["metadata"] or ()),
+    )

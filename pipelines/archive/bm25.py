@@ -72,7 +72,6 @@ class ScopeStatistics:
         return scores
 
 
-# --------
 # Which chunks hold a term, and how often: the postings of one shard, term by term.
 
 Int32 = NDArray[np.int32]
@@ -158,13 +157,11 @@ class Postings:
         return found
 
 
-# --------
-# The best chunks by BM25, without working out the score of every chunk that holds a common word.
-#
-# Rare terms are added up first. Once the k-th best sum is more than all terms that are left can bring, a chunk without
-# any of the rare ones cannot be among the best (MaxScore: Turtle and Flood 1995), and only those that can still get
-# there are scored in full. Their scores are summed in the order of the query, so that the result is the same to the
-# last bit whatever was left out.
+# The best chunks by BM25, without working out the score of every chunk that holds a common word. Rare terms are added
+# up first. Once the k-th best sum is more than all terms that are left can bring, a chunk without any of the rare ones
+# cannot be among the best (MaxScore: Turtle and Flood 1995), and only those that can still get there are scored in
+# full. Their scores are summed in the order of the query, so that the result is the same to the last bit whatever was
+# left out.
 
 FEW: Final = 20_000
 """Postings up to which every chunk is scored: leaving some out would cost more than it saves (ours)."""
@@ -277,11 +274,9 @@ def _kth(values: Doubles, k: int) -> float:
     return float(ranked[-k])
 
 
-# --------
-# From text to search terms: lower case, words of two letters or more, no stop words, English stems.
-#
-# The rule is that of ``bm25s.tokenize`` with its English stop words and PyStemmer, which the tests hold us to. It
-# stands here on its own because bm25s numbers its terms anew with each call, while an index needs one vocabulary.
+# From text to search terms: lower case, words of two letters or more, no stop words, English stems. The rule is that of
+# ``bm25s.tokenize`` with its English stop words and PyStemmer, which the tests hold us to. It stands here on its own
+# because bm25s numbers its terms anew with each call, while an index needs one vocabulary.
 
 _WORD = re.compile(r"\b\w\w+\b")
 _STOP_WORDS = frozenset(STOPWORDS_EN)

@@ -1,6 +1,9 @@
-"""The postings of a shard put together from those of others: words that were counted once are not counted again.
+"""The shards of a version: those whose documents are as they were are taken over, the others are put together anew.
 
-The result is what counting all texts anew would give, number for number.
+A shard is named by its documents, so an equal one is never written twice, and what a killed job has built is found.
+A new one takes the rows, vectors and counted words of old documents from the shard before it, which is mapped and
+not decoded, and only those of new documents from the tables. The result is what counting all texts anew would give,
+number for number.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import fs
 
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.bm25 import analyze_texts
@@ -24,208 +26,6 @@ from okralong.pipelines.archive.files import DenseConfig, joined, shard_of
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import ArchiveError
-
-
-@dataclass(frozen=True)
-class PostingPiece:
-    """Postings in the form of ``layout``, and for each of their rows its place among the rows to come, -1 for none."""
-
-    vocabulary: Any
-    pointers: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    frequencies: NDArray[np.int32]
-    lengths: NDArray[np.int32]
-    places: NDArray[np.int64]
-
-    @classmethod
-    def of_texts(cls, texts: Sequence[str], places: NDArray[np.int64]) -> PostingPiece:
-        """The postings of texts that were not counted before; text number i is row i of the piece."""
-        table = analyze_texts(texts)
-        n_rows = max(len(table.lengths), 1)
-        row_of = np.repeat(np.arange(len(table.lengths), dtype=np.int64), table.lengths)
-        # One sorted integer per (term, row) gives the order of the columns and the counts in a single pass.
-        pairs, counts = np.unique(table.terms * n_rows + row_of, return_counts=True)
-        per_term = np.bincount(pairs // n_rows, minlength=len(table.vocabulary))
-        return cls(
-            vocabulary=pa.array(table.vocabulary, pa.large_string()),
-            pointers=np.concatenate(([0], np.cumsum(per_term))).astype(np.int64),
-            rows=(pairs % n_rows).astype(np.int32),
-            frequencies=counts.astype(np.int32),
-            lengths=table.lengths,
-            places=places,
-        )
-
-
-@dataclass(frozen=True)
-class MergedPostings:
-    """The postings of all pieces, in the form of ``layout``."""
-
-    vocabulary: pa.Array
-    pointers: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    frequencies: NDArray[np.int32]
-    lengths: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, pieces: Sequence[PostingPiece], n_rows: int) -> MergedPostings:
-        """Merge; every one of the ``n_rows`` rows to come is in one piece."""
-        words = pa.chunked_array([_flat(piece.vocabulary) for piece in pieces], pa.large_string()).unique()
-        words = words.take(pc.sort_indices(words))  # by bytes of UTF-8, which is the order of code points
-        lengths = np.zeros(n_rows, dtype=np.int32)
-        pairs, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
-        for piece in pieces:
-            number = pc.index_in(_flat(piece.vocabulary), value_set=words).to_numpy(zero_copy_only=False)
-            term = np.repeat(number.astype(np.int64), np.diff(piece.pointers))
-            place = piece.places[piece.rows]
-            kept = place >= 0
-            # One integer for each (term, row): sorting them gives the order of the columns.
-            pairs.append(term[kept] * n_rows + place[kept])
-            counts.append(piece.frequencies[kept])
-            lengths[piece.places[piece.places >= 0]] = piece.lengths[piece.places >= 0]
-        together, frequencies = np.concatenate(pairs), np.concatenate(counts)
-        order = np.argsort(together)
-        together = together[order]
-        per_term = np.bincount(together // max(n_rows, 1), minlength=len(words))
-        left = per_term > 0  # words that only documents had that are gone
-        return cls(
-            vocabulary=words.filter(pa.array(left)),
-            pointers=np.concatenate(([0], np.cumsum(per_term[left]))).astype(np.int64),
-            rows=(together % max(n_rows, 1)).astype(np.int32),
-            frequencies=frequencies[order].astype(np.int32),
-            lengths=lengths,
-        )
-
-    def write(self, folder: Folder) -> None:
-        """Write the files of the postings into a shard's folder."""
-        layout.write_array(folder, layout.POINTERS, self.pointers)
-        layout.write_array(folder, layout.POSTING_ROWS, self.rows)
-        layout.write_array(folder, layout.FREQUENCIES, self.frequencies)
-        layout.write_array(folder, layout.LENGTHS, self.lengths)
-        layout.write_columns(folder, layout.VOCABULARY, pa.table([self.vocabulary], schema=layout.VOCABULARY_SCHEMA))
-
-
-def _flat(words: Any) -> pa.Array:
-    if not isinstance(words, pa.ChunkedArray):
-        return words
-    return pa.concat_arrays(words.chunks) if words.num_chunks else pa.array([], pa.large_string())
-
-
-# --------
-# A shard of an earlier version, from which the next one takes what has not changed: mapped, and read file by file.
-#
-# It is apart from ``Shard``, which is made for questions and may keep its columns in other forms.
-
-
-@dataclass(frozen=True)
-class BaseShard:
-    """``ranges`` are the rows of each document; ``over_limit`` the rows of which the encoder does not see the end."""
-
-    rows: pa.Table
-    ranges: dict[str, range]
-    vectors: NDArray[np.float32]
-    over_limit: NDArray[np.bool_]
-    path: Path
-    copied_to: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
-
-    @classmethod
-    def open(cls, folder: Folder) -> BaseShard:
-        """Map its files; those of another filesystem are first copied. Raises ArchiveError when they cannot be used."""
-        copied_to = None if folder.is_local else tempfile.TemporaryDirectory(prefix="okralong-shard-")
-        path = Path(copied_to.name if copied_to else folder.path)
-        try:
-            if copied_to is not None:
-                fs.copy_files(folder.path, copied_to.name, source_filesystem=folder.filesystem)
-            ranges = layout.open_columns(path, layout.RANGES, layout.RANGES_SCHEMA).to_pydict()
-            rows = layout.open_columns(path, layout.ROWS, layout.ROWS_SCHEMA)
-            flags = path / layout.OVER_LIMIT
-            return cls(
-                rows=rows,
-                ranges={
-                    doc_id: range(first, end)
-                    for doc_id, first, end in zip(ranges["doc_id"], ranges["first_row"], ranges["end_row"], strict=True)
-                },
-                vectors=layout.open_array(path, layout.VECTORS),
-                over_limit=layout.open_array(path, layout.OVER_LIMIT) if flags.exists() else np.zeros(len(rows), bool),
-                path=path,
-                copied_to=copied_to,
-            )
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise ArchiveError(
-                f"The index shard {folder.path} of an earlier version cannot be used: {error}. Delete that folder's "
-                "version below versions/, or index into a new archive."
-            ) from error
-
-    def postings(self, places: NDArray[np.int64]) -> PostingPiece:
-        """Its postings; ``places`` has for each row its place among the rows to come, or -1."""
-        pointers, rows, frequencies, lengths = (
-            layout.open_array(self.path, name)
-            for name in (layout.POINTERS, layout.POSTING_ROWS, layout.FREQUENCIES, layout.LENGTHS)
-        )
-        column = layout.open_columns(self.path, layout.VOCABULARY, layout.VOCABULARY_SCHEMA).column("term")
-        return PostingPiece(column.combine_chunks(), pointers, rows, frequencies, lengths, places)
-
-
-# --------
-# Writing the files of one shard.
-
-
-def write_shard(
-    folder: Folder,
-    granularity: int,
-    rows: pa.Table,
-    matrix: NDArray[np.float32],
-    dense: DenseConfig | None = None,
-    over_limit: NDArray[np.bool_] | None = None,
-    postings: MergedPostings | None = None,
-) -> None:
-    """Write the files of one shard, its manifest last. ``rows`` are in order of (doc_id, ordinal), row i of ``matrix``
-    is the vector of row i. ``dense`` says whether it gets an approximate index beside its vectors (None: it does not),
-    ``over_limit`` of which rows the encoder does not see the end. ``postings`` are those of the rows where they are
-    known.
-    """
-    folder.remove(MANIFEST)
-    over_limit = np.zeros(len(rows), dtype=np.bool_) if over_limit is None else over_limit
-    layout.write_array(folder, layout.VECTORS, matrix)
-    layout.write_array(folder, layout.OVER_LIMIT, over_limit)
-    approximate = None if dense is None else build_approximate(matrix, dense)
-    if approximate is None:
-        folder.remove(layout.APPROXIMATE)
-    else:
-        folder.write_bytes(layout.APPROXIMATE, approximate.data)
-    if postings is None:
-        everything = PostingPiece.of_texts(rows.column("text").to_pylist(), np.arange(len(rows)))
-        postings = MergedPostings.of([everything], len(rows))
-    postings.write(folder)
-    layout.write_columns(folder, layout.ROWS, rows)
-    layout.write_columns(folder, layout.RANGES, _document_ranges(rows))
-    folder.write_manifest(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "granularity": granularity,
-            "rows": len(rows),
-            "terms": len(postings.vocabulary),
-            "dimension": matrix.shape[1],
-            "over_limit": int(over_limit.sum()),
-            "approximate": approximate and {"effort": approximate.effort, "recall": approximate.recall},
-        }
-    )
-
-
-def _document_ranges(rows: pa.Table) -> pa.Table:
-    if not len(rows):
-        return layout.RANGES_SCHEMA.empty_table()
-    runs = pc.run_end_encode(rows.column("doc_id").combine_chunks())
-    ends = runs.run_ends.to_numpy()
-    firsts = np.concatenate(([0], ends[:-1])).astype(np.int32)
-    return pa.table([runs.values, pa.array(firsts), pa.array(ends, pa.int32())], schema=layout.RANGES_SCHEMA)
-
-
-# --------
-# The shards of a version: those whose documents are as they were are taken over, the others are put together anew.
-#
-# A shard is named by its documents, so an equal one is never written twice, and what a killed job has built is found.
-# A new one takes the rows, vectors and counted words of old documents from the shard before it, which is mapped and
-# not decoded, and only those of new documents from the tables.
 
 Rows = tuple[pa.RecordBatch, NDArray[np.float32], NDArray[np.bool_]]
 """Some chunks in the columns of ``layout.ROWS_SCHEMA``, their vectors, and which are over the encoder's limit."""
@@ -404,3 +204,186 @@ def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDAr
 def _described(folder: Folder, name: str, built: bool) -> BuiltShard:
     about: dict[str, Any] = folder.read_manifest() or {}
     return BuiltShard(name, int(about["rows"]), int(about.get("over_limit", 0)), built)
+
+
+# The files of one shard, and the one that it takes from.
+
+
+@dataclass(frozen=True)
+class PostingPiece:
+    """Postings in the form of ``layout``, and for each of their rows its place among the rows to come, -1 for none."""
+
+    vocabulary: Any
+    pointers: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    frequencies: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+    places: NDArray[np.int64]
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], places: NDArray[np.int64]) -> PostingPiece:
+        """The postings of texts that were not counted before; text number i is row i of the piece."""
+        table = analyze_texts(texts)
+        n_rows = max(len(table.lengths), 1)
+        row_of = np.repeat(np.arange(len(table.lengths), dtype=np.int64), table.lengths)
+        # One sorted integer per (term, row) gives the order of the columns and the counts in a single pass.
+        pairs, counts = np.unique(table.terms * n_rows + row_of, return_counts=True)
+        per_term = np.bincount(pairs // n_rows, minlength=len(table.vocabulary))
+        return cls(
+            vocabulary=pa.array(table.vocabulary, pa.large_string()),
+            pointers=np.concatenate(([0], np.cumsum(per_term))).astype(np.int64),
+            rows=(pairs % n_rows).astype(np.int32),
+            frequencies=counts.astype(np.int32),
+            lengths=table.lengths,
+            places=places,
+        )
+
+
+@dataclass(frozen=True)
+class MergedPostings:
+    """The postings of all pieces, in the form of ``layout``."""
+
+    vocabulary: pa.Array
+    pointers: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    frequencies: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, pieces: Sequence[PostingPiece], n_rows: int) -> MergedPostings:
+        """Merge; every one of the ``n_rows`` rows to come is in one piece."""
+        words = pa.chunked_array([_flat(piece.vocabulary) for piece in pieces], pa.large_string()).unique()
+        words = words.take(pc.sort_indices(words))  # by bytes of UTF-8, which is the order of code points
+        lengths = np.zeros(n_rows, dtype=np.int32)
+        pairs, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
+        for piece in pieces:
+            number = pc.index_in(_flat(piece.vocabulary), value_set=words).to_numpy(zero_copy_only=False)
+            term = np.repeat(number.astype(np.int64), np.diff(piece.pointers))
+            place = piece.places[piece.rows]
+            kept = place >= 0
+            # One integer for each (term, row): sorting them gives the order of the columns.
+            pairs.append(term[kept] * n_rows + place[kept])
+            counts.append(piece.frequencies[kept])
+            lengths[piece.places[piece.places >= 0]] = piece.lengths[piece.places >= 0]
+        together, frequencies = np.concatenate(pairs), np.concatenate(counts)
+        order = np.argsort(together)
+        together = together[order]
+        per_term = np.bincount(together // max(n_rows, 1), minlength=len(words))
+        left = per_term > 0  # words that only documents had that are gone
+        return cls(
+            vocabulary=words.filter(pa.array(left)),
+            pointers=np.concatenate(([0], np.cumsum(per_term[left]))).astype(np.int64),
+            rows=(together % max(n_rows, 1)).astype(np.int32),
+            frequencies=frequencies[order].astype(np.int32),
+            lengths=lengths,
+        )
+
+    def write(self, folder: Folder) -> None:
+        """Write the files of the postings into a shard's folder."""
+        layout.write_array(folder, layout.POINTERS, self.pointers)
+        layout.write_array(folder, layout.POSTING_ROWS, self.rows)
+        layout.write_array(folder, layout.FREQUENCIES, self.frequencies)
+        layout.write_array(folder, layout.LENGTHS, self.lengths)
+        layout.write_columns(folder, layout.VOCABULARY, pa.table([self.vocabulary], schema=layout.VOCABULARY_SCHEMA))
+
+
+def _flat(words: Any) -> pa.Array:
+    if not isinstance(words, pa.ChunkedArray):
+        return words
+    return pa.concat_arrays(words.chunks) if words.num_chunks else pa.array([], pa.large_string())
+
+
+@dataclass(frozen=True)
+class BaseShard:
+    """A shard of an earlier version, from which the next one takes what has not changed: mapped, and read file by file.
+
+    ``ranges`` are the rows of each document, ``over_limit`` the rows of which the encoder does not see the end.
+    ``counted`` are the arrays of its postings by their names in ``PostingPiece``. It is apart from ``Shard``, which is
+    made for questions and may keep its columns in other forms.
+    """
+
+    rows: pa.Table
+    ranges: dict[str, range]
+    vectors: NDArray[np.float32]
+    over_limit: NDArray[np.bool_]
+    vocabulary: pa.Array
+    counted: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: Folder) -> BaseShard:
+        """Map its files; those of another filesystem are first copied. Raises ArchiveError when they cannot be used."""
+        try:
+            with layout.mapped_here(folder) as path:
+                rows = layout.open_columns(path, layout.ROWS, layout.ROWS_SCHEMA)
+                flags = (path / layout.OVER_LIMIT).exists()
+                words = layout.open_columns(path, layout.VOCABULARY, layout.VOCABULARY_SCHEMA).column("term")
+                postings = {"pointers": layout.POINTERS, "rows": layout.POSTING_ROWS}
+                postings |= {"frequencies": layout.FREQUENCIES, "lengths": layout.LENGTHS}
+                return cls(
+                    rows=rows,
+                    ranges=layout.open_ranges(path),
+                    vectors=layout.open_array(path, layout.VECTORS),
+                    over_limit=layout.open_array(path, layout.OVER_LIMIT) if flags else np.zeros(len(rows), bool),
+                    vocabulary=words.combine_chunks(),
+                    counted={name: layout.open_array(path, file) for name, file in postings.items()},
+                )
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ArchiveError(
+                f"The index shard {folder.path} of an earlier version cannot be used: {error}. Delete that folder's "
+                "version below versions/, or index into a new archive."
+            ) from error
+
+    def postings(self, places: NDArray[np.int64]) -> PostingPiece:
+        """Its postings; ``places`` has for each row its place among the rows to come, or -1."""
+        return PostingPiece(self.vocabulary, **self.counted, places=places)
+
+
+def write_shard(
+    folder: Folder,
+    granularity: int,
+    rows: pa.Table,
+    matrix: NDArray[np.float32],
+    dense: DenseConfig | None = None,
+    over_limit: NDArray[np.bool_] | None = None,
+    postings: MergedPostings | None = None,
+) -> None:
+    """Write the files of one shard, its manifest last. ``rows`` are in order of (doc_id, ordinal), row i of ``matrix``
+    is the vector of row i. ``dense`` says whether it gets an approximate index beside its vectors (None: it does not),
+    ``over_limit`` of which rows the encoder does not see the end. ``postings`` are those of the rows where they are
+    known.
+    """
+    folder.remove(MANIFEST)
+    over_limit = np.zeros(len(rows), dtype=np.bool_) if over_limit is None else over_limit
+    layout.write_array(folder, layout.VECTORS, matrix)
+    layout.write_array(folder, layout.OVER_LIMIT, over_limit)
+    approximate = None if dense is None else build_approximate(matrix, dense)
+    if approximate is None:
+        folder.remove(layout.APPROXIMATE)
+    else:
+        folder.write_bytes(layout.APPROXIMATE, approximate.data)
+    if postings is None:
+        everything = PostingPiece.of_texts(rows.column("text").to_pylist(), np.arange(len(rows)))
+        postings = MergedPostings.of([everything], len(rows))
+    postings.write(folder)
+    layout.write_columns(folder, layout.ROWS, rows)
+    layout.write_columns(folder, layout.RANGES, _document_ranges(rows))
+    folder.write_manifest(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "granularity": granularity,
+            "rows": len(rows),
+            "terms": len(postings.vocabulary),
+            "dimension": matrix.shape[1],
+            "over_limit": int(over_limit.sum()),
+            "approximate": approximate and {"effort": approximate.effort, "recall": approximate.recall},
+        }
+    )
+
+
+def _document_ranges(rows: pa.Table) -> pa.Table:
+    if not len(rows):
+        return layout.RANGES_SCHEMA.empty_table()
+    runs = pc.run_end_encode(rows.column("doc_id").combine_chunks())
+    ends = runs.run_ends.to_numpy()
+    firsts = np.concatenate(([0], ends[:-1])).astype(np.int32)
+    return pa.table([runs.values, pa.array(firsts), pa.array(ends, pa.int32())], schema=layout.RANGES_SCHEMA)

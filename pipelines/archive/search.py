@@ -1,15 +1,20 @@
-"""How many processes each shard gets, and which of them a call goes to."""
+"""One search over many shards: ask those that hold documents of the scope, merge what they found.
+
+The exact side takes two rounds where the scope spans shards: first what the scope looks like, then the scores under
+the sum. A scope inside one shard, the usual case, takes one call for both sides.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from heapq import heapify, heapreplace
 from operator import add
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,125 +25,57 @@ from okralong.pipelines.archive.shard import Shard, Vector
 from okralong.pipelines.core.types import Candidates, Chunk, Hit
 
 
-def calls_by_shard(scopes: Iterable[Sequence[str]], shards: int) -> list[int]:
-    """How many questions ask each shard; ``scopes`` are their documents, none for the whole archive."""
-    calls = [0] * shards
-    for doc_ids in scopes:
-        asked = {shard_of(doc_id, shards) for doc_id in doc_ids} if doc_ids else range(shards)
-        for number in asked:
-            calls[number] += 1
-    return calls
+class ShardClient(ABC):
+    """What a search needs of a shard, wherever the shard may be: methods of ``Shard``, which see."""
 
-
-def replicas_by_shard(calls: Sequence[int], replicas: int) -> list[int]:
-    """Processes of each shard: one, and of ``len(calls) * (replicas - 1)`` more each where most calls share one.
-
-    Those are D'Hondt's highest averages, ties to the lower number. A shard that nobody asks has one.
-    """
-    dealt = [1] * len(calls)
-    # Least first: the most calls that share a process, then the lower number.
-    hottest = [(-Fraction(count), number) for number, count in enumerate(calls)]
-    heapify(hottest)
-    for _ in range(len(calls) * (replicas - 1) if any(calls) else 0):
-        _, number = hottest[0]
-        dealt[number] += 1
-        heapreplace(hottest, (-Fraction(calls[number], dealt[number]), number))
-    return dealt
-
-
-class Spread:
-    """Which of ``places`` equal places a call goes to: the one with the fewest calls under way, by turns."""
-
-    def __init__(self, places: int) -> None:
-        self._under_way = [0] * places
-        self._next = 0
-
-    def take(self, avoid: frozenset[int] = frozenset()) -> int:
-        """A place, none of ``avoid``; give it back with ``done``. Raises ValueError when all are to be avoided."""
-        places = len(self._under_way)
-        turns = ((self._next + step) % places for step in range(places))
-        place = min((turn for turn in turns if turn not in avoid), key=lambda turn: self._under_way[turn])
-        self._under_way[place] += 1
-        self._next = (place + 1) % places
-        return place
-
-    def done(self, place: int) -> None:
-        """A call at ``place`` has ended."""
-        self._under_way[place] -= 1
-
-
-# --------
-# One search over many shards: ask those that hold documents of the scope, merge what they found.
-#
-# The exact side takes two rounds where the scope spans shards: first what the scope looks like, then the scores under
-# the sum. A scope inside one shard, the usual case, takes one call for both sides.
-
-
-class ShardClient(Protocol):
-    """The methods of ``Shard`` that a search needs, wherever the shard may be."""
+    @abstractmethod
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        """What that method of the shard returns or raises."""
 
     async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
-        """See ``Shard.statistics``."""
-        ...
+        """See ``Shard.statistics``, here and below."""
+        found: ScopeStatistics = await self.ask("statistics", terms, doc_ids)
+        return found
 
     async def candidates(
         self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
     ) -> Candidates:
-        """See ``Shard.candidates``."""
-        ...
+        """As above."""
+        found: Candidates = await self.ask("candidates", terms, vector, doc_ids, k)
+        return found
 
     async def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
     ) -> list[Hit]:
-        """See ``Shard.exact``."""
-        ...
+        """As above."""
+        hits: list[Hit] = await self.ask("exact", terms, doc_ids, statistics, k)
+        return hits
 
     async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
-        """See ``Shard.semantic``."""
-        ...
+        """As above."""
+        hits: list[Hit] = await self.ask("semantic", vector, doc_ids, k)
+        return hits
 
     async def vectors_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.vectors_of``."""
-        ...
+        """As above. The texts are left out: a vector is found by its document and its ordinal."""
+        vectors: NDArray[np.float32] = await self.ask("vectors_of", [replace(chunk, text="") for chunk in chunks])
+        return vectors
 
     async def compressed_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.compressed_of``."""
-        ...
+        """As above."""
+        vectors: NDArray[np.float32] = await self.ask("compressed_of", [replace(chunk, text="") for chunk in chunks])
+        return vectors
 
 
 @dataclass(frozen=True, slots=True)
-class LocalShard:
+class LocalShard(ShardClient):
     """A shard in this process."""
 
     shard: Shard
 
-    async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
-        """See ``Shard.statistics``."""
-        return self.shard.statistics(terms, doc_ids)
-
-    async def candidates(
-        self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
-    ) -> Candidates:
-        """See ``Shard.candidates``."""
-        return self.shard.candidates(terms, vector, doc_ids, k)
-
-    async def exact(
-        self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
-    ) -> list[Hit]:
-        """See ``Shard.exact``."""
-        return self.shard.exact(terms, doc_ids, statistics, k)
-
-    async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
-        """See ``Shard.semantic``."""
-        return self.shard.semantic(vector, doc_ids, k)
-
-    async def vectors_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.vectors_of``."""
-        return self.shard.vectors_of(chunks)
-
-    async def compressed_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.compressed_of``."""
-        return self.shard.compressed_of(chunks)
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        """See ``ShardClient``."""
+        return getattr(self.shard, method)(*arguments)
 
 
 _Part = tuple[ShardClient, tuple[str, ...] | None]
@@ -222,3 +159,53 @@ def _parts(shards: Sequence[ShardClient], doc_ids: Sequence[str]) -> list[_Part]
     for doc_id in doc_ids:
         owned.setdefault(shard_of(doc_id, len(shards)), []).append(doc_id)
     return [(shards[number], tuple(owned[number])) for number in sorted(owned)]
+
+
+# How many processes each shard gets, and which of them a call goes to.
+
+
+def calls_by_shard(scopes: Iterable[Sequence[str]], shards: int) -> list[int]:
+    """How many questions ask each shard; ``scopes`` are their documents, none for the whole archive."""
+    calls = [0] * shards
+    for doc_ids in scopes:
+        asked = {shard_of(doc_id, shards) for doc_id in doc_ids} if doc_ids else range(shards)
+        for number in asked:
+            calls[number] += 1
+    return calls
+
+
+def replicas_by_shard(calls: Sequence[int], replicas: int) -> list[int]:
+    """Processes of each shard: one, and of ``len(calls) * (replicas - 1)`` more each where most calls share one.
+
+    Those are D'Hondt's highest averages, ties to the lower number. A shard that nobody asks has one.
+    """
+    dealt = [1] * len(calls)
+    # Least first: the most calls that share a process, then the lower number.
+    hottest = [(-Fraction(count), number) for number, count in enumerate(calls)]
+    heapify(hottest)
+    for _ in range(len(calls) * (replicas - 1) if any(calls) else 0):
+        _, number = hottest[0]
+        dealt[number] += 1
+        heapreplace(hottest, (-Fraction(calls[number], dealt[number]), number))
+    return dealt
+
+
+class Spread:
+    """Which of ``places`` equal places a call goes to: the one with the fewest calls under way, by turns."""
+
+    def __init__(self, places: int) -> None:
+        self._under_way = [0] * places
+        self._next = 0
+
+    def take(self, avoid: frozenset[int] = frozenset()) -> int:
+        """A place, none of ``avoid``; give it back with ``done``. Raises ValueError when all are to be avoided."""
+        places = len(self._under_way)
+        turns = ((self._next + step) % places for step in range(places))
+        place = min((turn for turn in turns if turn not in avoid), key=lambda turn: self._under_way[turn])
+        self._under_way[place] += 1
+        self._next = (place + 1) % places
+        return place
+
+    def done(self, place: int) -> None:
+        """A call at ``place`` has ended."""
+        self._under_way[place] -= 1

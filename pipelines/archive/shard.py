@@ -87,7 +87,6 @@ class Shard:
 
     @classmethod
     def _map(cls, path: Path, manifest: dict[str, Any]) -> Shard:
-        ranges = layout.open_columns(path, layout.RANGES, layout.RANGES_SCHEMA).to_pydict()
         vectors = layout.open_array(path, layout.VECTORS)
         beside = manifest.get("approximate")
         shard = cls(
@@ -95,10 +94,7 @@ class Shard:
             vectors=vectors,
             postings=Postings.open(path),
             rows=ChunkRows.of(layout.open_columns(path, layout.ROWS, layout.ROWS_SCHEMA)),
-            ranges={
-                doc_id: range(first, end)
-                for doc_id, first, end in zip(ranges["doc_id"], ranges["first_row"], ranges["end_row"], strict=True)
-            },
+            ranges=layout.open_ranges(path),
             approximate=beside
             and ApproximateIndex.open(path / layout.APPROXIMATE, beside["effort"], len(vectors), vectors.shape[1]),
         )

@@ -1,22 +1,25 @@
-"""The key under which the vector of a chunk's text is kept: the same text has one vector, wherever it stands."""
+"""The vectors of an archive by one encoder: files of distinct texts, numbered as they are written, never changed.
+
+A vector belongs to a text and not to a version or document: the same text has one vector, wherever it stands, and what
+a killed job has embedded, the next one finds.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import re
-import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from okralong.pipelines.archive.files import read_columns, write_columns
 from okralong.pipelines.archive.versions import digest
 from okralong.pipelines.core.schemas import vectors as vectors_schema
 from okralong.pipelines.core.storage import Folder
@@ -27,6 +30,17 @@ KEY_BYTES: Final = 16
 
 Keys = NDArray[Any]
 """Of numpy's dtype ``S16``: fixed-width bytes, which sort and compare as bytes do."""
+Vectors = NDArray[np.float32]
+Places = NDArray[np.int32]
+
+VECTORS: Final = "vectors"
+TEXTS: Final = "texts.arrow"
+"""Beside the vector files: the keys of all of them, see ``TextIndex``."""
+RESERVED: Final = "reserved"
+"""Holds an empty file named by the last number that was handed out."""
+_PRECISION: Final = b"okralong.precision"
+_DECODED_BYTES: Final = 128 * 2**20
+"""Files kept decoded while vectors are gathered; neighbours in a document lie in few files. Ours."""
 
 
 def text_keys(texts: Iterable[str]) -> Keys:
@@ -41,19 +55,6 @@ def key_bytes(keys: Keys) -> list[bytes]:
     return [data[start : start + KEY_BYTES] for start in range(0, len(data), KEY_BYTES)]
 
 
-# --------
-# The vectors of an archive by one encoder: files of distinct texts, numbered as they are written, never changed.
-#
-# No version owns them: a vector belongs to its text. What a killed job has embedded, the next one finds.
-
-VECTORS: Final = "vectors"
-_PRECISION: Final = b"okralong.precision"
-_DECODED_BYTES: Final = 128 * 2**20
-"""Files kept decoded while vectors are gathered; neighbours in a document lie in few files. Ours."""
-
-Vectors = npt.NDArray[np.float32]
-
-
 def encoder_key(
     name: str, sha256: str | None, max_seq_length: int, prefix: str | None, dtype: str, precision: str
 ) -> str:
@@ -65,14 +66,19 @@ def encoder_key(
     return f"{name.replace('/', '--')}-{digest((name, sha256, max_seq_length, prefix, dtype, *apart))[:8]}"
 
 
+def name_of(number: int) -> str:
+    """The name of a vector file."""
+    return f"{number:08d}.parquet"
+
+
 @dataclass
 class VectorStore:
     """The vector files of one encoder. ``dtype`` is float32 or float16."""
 
     folder: Folder
     dtype: str = "float32"
-    _decoded: OrderedDict[int, tuple[Vectors, npt.NDArray[np.bool_]]] = field(default_factory=OrderedDict)
-    _held: int = 0
+    _decoded: OrderedDict[int, tuple[Vectors, NDArray[np.bool_]]] = field(default_factory=OrderedDict)
+    _decoded_bytes: int = 0
 
     @classmethod
     def of(cls, archive: Folder, encoder: str, dtype: str = "float32") -> VectorStore:
@@ -108,20 +114,16 @@ class VectorStore:
     def about(self) -> tuple[int, str] | None:
         """The dimension of the vectors and the number format that the encoder ran in; None while there are none."""
         for number in self.numbers()[-1:]:
-            with self.folder.filesystem.open_input_file(self.folder.at(name_of(number)).path) as file:
+            with self.folder.open(name_of(number)) as file:
                 schema = pq.ParquetFile(file).schema_arrow
                 return schema.field("vector").type.list_size, schema.metadata[_PRECISION].decode()
         return None
 
     def keys(self, number: int) -> Keys:
         """The keys of a file, in its order."""
-        with self.folder.filesystem.open_input_file(self.folder.at(name_of(number)).path) as file:
-            column = pq.ParquetFile(file).read(columns=["text_key"])["text_key"].combine_chunks()
-        return np.frombuffer(b"".join(column.to_pylist()), dtype=f"S{KEY_BYTES}")
+        return _as_keys(self.folder.read_table(name_of(number), ["text_key"])["text_key"])
 
-    def gather(
-        self, files: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
-    ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
+    def gather(self, files: Places, rows: Places) -> tuple[Vectors, NDArray[np.bool_]]:
         """The vectors at some places, shape (n, d), float32, and whether their texts are over the limit."""
         values: Vectors | None = None
         over = np.zeros(len(files), dtype=np.bool_)
@@ -133,92 +135,71 @@ class VectorStore:
             values[here], over[here] = found[rows[here]], flags[rows[here]]
         return (np.empty((0, 0), dtype=np.float32) if values is None else values), over
 
-    def _read(self, number: int) -> tuple[Vectors, npt.NDArray[np.bool_]]:
+    def _read(self, number: int) -> tuple[Vectors, NDArray[np.bool_]]:
         if number in self._decoded:
             self._decoded.move_to_end(number)
             return self._decoded[number]
-        with self.folder.filesystem.open_input_file(self.folder.at(name_of(number)).path) as file:
-            table = pq.ParquetFile(file).read(columns=["vector", "over_limit"])
+        table = self.folder.read_table(name_of(number), ["vector", "over_limit"])
         column = table["vector"].combine_chunks()
         values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
         flags = table["over_limit"].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
         self._decoded[number] = (values.astype(np.float32), flags)
-        self._held += self._decoded[number][0].nbytes
-        while self._held > _DECODED_BYTES and len(self._decoded) > 1:
+        self._decoded_bytes += self._decoded[number][0].nbytes
+        while self._decoded_bytes > _DECODED_BYTES and len(self._decoded) > 1:
             _, (old, _) = self._decoded.popitem(last=False)
-            self._held -= old.nbytes
+            self._decoded_bytes -= old.nbytes
         return self._decoded[number]
-
-
-def name_of(number: int) -> str:
-    """The name of a vector file."""
-    return f"{number:08d}.parquet"
-
-
-# --------
-# Where the vector of a text is: sorted runs of keys beside the vector files, looked up by halving, never held whole.
-#
-# A run covers a range of file numbers and is named by it, so that no list of runs is needed. New files get a run of
-# their own; a run that is not much smaller than the one before is merged with it, so that there are few (log n) and
-# each key is merged few times. Runs hold nothing that the vector files do not say: what is missing is made again.
-
-RUN_KEYS: Final = 1_000_000
-"""Keys that are sorted at a time: 24 MB. Ours."""
-RUNS: Final = "runs"
-RESERVED: Final = "reserved"
-"""Holds an empty file named by the last number that was handed out."""
-_NAME: Final = re.compile(r"run-(\d{8})-(\d{8})\.places\.npy")
-
-Places = npt.NDArray[np.int32]
-Found = npt.NDArray[np.int64]
-Block = tuple[Keys, Places]
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Of the vector files ``first`` to ``last``: sorted ``keys``, and the (file, row) of each, both mapped."""
-
-    first: int
-    last: int
-    keys: Keys
-    places: Places
 
 
 @dataclass
 class TextIndex:
-    """The keys of a store's vector files. Only the archive's one writer opens it."""
+    """Where the vector of a text is: the sorted ``keys`` of a store's files, and the file and row of each.
+
+    It is held in memory, 24 bytes a distinct text (240 MB for ten million), and three times that for a moment while
+    new files are taken in. ``texts.arrow`` is a copy of it for the next job and says nothing that the vector files do
+    not say: what it lacks is read from them, and what it has too much is left out. Only the archive's one writer
+    opens it.
+    """
 
     store: VectorStore
-    scratch: tempfile.TemporaryDirectory[str] = field(
-        default_factory=lambda: tempfile.TemporaryDirectory(prefix="okralong-texts-")
-    )
-    _runs: list[_Run] = field(default_factory=list)
+    keys: Keys = field(default_factory=lambda: text_keys([]))
+    files: Places = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    rows: Places = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
 
     @classmethod
     def open(cls, store: VectorStore) -> TextIndex:
-        """The runs that are there, and new ones for the files that none of them covers."""
+        """The index of all vector files that are there, also of those that a killed job has left."""
         index = cls(store)
-        numbers = index.store.numbers()
-        there = (match for name in index.folder.names(".npy") if (match := _NAME.fullmatch(name)))
-        for first, negated in sorted((int(match[1]), -int(match[2])) for match in there):
-            if index._runs and -negated <= index._runs[-1].last:
-                index._remove(first, -negated)  # a merge has taken it in
-            else:
-                index._runs.append(index._open(first, -negated))
-        covered = {number for run in index._runs for number in range(run.first, run.last + 1)}
-        new = [number for number in numbers if number not in covered]
-        if new and index._runs and new[0] < index._runs[-1].last:
-            # A worker of a job that was killed wrote it late. Runs must not overlap: they are all made again.
-            for run in index._runs:
-                index._remove(run.first, run.last)
-            index._runs, new = [], numbers
-        index.take_in(new)
+        numbers = store.numbers()
+        if store.folder.exists(TEXTS):
+            table = read_columns(store.folder, TEXTS)
+            table = table.filter(pc.is_in(table["file"], pa.array(numbers, pa.int32())))
+            index.keys, index.files, index.rows = _as_keys(table["key"]), *(table[name].to_numpy() for name in _PLACE)
+        index.take_in(sorted(set(numbers) - set(np.unique(index.files).tolist())))
         return index
 
-    @property
-    def folder(self) -> Folder:
-        """Where the runs are."""
-        return self.store.folder.at(RUNS)
+    def find(self, keys: Keys) -> tuple[Places, Places]:
+        """File and row of each key; file -1 where no vector is."""
+        if not len(self.keys):
+            return np.full(len(keys), -1, dtype=np.int32), np.zeros(len(keys), dtype=np.int32)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, self.files[at], -1), self.rows[at]
+
+    def take_in(self, numbers: Sequence[int]) -> None:
+        """Add vector files that are new, in order of their numbers."""
+        if not numbers:
+            return
+        with ThreadPoolExecutor() as pool:
+            read = list(pool.map(self.store.keys, numbers))
+        files = [np.full(len(keys), number, dtype=np.int32) for number, keys in zip(numbers, read, strict=True)]
+        rows = [np.arange(len(keys), dtype=np.int32) for keys in read]
+        # Where two files have one text, which a worker that outlived its job can bring about, the first one counts.
+        self.keys, first = np.unique(np.concatenate([self.keys, *read]), return_index=True)
+        self.files, self.rows = np.concatenate([self.files, *files])[first], np.concatenate([self.rows, *rows])[first]
+        keys = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(KEY_BYTES), len(self.keys), [None, pa.py_buffer(self.keys)]
+        )
+        write_columns(self.store.folder, TEXTS, pa.table([keys, self.files, self.rows], names=["key", *_PLACE]))
 
     def reserve(self, count: int) -> int:
         """The first of ``count`` numbers that no vector file has or will have: a worker that outlives its job for some
@@ -226,122 +207,54 @@ class TextIndex:
         """
         marks = self.store.folder.at(RESERVED)
         held = marks.names()
-        numbers = self.store.numbers()
-        first = max([0, *numbers[-1:], *(run.last for run in self._runs), *map(int, held)]) + 1
+        first = max([0, *self.store.numbers()[-1:], *map(int, held)]) + 1
         if count:
             marks.write_bytes(f"{first + count - 1:08d}", b"")
             for name in held:
                 marks.remove(name)
         return first
 
-    def find(self, keys: Keys) -> tuple[Found, Found]:
-        """File and row of each key; file -1 where no vector is."""
-        files = np.full(len(keys), -1, dtype=np.int64)
-        rows = np.zeros(len(keys), dtype=np.int64)
-        for run in self._runs:
-            at = np.minimum(np.searchsorted(run.keys, keys), len(run.keys) - 1)
-            hit = (run.keys[at] == keys) & (files < 0)
-            files[hit], rows[hit] = run.places[at[hit], 0], run.places[at[hit], 1]
-        return files, rows
 
-    def take_in(self, numbers: Sequence[int]) -> None:
-        """Make runs of vector files that are new, in order of their numbers, and merge runs of like size."""
-        waiting: list[Block] = []
-        first, final = 0, max(numbers, default=0)
-        for number in sorted(numbers):
-            keys = self.store.keys(number)
-            first = first or number
-            waiting.append((keys, _places(number, len(keys))))
-            if sum(len(keys) for keys, _ in waiting) >= RUN_KEYS or number == final:
-                self._add(first, number, waiting)
-                waiting, first = [], 0
-
-    def _add(self, first: int, last: int, blocks: Sequence[Block]) -> None:
-        self._write(first, last, sum(len(keys) for keys, _ in blocks), [_sorted(blocks)])
-        while len(self._runs) > 1 and len(self._runs[-2].keys) <= 2 * len(self._runs[-1].keys):
-            left, right = self._runs[-2:]
-            del self._runs[-2:]
-            self._write(left.first, right.last, len(left.keys) + len(right.keys), _merged(left, right))
-            self._remove(left.first, left.last)
-            self._remove(right.first, right.last)
-
-    def _write(self, first: int, last: int, size: int, blocks: Iterable[Block]) -> None:
-        names = _names(first, last)
-        keys = _new_array(Path(self.scratch.name, names[0]), np.dtype(f"S{KEY_BYTES}"), (size,))
-        places = _new_array(Path(self.scratch.name, names[1]), np.dtype(np.int32), (size, 2))
-        start = 0
-        for some, where in blocks:
-            keys[start : start + len(some)], places[start : start + len(some)] = some, where
-            start += len(some)
-        keys.flush()
-        places.flush()
-        for name in names:
-            self.folder.write_file(name, Path(self.scratch.name, name))
-        self._runs.append(_Run(first, last, *(_mapped(Path(self.scratch.name, name)) for name in names)))
-
-    def _open(self, first: int, last: int) -> _Run:
-        paths = []
-        for name in _names(first, last):
-            path = Path(self.folder.path, name)
-            if not self.folder.is_local:
-                path = Path(self.scratch.name, name)
-                self.folder.copy_out(name, path)
-            paths.append(path)
-        return _Run(first, last, *map(_mapped, paths))
-
-    def _remove(self, first: int, last: int) -> None:
-        for name in reversed(_names(first, last)):
-            self.folder.remove(name)
+_PLACE: Final = ("file", "row")
 
 
-def _names(first: int, last: int) -> tuple[str, str]:
-    """The files of a run; the places are written last, so that their presence means that both are there."""
-    run = f"run-{first:08d}-{last:08d}"
-    return f"{run}.keys.npy", f"{run}.places.npy"
+def _as_keys(column: pa.ChunkedArray) -> Keys:
+    return np.frombuffer(b"".join(_bytes_of(piece) for piece in column.chunks), dtype=f"S{KEY_BYTES}")
 
 
-def _new_array(path: Path, dtype: Any, shape: tuple[int, ...]) -> Any:
-    make: Any = np.lib.format.open_memmap
-    return make(path, mode="w+", dtype=dtype, shape=shape)
+def _bytes_of(keys: pa.FixedSizeBinaryArray) -> bytes:
+    start, size = keys.offset * KEY_BYTES, len(keys) * KEY_BYTES
+    return memoryview(keys.buffers()[1])[start : start + size].tobytes() if size else b""
 
 
-def _mapped(path: Path) -> Any:
-    return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+def owned_texts(parts: Mapping[str, Keys], index: TextIndex) -> dict[str, Keys]:
+    """For each part that has something to embed the sorted keys of the texts that no vector is there of, so that every
+    text is in one part. A text that several parts have is the first one's.
+
+    ``parts`` has the keys of each part, each once. It takes some 60 bytes a text of ``parts`` for a moment.
+    """
+    if not parts:
+        return {}
+    owners = np.repeat(np.arange(len(parts), dtype=np.int32), [len(keys) for keys in parts.values()])
+    # The first of equal keys is the first part's: unique keeps the first one, and parts stand in order.
+    keys, first = np.unique(np.concatenate(list(parts.values())), return_index=True)
+    missing = index.find(keys)[0] < 0
+    keys, owners = keys[missing], owners[first[missing]]
+    order = np.argsort(owners, kind="stable")
+    ends = np.cumsum(np.bincount(owners, minlength=len(parts)))
+    pieces = np.split(keys[order], ends[:-1])
+    return {part: piece for part, piece in zip(parts, pieces, strict=True) if len(piece)}
 
 
-def _places(number: int, rows: int) -> Places:
-    return np.stack([np.full(rows, number), np.arange(rows)], axis=1).astype(np.int32)
-
-
-def _sorted(blocks: Sequence[Block]) -> Block:
-    keys = np.concatenate([keys for keys, _ in blocks])
-    places = np.concatenate([places for _, places in blocks])
-    order = np.argsort(keys, kind="stable")
-    return keys[order], places[order]
-
-
-def _merged(left: _Run, right: _Run) -> Iterator[Block]:
-    """Two runs as one, block by block: blocks are the ranges of the keys' first byte."""
-    edges = np.array([bytes([byte]) for byte in range(1, 256)], dtype=f"S{KEY_BYTES}")
-    cuts = [np.concatenate(([0], np.searchsorted(run.keys, edges), [len(run.keys)])) for run in (left, right)]
-    for at in range(256):
-        spans = [slice(int(cut[at]), int(cut[at + 1])) for cut in cuts]
-        yield _sorted([(run.keys[span], run.places[span]) for run, span in zip((left, right), spans, strict=True)])
-
-
-# --------
-# Which vectors the texts of some parts still need, and taking the others away.
-
-
-def drop_dead_vectors(store: VectorStore, live: Iterable[Keys], *, every_row: bool, dry_run: bool) -> list[str]:
-    """Delete the vector files of a store that hold no live text; with ``every_row`` write those that hold some anew,
-    without the rest. The names of the files that go. ``live`` are keys, in any order and as often as one likes.
+def drop_unused_vectors(store: VectorStore, used: Iterable[Keys], *, every_row: bool, dry_run: bool) -> list[str]:
+    """Delete the vector files of a store that hold no used text; with ``every_row`` write those that hold some anew,
+    without the rest. The names of the files that go. ``used`` are keys, in any order and as often as one likes.
 
     Only the holder of the archive's lock may call it. The bits that are held are one for each vector.
     """
     index = TextIndex.open(store)
     needed = {number: np.zeros(0, dtype=np.bool_) for number in store.numbers()}
-    for keys in live:
+    for keys in used:
         files, rows = index.find(keys)
         for number in np.unique(files[files > 0]).tolist():
             mine = rows[files == number]
@@ -354,10 +267,7 @@ def drop_dead_vectors(store: VectorStore, live: Iterable[Keys], *, every_row: bo
     partly = [number for number, bits in needed.items() if bits.any()] if every_row else []
     partly = [number for number in partly if int(needed[number].sum()) < len(store.keys(number))]
     if (gone or partly) and not dry_run:
-        # The runs name places that will not be there: they go first, and the next job makes them again.
-        runs = store.folder.at(RUNS)
-        for name in runs.names(".npy"):
-            runs.remove(name)
+        store.folder.remove(TEXTS)  # it names texts that will not be there; the next job makes it again
         next_number = index.reserve(len(partly))
         for at, number in enumerate(partly):
             _copy_rows(store, number, needed[number], next_number + at)
@@ -366,48 +276,7 @@ def drop_dead_vectors(store: VectorStore, live: Iterable[Keys], *, every_row: bo
     return [name_of(number) for number in sorted((*gone, *partly))]
 
 
-def _copy_rows(store: VectorStore, number: int, bits: Any, target: int) -> None:
-    folder = store.folder
-    with folder.filesystem.open_input_file(folder.at(name_of(number)).path) as file:
-        table = pq.ParquetFile(file).read()
+def _copy_rows(store: VectorStore, number: int, bits: NDArray[np.bool_], target: int) -> None:
+    table = store.folder.read_table(name_of(number))
     kept = np.concatenate([bits, np.zeros(len(table) - len(bits), dtype=np.bool_)])
-    folder.write_table(name_of(target), table.filter(pa.array(kept)))
-
-
-# --------
-# Which texts of some parts have no vector yet, and which part embeds each: every distinct text stands in one place.
-#
-# The keys of all parts are gone through in ranges of their first byte, so that a two-hundredth of them is in memory at
-# a time. Each part's share waits in a local file.
-
-_EDGES = np.array([bytes([byte]) for byte in range(1, 256)], dtype=f"S{KEY_BYTES}")
-
-
-def owned_texts(parts: Mapping[str, Keys], index: TextIndex, scratch: Path) -> dict[str, int]:
-    """For each part that has something to embed, how many texts; their keys are in ``scratch/PART``, sorted.
-
-    ``parts`` has the sorted keys of each part, mapped files where they are many. A text that several parts have is the
-    first one's.
-    """
-    names = list(parts)
-    cuts = [np.searchsorted(keys, _EDGES).astype(np.int32) for keys in parts.values()]
-    counts = dict.fromkeys(names, 0)
-    for block in range(256):
-        pieces = [
-            keys[cut[block - 1] if block else 0 : cut[block] if block < 255 else None]
-            for keys, cut in zip(parts.values(), cuts, strict=True)
-        ]
-        if not any(map(len, pieces)):
-            continue
-        owners = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
-        # The first of equal keys is the first part's: unique keeps the first one, and parts stand in order.
-        keys, first = np.unique(np.concatenate(pieces), return_index=True)
-        owners = owners[first]
-        missing = index.find(keys)[0] < 0
-        keys, owners = keys[missing], owners[missing]
-        for number in np.unique(owners).tolist():
-            mine = keys[owners == number]
-            with (scratch / names[number]).open("ab") as out:
-                out.write(mine.tobytes())
-            counts[names[number]] += len(mine)
-    return {name: count for name, count in counts.items() if count}
+    store.folder.write_table(name_of(target), table.filter(pa.array(kept)))

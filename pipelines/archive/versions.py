@@ -1,6 +1,8 @@
-"""The documents of a version, in one immutable file a shard, named by its content: versions share what has not changed.
+"""The versions of an archive: ``versions/000001.json`` and so on, each a manifest that names the files it is made of.
 
-A *claim* is a document as a source file holds it. Several may claim one id; ``settle.py`` says which is seen.
+Files are immutable and named by their content, so that versions share what has not changed. A manifest is written when
+everything that it names is there, under a name that no other has, and is never changed; so whoever has read one sees
+one archive, whatever is published beside it.
 """
 
 from __future__ import annotations
@@ -21,169 +23,11 @@ from okralong.pipelines.core.schemas import CATALOGUE, SCHEMA_VERSION, SOURCES
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError
 
-CATALOGUES: Final = "catalogue"
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A document of a source file. ``part`` names the files of the archive that it is in, ``origin`` its place for
-    people; ``sha256`` covers id and text. ``shadowed``: another document has the id.
-    """
-
-    doc_id: str
-    sha256: str
-    n_tokens: int
-    part: str
-    origin: str
-    source_uri: str
-    source_name: str
-    shadowed: bool = False
-
-
-def write_catalogue(archive: Folder, claims: Iterable[Claim], shards: int) -> list[str]:
-    """Write what is not there yet; the names of the files, one a shard, in order of the shards."""
-    parted: list[list[Claim]] = [[] for _ in range(shards)]
-    for claim in claims:
-        parted[shard_of(claim.doc_id, shards)].append(claim)
-    folder = archive.at(CATALOGUES)
-    there = set(folder.names(".parquet"))
-    names = []
-    for part in parted:
-        part.sort(key=lambda claim: (claim.doc_id, claim.shadowed, claim.source_name, claim.source_uri))
-        rows = [asdict(claim) for claim in part]
-        name = f"{digest(rows)}.parquet"
-        if name not in there:
-            folder.write_table(name, pa.Table.from_pylist(rows, schema=CATALOGUE))
-        names.append(name)
-    return names
-
-
-def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[Claim]:
-    """The claims of some catalogue files, one file in memory at a time."""
-    folder = archive.at(CATALOGUES)
-    for name in names:
-        with folder.filesystem.open_input_file(folder.at(name).path) as file:
-            for batch in pq.ParquetFile(file).iter_batches(1024):
-                for row in batch.to_pylist():
-                    yield Claim(**row)
-
-
-def digest(content: object) -> str:
-    """A short hash of some plain value, for file names: 16 hex digits."""
-    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
-
-
-# --------
-# What changed between two versions, document by document. Files that both share are not even opened.
-
-
-@dataclass(frozen=True, slots=True)
-class VersionDiff:
-    """The doc_ids, sorted, that are in the new version alone, in both with another text, and in the old one alone."""
-
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-
-    @property
-    def none(self) -> bool:
-        """Whether both versions show the same documents."""
-        return not (self.added or self.changed or self.removed)
-
-
-def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> VersionDiff:
-    """Compare the documents of two versions, given by their manifests."""
-    names = [manifest["files"]["catalogue"] for manifest in (old, new)]
-    # A document is always in the file of its shard, so a file that both have holds no change.
-    shared = set(names[0]) & set(names[1]) if len(names[0]) == len(names[1]) else set()
-    before, after = (
-        {
-            claim.doc_id: claim.sha256
-            for claim in read_catalogue(archive, [name for name in files if name not in shared])
-            if not claim.shadowed
-        }
-        for files in names
-    )
-    return VersionDiff(
-        tuple(sorted(after.keys() - before.keys())),
-        tuple(sorted(doc_id for doc_id in after.keys() & before.keys() if after[doc_id] != before[doc_id])),
-        tuple(sorted(before.keys() - after.keys())),
-    )
-
-
-# --------
-# The files that a version was made of: what tells the next run which of them it need not read.
-
-KNOWN_SOURCES: Final = "sources"
-
-
-@dataclass(frozen=True, slots=True)
-class KnownSource:
-    """A file as it was read: its size in bytes, its time of change, and the (doc_id, message) of what failed in it."""
-
-    uri: str
-    name: str
-    sha256: str
-    size: int
-    mtime_ns: int
-    failed: tuple[tuple[str, str], ...] = ()
-
-
-def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
-    """Write the table unless it is there; its file name."""
-    rows = [
-        asdict(source) | {"failed": [{"doc_id": doc_id, "message": why} for doc_id, why in source.failed]}
-        for source in sorted(sources, key=lambda source: source.uri)
-    ]
-    folder, name = archive.at(KNOWN_SOURCES), f"{digest(rows)}.parquet"
-    if not folder.exists(name):
-        folder.write_table(name, pa.Table.from_pylist(rows, schema=SOURCES))
-    return name
-
-
-def read_sources(archive: Folder, name: str) -> dict[str, KnownSource]:
-    """The sources of a version by uri."""
-    folder = archive.at(KNOWN_SOURCES)
-    with folder.filesystem.open_input_file(folder.at(name).path) as file:
-        return {
-            row["uri"]: KnownSource(**row | {"failed": tuple((f["doc_id"], f["message"]) for f in row["failed"])})
-            for batch in pq.ParquetFile(file).iter_batches(1024)
-            for row in batch.to_pylist()
-        }
-
-
-# --------
-# Which of several documents with one id an archive shows. A pure function of all that the source files hold.
-#
-# So it does not matter in which order files came, night by night: the archive is that of a single run over all of
-# them.
-
-
-def settle(claims: Iterable[Claim]) -> list[Claim]:
-    """The same claims in order of doc_id; of each id the one from the first source file is seen, the rest shadowed."""
-    ordered = sorted(claims, key=lambda claim: (claim.doc_id, claim.source_name, claim.source_uri))
-    settled: list[Claim] = []
-    for claim in ordered:
-        shadowed = bool(settled) and settled[-1].doc_id == claim.doc_id
-        settled.append(claim if claim.shadowed == shadowed else replace(claim, shadowed=shadowed))
-    return settled
-
-
-def winners(settled: Iterable[Claim]) -> dict[str, Claim]:
-    """The documents that are seen, by doc_id."""
-    return {claim.doc_id: claim for claim in settled if not claim.shadowed}
-
-
-# --------
-# The versions of an archive: ``versions/000001.json`` and so on, each a manifest that names the files it is made of.
-#
-# Files are immutable, and versions share them. A manifest is written when everything that it names is there, under a
-# name that no other has, and is never changed; so whoever has read one sees one archive, whatever is published beside
-# it.
-
 VERSIONS: Final = "versions"
+CATALOGUES: Final = "catalogue"
+KNOWN_SOURCES: Final = "sources"
 LAYOUT: Final = 2
-"""Of the files of a version; 1 is the layout before versions, one ``manifest.json`` over folders that were replaced."""
+"""Of the files of a version; 1 had one ``manifest.json`` over folders that were replaced, and was never released."""
 _NAME: Final = re.compile(r"(\d{6})\.json")
 _PINNED: Final = re.compile(r"(.+)@(\d{1,6})")
 _NEEDED: Final = ("granularities", "embedding", "shards", "files")
@@ -242,8 +86,16 @@ def read_version(archive: Folder, number: int) -> dict[str, Any]:
 
 
 def latest_version(archive: Folder) -> dict[str, Any] | None:
-    """The manifest of the newest version, None where there is none. Raises ArchiveError as ``read_version`` does."""
+    """The manifest of the newest version, None where there is none.
+
+    Raises ArchiveError as ``read_version`` does, and for a folder of the layout before versions.
+    """
     numbers = version_numbers(archive)
+    if not numbers and archive.exists(MANIFEST):
+        raise ArchiveError(
+            f"{archive.path} has a {MANIFEST} and no {VERSIONS}/: it is of a layout from before the first release, "
+            "which is not read any more. Run okralong index into a new folder."
+        )
     return read_version(archive, numbers[-1]) if numbers else None
 
 
@@ -264,24 +116,140 @@ def publish(archive: Folder, manifest: dict[str, Any]) -> None:
         ) from error
 
 
-def before_versions(archive: Folder) -> dict[str, Any] | None:
-    """The manifest of an archive in the layout before versions; None where there is none, or it cannot be used."""
-    try:
-        manifest = archive.read_manifest()
-    except ValueError:
-        return None
-    usable = manifest is not None and manifest.get("schema_version") == SCHEMA_VERSION and "embedding" in manifest
-    return manifest if usable else None
+# The documents of a version: its catalogue, one file a shard, named by its content.
 
 
-__all__ = [
-    "LAYOUT",
-    "MANIFEST",
-    "VERSIONS",
-    "Location",
-    "before_versions",
-    "latest_version",
-    "publish",
-    "read_version",
-    "version_numbers",
-]
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """A document of a source file. ``part`` names the files of the archive that it is in, ``origin`` its place for
+    people; ``sha256`` covers id and text. ``shadowed``: another document has the id.
+    """
+
+    doc_id: str
+    sha256: str
+    n_tokens: int
+    part: str
+    origin: str
+    source_uri: str
+    source_name: str
+    shadowed: bool = False
+
+
+def resolve_duplicates(entries: Iterable[DocumentEntry]) -> list[DocumentEntry]:
+    """The same entries in order of doc_id; of each id the one from the first source file is seen, the rest shadowed."""
+    ordered = sorted(entries, key=lambda entry: (entry.doc_id, entry.source_name, entry.source_uri))
+    resolved: list[DocumentEntry] = []
+    for entry in ordered:
+        shadowed = bool(resolved) and resolved[-1].doc_id == entry.doc_id
+        resolved.append(entry if entry.shadowed == shadowed else replace(entry, shadowed=shadowed))
+    return resolved
+
+
+def active(resolved: Iterable[DocumentEntry]) -> dict[str, DocumentEntry]:
+    """The documents that are seen, by doc_id."""
+    return {entry.doc_id: entry for entry in resolved if not entry.shadowed}
+
+
+def write_catalogue(archive: Folder, entries: Iterable[DocumentEntry], shards: int) -> list[str]:
+    """Write what is not there yet; the names of the files, one a shard, in order of the shards."""
+    parted: list[list[DocumentEntry]] = [[] for _ in range(shards)]
+    for entry in entries:
+        parted[shard_of(entry.doc_id, shards)].append(entry)
+    names = []
+    for part in parted:
+        part.sort(key=lambda entry: (entry.doc_id, entry.shadowed, entry.source_name, entry.source_uri))
+        rows = [asdict(entry) for entry in part]
+        names.append(write_once(archive.at(CATALOGUES), rows, rows, CATALOGUE))
+    return names
+
+
+def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[DocumentEntry]:
+    """The entries of some catalogue files, one file in memory at a time."""
+    folder = archive.at(CATALOGUES)
+    for name in names:
+        with folder.open(name) as file:
+            for batch in pq.ParquetFile(file).iter_batches(1024):
+                for row in batch.to_pylist():
+                    yield DocumentEntry(**row)
+
+
+def write_once(folder: Folder, content: object, rows: list[dict[str, Any]], schema: pa.Schema) -> str:
+    """Write a table that is named by the hash of ``content``, unless it is there; its file name."""
+    name = f"{digest(content)}.parquet"
+    if not folder.exists(name):
+        folder.write_table(name, pa.Table.from_pylist(rows, schema=schema))
+    return name
+
+
+def digest(content: object) -> str:
+    """A short hash of some plain value, for file names: 16 hex digits."""
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+
+
+# What changed between two versions, and which files a version was made of.
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDiff:
+    """The doc_ids, sorted, that are in the new version alone, in both with another text, and in the old one alone."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def none(self) -> bool:
+        """Whether both versions show the same documents."""
+        return not (self.added or self.changed or self.removed)
+
+
+def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> VersionDiff:
+    """Compare the documents of two versions, given by their manifests."""
+    names = [manifest["files"]["catalogue"] for manifest in (old, new)]
+    # A document is always in the file of its shard, so a file that both have holds no change.
+    shared = set(names[0]) & set(names[1]) if len(names[0]) == len(names[1]) else set()
+    before, after = (
+        {
+            entry.doc_id: entry.sha256
+            for entry in read_catalogue(archive, [name for name in files if name not in shared])
+            if not entry.shadowed
+        }
+        for files in names
+    )
+    return VersionDiff(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(doc_id for doc_id in after.keys() & before.keys() if after[doc_id] != before[doc_id])),
+        tuple(sorted(before.keys() - after.keys())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSource:
+    """A file as it was read: its size in bytes, its time of change, and the (doc_id, message) of what failed in it."""
+
+    uri: str
+    name: str
+    sha256: str
+    size: int
+    mtime_ns: int
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
+    """Write the table unless it is there; its file name."""
+    rows = [
+        asdict(source) | {"failed": [{"doc_id": doc_id, "message": why} for doc_id, why in source.failed]}
+        for source in sorted(sources, key=lambda source: source.uri)
+    ]
+    return write_once(archive.at(KNOWN_SOURCES), rows, rows, SOURCES)
+
+
+def read_sources(archive: Folder, name: str) -> dict[str, KnownSource]:
+    """The sources of a version by uri."""
+    folder = archive.at(KNOWN_SOURCES)
+    with folder.open(name) as file:
+        return {
+            row["uri"]: KnownSource(**row | {"failed": tuple((f["doc_id"], f["message"]) for f in row["failed"])})
+            for batch in pq.ParquetFile(file).iter_batches(1024)
+            for row in batch.to_pylist()
+        }

@@ -90,11 +90,9 @@ def _explain(problem: Any) -> str:
     return f"{key} = {problem.get('input')!r}: {message}" if problem["type"] != "missing" else f"{key} is missing"
 
 
-# --------
-# Which nodes the parts of a job run on: by labels that the nodes were started with, and by custom resources.
-#
-# GPUs are asked for where a part is configured (``gpus_per_replica`` and the like); a place says what a GPU cannot:
-# that planners stay off the dear nodes, readers of untrusted files by themselves, and the ledger off spot nodes.
+# Which nodes the parts of a job run on: by labels that the nodes were started with, and by custom resources. GPUs are
+# asked for where a part is configured (``gpus_per_replica`` and the like); a place says what a GPU cannot: that
+# planners stay off the dear nodes, readers of untrusted files by themselves, and the ledger off spot nodes.
 
 _KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
 _WORD: Final = r"[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?"

@@ -1,6 +1,6 @@
-"""The table of compressed chunks beside the shards of a version: which shards lack theirs, and how it is made.
+"""A version in the making, once its documents are known: what is to embed, its shards, its tables, its manifest.
 
-A compressor works on vectors that are held already, so nothing is embedded; a shard taken over brings its table.
+Nothing here knows Ray: the job hands the shares of the embedding to its streams.
 """
 
 from __future__ import annotations
@@ -8,19 +8,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.build import Base, BuiltShard, Held, Rows, rebuild_shards
@@ -36,6 +34,7 @@ from okralong.pipelines.archive.files import (
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.archive.vectors import (
     KEY_BYTES,
+    Keys,
     TextIndex,
     VectorStore,
     encoder_key,
@@ -45,11 +44,13 @@ from okralong.pipelines.archive.vectors import (
 )
 from okralong.pipelines.archive.versions import (
     LAYOUT,
-    Claim,
+    DocumentEntry,
     KnownSource,
-    before_versions,
+    active,
     digest,
+    publish,
     write_catalogue,
+    write_once,
     write_sources,
 )
 from okralong.pipelines.core.schemas import FAILURES, SCHEMA_VERSION
@@ -57,11 +58,317 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, keys_file, read_keys
-from okralong.pipelines.models.weights import INT8, ResolvedModel
+from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import ArrayCompressor, compressor_to_index
 
 Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""
+
+_PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "pypdfium2")
+"""Whose versions a manifest names."""
+
+
+@dataclass
+class VersionBuild:
+    """What a version is made of: ``entries`` are its documents, duplicates resolved. ``parent`` is the manifest of the
+    version before, if there is one, and ``before`` that one's active documents. ``shards`` fixes the number of shards;
+    None: as the config says.
+    """
+
+    archive: Folder
+    config: IndexConfig
+    model: ResolvedModel
+    entries: Sequence[DocumentEntry]
+    parent: Mapping[str, Any] | None
+    before: Mapping[str, DocumentEntry]
+    shards: int | None = None
+
+    @cached_property
+    def live(self) -> dict[str, DocumentEntry]:
+        """The active documents."""
+        return active(self.entries)
+
+    @property
+    def encoder(self) -> str:
+        """The key of the encoder, see ``encoder_key``."""
+        one = self.config.embedding
+        seen = (one.max_seq_length, one.passage_prefix)
+        return encoder_key(self.model.name, self.model.sha256, *seen, one.dtype, one.precision)
+
+    @property
+    def store(self) -> VectorStore:
+        """The vectors of the encoder."""
+        return VectorStore.of(self.archive, self.encoder, self.config.embedding.dtype)
+
+    @property
+    def changes(self) -> dict[str, int]:
+        """How many documents were added, changed and removed since the version before, and how many are unchanged."""
+        kept = [doc_id for doc_id in self.live if doc_id in self.before]
+        changed = sum(self.before[doc_id].sha256 != self.live[doc_id].sha256 for doc_id in kept)
+        added, removed = len(self.live) - len(kept), len(self.before) - len(kept)
+        return {"added": added, "changed": changed, "removed": removed, "unchanged": len(kept) - changed}
+
+    def _parts(self) -> list[str]:
+        return sorted({entry.part for entry in self.live.values()})
+
+    def unchunked(self) -> dict[str, list[int]]:
+        """The parts that lack chunks of some sizes, and which."""
+        lacking: dict[str, list[int]] = {}
+        for granularity in self.config.granularities:
+            there = set(chunks_folder(self.archive, granularity, self.config.boundaries).names(".npy"))
+            for part in self._parts():
+                if keys_file(part) not in there:
+                    lacking.setdefault(part, []).append(granularity)
+        return lacking
+
+    @contextmanager
+    def embedding_work(self, index: TextIndex) -> Iterator[tuple[list[Share], int]]:
+        """What is to embed, and how many texts that is; handed out in the folder ``work`` for the time of the block."""
+        texts = owned_texts(self._keys(), index)
+        try:
+            yield plan_shares(self.archive, texts, index.reserve), sum(map(len, texts.values()))
+        finally:
+            clear_work(self.archive)
+
+    def _keys(self) -> dict[str, Keys]:
+        """The keys of each part that the parent has not embedded."""
+        known: set[str] = set()
+        if self._base_sizes() >= set(self.config.granularities):
+            known = {entry.part for entry in self.before.values()}
+        folders = [chunks_folder(self.archive, size, self.config.boundaries) for size in self.config.granularities]
+        new = (part for part in self._parts() if part not in known)
+        return {part: np.unique(np.concatenate([read_keys(folder, part) for folder in folders])) for part in new}
+
+    def _base_sizes(self) -> set[int]:
+        """The granularities at which the parent's shards are of the same chunks and vectors as this version's."""
+        if self.parent is None or self.parent["files"]["encoder"] != self.encoder:
+            return set()
+        same = self.parent["config"]["boundaries"] == self.config.boundaries
+        return set(self.parent["granularities"]) if same else set()
+
+    def build_shards(self, index: TextIndex) -> dict[int, list[BuiltShard]]:
+        """The shards of each granularity; those that are there already are taken over."""
+        about = index.store.about()
+        if about is None:
+            raise ArchiveError(f"{self.archive.path} holds no vectors. Run okralong index again: it embeds all texts.")
+        tokens = sum(entry.n_tokens for entry in self.live.values())
+        shards = self.shards or self.config.shard_count(tokens, int(self.parent["shards"]) if self.parent else 1)
+        documents = {doc_id: Held(entry.sha256, entry.part) for doc_id, entry in self.live.items()}
+        mine: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
+        for doc_id, held in sorted(documents.items()):
+            mine[shard_of(doc_id, shards)].append((doc_id, held.sha256))
+        built = {}
+        for size in self.config.granularities:
+            # What a shard's files depend on beside its documents.
+            salt = (self.encoder, self.config.boundaries, size, self.config.dense.model_dump())
+            names = [f"shard-{number:05d}-{digest((salt, held))}" for number, held in enumerate(mine)]
+            place, base = granularity_folder(self.archive, size), self._base(size)
+            rows_of, dense = self._rows_of(index, size), self.config.dense
+            built[size] = rebuild_shards(place, size, names, documents, base, rows_of, about[0], dense)
+        return built
+
+    def _base(self, granularity: int) -> Base:
+        if self.parent is None or granularity not in self._base_sizes():
+            return Base()
+        names: Sequence[str] = self.parent["files"]["index"][str(granularity)]
+        place = granularity_folder(self.archive, granularity)
+        return Base([place.at(name) for name in names], {key: entry.sha256 for key, entry in self.before.items()})
+
+    def _rows_of(self, index: TextIndex, granularity: int) -> Callable[[str, set[str]], Iterator[Rows]]:
+        folder = chunks_folder(self.archive, granularity, self.config.boundaries)
+
+        def rows(part: str, doc_ids: set[str]) -> Iterator[Rows]:
+            wanted = pa.array(sorted(doc_ids))
+            for whole in chunk_batches(folder, part):
+                batch = whole.filter(pc.is_in(whole.column("doc_id"), value_set=wanted))
+                if not len(batch):
+                    continue
+                files, places = index.find(text_keys(batch.column("text").to_pylist()))
+                if (files < 0).any():
+                    raise ArchiveError(
+                        f"{int((files < 0).sum())} chunks of {folder.path}/{part} have no vector in "
+                        f"{index.store.folder.path}. Run okralong index again: it embeds what is missing."
+                    )
+                values, over = index.store.gather(files, places)
+                (cast,) = pa.Table.from_batches([batch]).cast(layout.ROWS_SCHEMA).combine_chunks().to_batches()
+                yield cast, values, over
+
+        return rows
+
+    def publish(
+        self,
+        shards: Built,
+        sources: Sequence[KnownSource],
+        failures: Sequence[tuple[str, str]],
+        about: Mapping[str, Any],
+        *,
+        always: bool = False,
+    ) -> dict[str, Any] | None:
+        """Write the tables that say what the version holds, and let readers see it; its manifest, which ``about`` adds
+        to. None where it would be as the version before, unless ``always``. ``shards`` are those of ``build_shards``.
+        """
+        files = {
+            "catalogue": write_catalogue(self.archive, self.entries, len(next(iter(shards.values())))),
+            "sources": write_sources(self.archive, sources),
+            "failures": _write_failures(self.archive, failures),
+            "parts": sorted({entry.part for entry in self.entries}),
+            "encoder": self.encoder,
+            "index": {str(size): [shard.name for shard in built] for size, built in shards.items()},
+        }
+        compressor = about.get("compressor", {}).get("fingerprint")
+        fingerprint = fingerprint_of(self.config, self.model, files, compressor)
+        if self.parent and self.parent["fingerprint"] == fingerprint and not always:
+            return None
+        manifest = {
+            "kind": "archive",
+            "version": self.parent["version"] + 1 if self.parent else 1,
+            "parent": self.parent["version"] if self.parent else None,
+            "layout": LAYOUT,
+            "schema_version": SCHEMA_VERSION,
+            "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "fingerprint": fingerprint,
+            "files": files,
+            "config": self.config.content(),
+            "embedding": self._embedding_facts(),
+            "granularities": self.config.granularities,
+            "shards": len(files["catalogue"]),
+            "documents": len(self.live),
+            "document_tokens": sum(entry.n_tokens for entry in self.live.values()),
+            "failures": len(failures),
+            "changes": self.changes,
+            "chunks": {str(size): sum(shard.rows for shard in built) for size, built in shards.items()},
+            "chunks_over_encoder_limit": {
+                str(size): sum(shard.over_limit for shard in built) for size, built in shards.items()
+            },
+            "versions": {name: _version(name) for name in _PACKAGES},
+            **about,
+        }
+        publish(self.archive, manifest)
+        return manifest
+
+    def _embedding_facts(self) -> dict[str, Any]:
+        """The encoder, for those who embed questions."""
+        dimension, precision = self.store.about() or (0, "")
+        return {
+            "model": self.config.embedding.model,
+            "name": self.model.name,
+            "sha256": self.model.sha256,
+            "dimension": dimension,
+            "precision": precision,
+            "max_seq_length": self.config.embedding.max_seq_length,
+            "dtype": self.config.embedding.dtype,
+        }
+
+
+def fingerprint_of(
+    config: IndexConfig, model: ResolvedModel, files: Mapping[str, Any], compressor: str | None = None
+) -> str:
+    """The same for the same documents, failures, config and models. ``files`` are named by what they hold;
+    ``compressor`` is the fingerprint of the one whose table stands beside them.
+    """
+    content = [SCHEMA_VERSION, LAYOUT, config.content(), model.name, model.sha256]
+    content += [files["catalogue"], files["failures"], files["index"]]
+    content += [compressor] if compressor is not None else []  # without one, the hash is that of before there were any
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _write_failures(archive: Folder, failures: Sequence[tuple[str, str]]) -> str:
+    now = datetime.now(UTC)
+    rows = [
+        {"id": doc_id, "stage": "read", "error_type": "DocumentError", "message": message, "at": now}
+        for doc_id, message in sorted(failures)
+    ]
+    return write_once(archive.at("failures"), sorted(failures), rows, FAILURES)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+# Shares of the work of embedding: of each part the texts that no part before it has and no vector file holds.
+
+WORK: Final = "work"
+"""The folder of what a running job hands to its tasks; empty between jobs."""
+
+_SLICES_WANTED: Final = 128
+"""Vector files of a job: what a kill loses is one in the making for each encoder, a hundredth of all. Ours."""
+_LEAST_SLICE: Final = 32
+_MOST_SLICE: Final = 4096
+"""Texts of a vector file: a large archive has no swarm of small files, and a task holds some megabytes. Ours."""
+
+
+_NAME: Final = re.compile(r"[0-9a-f]{16}-\d{2,}|\..*\.partial")
+"""Of a part, and of what a killed job was writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What to embed of ``part``: its keys are in ``work/part``. The texts go into vector files from number ``first``
+    on, ``size`` texts each.
+    """
+
+    part: str
+    first: int
+    size: int
+
+
+def plan_shares(archive: Folder, texts: Mapping[str, Keys], reserve: Callable[[int], int]) -> list[Share]:
+    """Number the vector files as ``reserve`` has it, and hand out the keys of the texts that each part is to embed."""
+    size = min(max(sum(map(len, texts.values())) // _SLICES_WANTED, _LEAST_SLICE), _MOST_SLICE)
+    first = reserve(sum(-(-len(keys) // size) for keys in texts.values()))
+    shares = []
+    for part, keys in texts.items():
+        archive.at(WORK).write_bytes(part, keys.tobytes())
+        shares.append(Share(part, first, size))
+        first += -(-len(keys) // size)
+    return shares
+
+
+def clear_work(archive: Folder) -> None:
+    """Take away what was handed out, and nothing else that may stand there."""
+    folder = archive.at(WORK)
+    for name in filter(_NAME.fullmatch, folder.names()):
+        folder.remove(name)
+    if folder.is_local and folder.is_there and not folder.names():
+        folder.filesystem.delete_dir(folder.path)
+
+
+def share_texts(archive: str, share: Share, config: IndexConfig) -> Iterator[dict[str, Any]]:
+    """The work orders of a share, one for each vector file: its number, keys and texts."""
+    folder = Folder.of(archive)
+    owned = np.frombuffer(folder.at(WORK).read_bytes(share.part), dtype=f"S{KEY_BYTES}")
+    todo = np.ones(len(owned), dtype=np.bool_)
+    keys: list[bytes] = []
+    texts: list[str] = []
+    number = share.first
+    for granularity in config.granularities:
+        for batch in chunk_batches(chunks_folder(folder, granularity, config.boundaries), share.part):
+            column = batch.column("text")
+            for row in _new_rows(text_keys(column.to_pylist()), owned, todo):
+                keys.extend(key_bytes(owned[row[1] : row[1] + 1]))
+                texts.append(column[row[0]].as_py())
+                if len(keys) == share.size:
+                    yield {"number": number, "keys": keys, "texts": texts}
+                    number, keys, texts = number + 1, [], []
+    if keys:
+        yield {"number": number, "keys": keys, "texts": texts}
+
+
+def _new_rows(found: Any, owned: Any, todo: Any) -> Sequence[tuple[int, int]]:
+    """(row, place in ``owned``) of the texts that are to do and were not met before; they are then no more to do."""
+    places = np.minimum(np.searchsorted(owned, found), len(owned) - 1)
+    rows = np.flatnonzero((owned[places] == found) & todo[places])
+    _, first = np.unique(places[rows], return_index=True)
+    rows = rows[np.sort(first)]
+    todo[places[rows]] = False
+    return list(zip(rows.tolist(), places[rows].tolist(), strict=True))
+
+
+# The tables of compressed chunks beside the shards of a version. A compressor works on vectors that are held already,
+# so nothing is embedded; a shard taken over brings its table.
 
 
 def wanted_compressor(config: IndexConfig, model: ResolvedModel) -> ArrayCompressor | None:
@@ -112,370 +419,3 @@ def carry_without(archive: Folder, parent: Mapping[str, Any], shards: Built, doc
         if not target.exists(FILE):
             copy_without(source, target, doc_id)
     return {"compressor": held}
-
-
-# --------
-# What a version says of itself: from which settings and models it was made, what it holds, and in which files.
-
-_PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "pypdfium2")
-
-
-def fingerprint_of(
-    config: IndexConfig, model: ResolvedModel, files: Mapping[str, Any], compressor: str | None = None
-) -> str:
-    """The same for the same documents, failures, config and models. ``files`` are named by what they hold;
-    ``compressor`` is the fingerprint of the one whose table stands beside them.
-    """
-    content = [SCHEMA_VERSION, LAYOUT, config.content(), model.name, model.sha256]
-    content += [files["catalogue"], files["failures"], files["index"]]
-    content += [compressor] if compressor is not None else []  # without one, the hash is that of before there were any
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def embedding_facts(config: IndexConfig, model: ResolvedModel, dimension: int, precision: str) -> dict[str, Any]:
-    """The encoder of a version, for those who embed questions."""
-    return {
-        "model": config.embedding.model,
-        "name": model.name,
-        "sha256": model.sha256,
-        "dimension": dimension,
-        "precision": precision,
-        "max_seq_length": config.embedding.max_seq_length,
-        "dtype": config.embedding.dtype,
-    }
-
-
-def version_manifest(
-    number: int,
-    config: IndexConfig,
-    shards: Mapping[int, Sequence[BuiltShard]],
-    about: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The manifest of version ``number``; ``about`` is what else there is to say."""
-    return {
-        "kind": "archive",
-        "version": number,
-        "layout": LAYOUT,
-        "schema_version": SCHEMA_VERSION,
-        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.content(),
-        "granularities": config.granularities,
-        "shards": len(next(iter(shards.values()))),
-        "chunks": {str(size): sum(shard.rows for shard in built) for size, built in shards.items()},
-        "chunks_over_encoder_limit": {
-            str(size): sum(shard.over_limit for shard in built) for size, built in shards.items()
-        },
-        "versions": {name: _version(name) for name in _PACKAGES},
-        **about,
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-# --------
-# What an archive of the layout before versions hands on to its first version: the vectors, which cost the most.
-#
-# Its documents are read and cut anew. Its own files stay as they are, for runs that read them, until they are
-# vacuumed.
-
-
-def take_over_vectors(archive: Folder, store: VectorStore, config: IndexConfig, model: ResolvedModel) -> int:
-    """Write the vectors of an old archive by this very encoder into ``store``; how many texts that were.
-
-    Does nothing where there is no such archive, where its encoder is another, or where the store has vectors already.
-    """
-    old = before_versions(archive)
-    if old is None or not _same_encoder(old, config, model) or store.numbers():
-        return 0
-    seen: set[bytes] = set()
-    number = 1
-    for size in old["granularities"]:
-        chunks = archive.at("chunks", f"granularity={size}")
-        held = archive.at("embeddings", f"granularity={size}", f"model={model.name.replace('/', '--')}")
-        counts = old.get("chunks_over_encoder_limit", {})
-        over_limit = False if counts.get(str(size)) == 0 else None
-        for name in sorted(set(chunks.names(".parquet")) & set(held.names(".parquet"))):
-            texts = dict(_columns(chunks, name, "chunk_id", "text"))
-            keys, rows = [], []
-            for row, chunk_id in enumerate(_columns(held, name, "chunk_id")):
-                (key,) = key_bytes(text_keys([texts.get(chunk_id[0], "")]))
-                if chunk_id[0] in texts and key not in seen:
-                    seen.add(key)
-                    keys.append(key)
-                    rows.append(row)
-            if keys:
-                vectors = _vectors(held, name)[rows]
-                precision = str(old["embedding"].get("precision", "float32"))
-                store.write(number, keys, vectors, [over_limit] * len(keys), precision)
-                number += 1
-    return len(seen)
-
-
-def _same_encoder(old: dict[str, Any], config: IndexConfig, model: ResolvedModel) -> bool:
-    was, one = old["embedding"], config.embedding
-    if one.precision == INT8:  # which there was not
-        return False
-    prefix = old.get("config", {}).get("embedding", {}).get("passage_prefix")
-    return (was.get("name"), was.get("sha256"), was.get("max_seq_length"), was.get("dtype"), prefix) == (
-        model.name,
-        model.sha256,
-        one.max_seq_length,
-        one.dtype,
-        one.passage_prefix,
-    )
-
-
-def _columns(folder: Folder, name: str, *columns: str) -> Any:
-    with folder.filesystem.open_input_file(folder.at(name).path) as file:
-        table = pq.ParquetFile(file).read(columns=list(columns))
-    return zip(*(table[column].to_pylist() for column in columns), strict=True)
-
-
-def _vectors(folder: Folder, name: str) -> Any:
-    with folder.filesystem.open_input_file(folder.at(name).path) as file:
-        column = pq.ParquetFile(file).read(columns=["vector"])["vector"].combine_chunks()
-    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size).astype("float32")
-
-
-# --------
-# Shares of the work of embedding: for each part the texts that no part before it has and no vector file holds.
-
-WORK: Final = "work"
-"""The folder of what a running job hands to its tasks; empty between jobs."""
-
-_SLICES_WANTED: Final = 128
-"""Vector files of a job: what a kill loses is one in the making for each encoder, a hundredth of all. Ours."""
-_LEAST_SLICE: Final = 32
-_MOST_SLICE: Final = 4096
-"""Texts of a vector file: a large archive has no swarm of small files, and a task holds some megabytes. Ours."""
-
-
-_NAME: Final = re.compile(r"[0-9a-f]{16}-\d{2,}|\..*\.partial")
-"""Of a part, and of what a killed job was writing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What to embed of ``part``: its keys are in ``work/part``. The texts go into vector files from number ``first``
-    on, ``size`` texts each.
-    """
-
-    part: str
-    first: int
-    size: int
-
-
-def plan_shares(
-    archive: Folder, counts: Mapping[str, int], scratch: Path, reserve: Callable[[int], int]
-) -> list[Share]:
-    """Number the vector files as ``reserve`` has it, and hand out the keys that ``owned_texts`` left in ``scratch``."""
-    size = min(max(sum(counts.values()) // _SLICES_WANTED, _LEAST_SLICE), _MOST_SLICE)
-    first = reserve(sum(-(-count // size) for count in counts.values()))
-    shares = []
-    for part, count in counts.items():
-        archive.at(WORK).write_file(part, scratch / part)
-        shares.append(Share(part, first, size))
-        first += -(-count // size)
-    return shares
-
-
-def clear_work(archive: Folder) -> None:
-    """Take away what was handed out, and nothing else that may stand there."""
-    folder = archive.at(WORK)
-    for name in filter(_NAME.fullmatch, folder.names()):
-        folder.remove(name)
-    if folder.is_local and folder.is_there and not folder.names():
-        folder.filesystem.delete_dir(folder.path)
-
-
-def share_texts(archive: str, share: Share, config: IndexConfig) -> Iterator[dict[str, Any]]:
-    """The work orders of a share, one for each vector file: its number, keys and texts."""
-    folder = Folder.of(archive)
-    owned = np.frombuffer(folder.at(WORK).read_bytes(share.part), dtype=f"S{KEY_BYTES}")
-    todo = np.ones(len(owned), dtype=np.bool_)
-    keys: list[bytes] = []
-    texts: list[str] = []
-    number = share.first
-    for granularity in config.granularities:
-        for batch in chunk_batches(chunks_folder(folder, granularity, config.boundaries), share.part):
-            column = batch.column("text")
-            for row in _new_rows(text_keys(column.to_pylist()), owned, todo):
-                keys.extend(key_bytes(owned[row[1] : row[1] + 1]))
-                texts.append(column[row[0]].as_py())
-                if len(keys) == share.size:
-                    yield {"number": number, "keys": keys, "texts": texts}
-                    number, keys, texts = number + 1, [], []
-    if keys:
-        yield {"number": number, "keys": keys, "texts": texts}
-
-
-def _new_rows(found: Any, owned: Any, todo: Any) -> Sequence[tuple[int, int]]:
-    """(row, place in ``owned``) of the texts that are to do and were not met before; they are then no more to do."""
-    places = np.minimum(np.searchsorted(owned, found), len(owned) - 1)
-    rows = np.flatnonzero((owned[places] == found) & todo[places])
-    _, first = np.unique(places[rows], return_index=True)
-    rows = rows[np.sort(first)]
-    todo[places[rows]] = False
-    return list(zip(rows.tolist(), places[rows].tolist(), strict=True))
-
-
-# --------
-# A version in the making, once its documents are known: what is to embed, its shards, its tables. Without Ray.
-
-
-@dataclass
-class VersionBuild:
-    """What a version is made of: ``live`` are its documents by doc_id. ``parent`` is the manifest of the version
-    before, if there is one, and ``before`` that one's documents.
-    """
-
-    archive: Folder
-    config: IndexConfig
-    model: ResolvedModel
-    live: Mapping[str, Claim]
-    parent: Mapping[str, Any] | None
-    before: Mapping[str, Claim]
-
-    @property
-    def encoder(self) -> str:
-        """The key of the encoder, see ``vector_store.py``."""
-        one = self.config.embedding
-        seen = (one.max_seq_length, one.passage_prefix)
-        return encoder_key(self.model.name, self.model.sha256, *seen, one.dtype, one.precision)
-
-    @property
-    def store(self) -> VectorStore:
-        """The vectors of the encoder."""
-        return VectorStore.of(self.archive, self.encoder, self.config.embedding.dtype)
-
-    def parts(self) -> list[str]:
-        """The parts that the documents are in."""
-        return sorted({claim.part for claim in self.live.values()})
-
-    def unchunked(self) -> dict[str, list[int]]:
-        """The parts that lack chunks of some sizes, and which."""
-        lacking: dict[str, list[int]] = {}
-        for granularity in self.config.granularities:
-            there = set(chunks_folder(self.archive, granularity, self.config.boundaries).names(".npy"))
-            for part in self.parts():
-                if keys_file(part) not in there:
-                    lacking.setdefault(part, []).append(granularity)
-        return lacking
-
-    @contextmanager
-    def embedding_work(self, index: TextIndex) -> Iterator[tuple[list[Share], int]]:
-        """What is to embed, and how many texts that is; handed out in the folder ``work`` for the time of the block."""
-        with tempfile.TemporaryDirectory(prefix="okralong-shares-") as scratch:
-            counts = owned_texts(self._keys(Path(scratch)), index, Path(scratch))
-            try:
-                yield plan_shares(self.archive, counts, Path(scratch), index.reserve), sum(counts.values())
-            finally:
-                clear_work(self.archive)
-
-    def _keys(self, scratch: Path) -> dict[str, Any]:
-        """The sorted keys of each part that the parent has not embedded, mapped from local files."""
-        known: set[str] = set()
-        if self.parent is not None and self._base_sizes() >= set(self.config.granularities):
-            known = {claim.part for claim in self.before.values()}
-        mapped = {}
-        for part in self.parts():
-            if part not in known:
-                sizes = [
-                    chunks_folder(self.archive, size, self.config.boundaries) for size in self.config.granularities
-                ]
-                path = scratch / f"{part}.npy"
-                np.save(path, np.unique(np.concatenate([read_keys(folder, part) for folder in sizes])))
-                mapped[part] = np.load(path, mmap_mode="r").view(np.ndarray)
-        return mapped
-
-    def _base_sizes(self) -> set[int]:
-        """The granularities at which the parent's shards are of the same chunks and vectors as this version's."""
-        if self.parent is None or self.parent["files"]["encoder"] != self.encoder:
-            return set()
-        same = self.parent["config"]["boundaries"] == self.config.boundaries
-        return set(self.parent["granularities"]) if same else set()
-
-    def build_shards(self, index: TextIndex) -> dict[int, list[BuiltShard]]:
-        """The shards of each granularity; those that are there already are taken over."""
-        about = index.store.about()
-        if about is None:
-            raise ArchiveError(f"{self.archive.path} holds no vectors. Run okralong index again: it embeds all texts.")
-        tokens = sum(claim.n_tokens for claim in self.live.values())
-        shards = self.config.shard_count(tokens, int(self.parent["shards"]) if self.parent else 1)
-        documents = {doc_id: Held(claim.sha256, claim.part) for doc_id, claim in self.live.items()}
-        mine: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
-        for doc_id, held in sorted(documents.items()):
-            mine[shard_of(doc_id, shards)].append((doc_id, held.sha256))
-        built = {}
-        for size in self.config.granularities:
-            # What a shard's files depend on beside its documents.
-            salt = (self.encoder, self.config.boundaries, size, self.config.dense.model_dump())
-            names = [f"shard-{number:05d}-{digest((salt, held))}" for number, held in enumerate(mine)]
-            place, base = granularity_folder(self.archive, size), self._base(size)
-            rows_of, dense = self._rows_of(index, size), self.config.dense
-            built[size] = rebuild_shards(place, size, names, documents, base, rows_of, about[0], dense)
-        return built
-
-    def _base(self, granularity: int) -> Base:
-        if self.parent is None or granularity not in self._base_sizes():
-            return Base()
-        names: Sequence[str] = self.parent["files"]["index"][str(granularity)]
-        place = granularity_folder(self.archive, granularity)
-        return Base([place.at(name) for name in names], {key: claim.sha256 for key, claim in self.before.items()})
-
-    def _rows_of(self, index: TextIndex, granularity: int) -> Callable[[str, set[str]], Iterator[Rows]]:
-        folder = chunks_folder(self.archive, granularity, self.config.boundaries)
-
-        def rows(part: str, doc_ids: set[str]) -> Iterator[Rows]:
-            wanted = pa.array(sorted(doc_ids))
-            for whole in chunk_batches(folder, part):
-                batch = whole.filter(pc.is_in(whole.column("doc_id"), value_set=wanted))
-                if not len(batch):
-                    continue
-                files, places = index.find(text_keys(batch.column("text").to_pylist()))
-                if (files < 0).any():
-                    raise ArchiveError(
-                        f"{int((files < 0).sum())} chunks of {folder.path}/{part} have no vector in "
-                        f"{index.store.folder.path}. Run okralong index again: it embeds what is missing."
-                    )
-                values, over = index.store.gather(files, places)
-                (cast,) = pa.Table.from_batches([batch]).cast(layout.ROWS_SCHEMA).combine_chunks().to_batches()
-                yield cast, values, over
-
-        return rows
-
-    def write_files(
-        self,
-        claims: Sequence[Claim],
-        sources: Sequence[KnownSource],
-        failures: Sequence[tuple[str, str]],
-        shards: Mapping[int, Sequence[BuiltShard]],
-    ) -> dict[str, Any]:
-        """Write the tables that say what the version holds; the names of all its files. ``shards`` are those that
-        ``build_shards`` gave.
-        """
-        return {
-            "catalogue": write_catalogue(self.archive, claims, len(next(iter(shards.values())))),
-            "sources": write_sources(self.archive, sources),
-            "failures": _write_failures(self.archive, failures),
-            "parts": sorted({claim.part for claim in claims}),
-            "encoder": self.encoder,
-            "index": {str(size): [shard.name for shard in built] for size, built in shards.items()},
-        }
-
-
-def _write_failures(archive: Folder, failures: Sequence[tuple[str, str]]) -> str:
-    folder, name = archive.at("failures"), f"{digest(sorted(failures))}.parquet"
-    if not folder.exists(name):
-        now = datetime.now(UTC)
-        rows = [
-            {"id": doc_id, "stage": "read", "error_type": "DocumentError", "message": message, "at": now}
-            for doc_id, message in sorted(failures)
-        ]
-        folder.write_table(name, pa.Table.from_pylist(rows, schema=FAILURES))
-    return name

@@ -1,7 +1,7 @@
-"""Where a text may be parted: after sentences, short lines, blank lines and table rows.
+"""Cutting a document into chunks that tile it, in time and memory linear in its text whatever stands in it.
 
-A small splitter of our own, because a chunker must part every text of any length in linear time and give back each
-character. It errs on the side of too few boundaries in running prose and too many in lists.
+Units (sentences, lines, table rows) are packed greedily. A unit that is larger than a chunk is cut at words, and a
+word that is larger still at a few bytes, never inside a character that a reader sees as one.
 """
 
 from __future__ import annotations
@@ -17,182 +17,6 @@ from typing import Final, Literal
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Chunk, Document, TableSpan
-
-SHORT_LINE_CHARS: Final = 60
-"""A line below this length is a heading, an item or a cell, and ends a unit; a longer one was wrapped. Ours."""
-
-_WITH_A_DOT: Final = """
-al approx art bros ca cf co corp dept dr ed eq est et etc ex fig figs inc incl jr lt ltd max messrs min mr mrs ms no
-nos op p para pp prof ref rep rev sec sen sr st supp tab ver viz vol vs e.g i.e u.s u.k u.n d.c a.m p.m ph.d
-jan feb mar apr jun jul aug sep sept oct nov dec
-"""
-_ABBREVIATIONS: Final = frozenset(_WITH_A_DOT.split())
-
-_SENTENCE_END: Final = re.compile(r"(?<![.!?])[.!?]++[\"'\u201d\u2019)\]]{0,3}+[ \t\n]++")
-"""Possessive, and tried only where a run of marks begins: a table of contents with its long dots stays linear."""
-_NEWLINE: Final = re.compile("\n")
-_WORD_BEFORE: Final = re.compile(r"[\w.]{1,24}\Z")
-
-
-def boundaries(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
-    """Offsets at which units end, rising, the last one ``len(text)``; none for an empty text. ``tables`` are disjoint.
-
-    They come one by one, since a text may have millions of them.
-    """
-    tables = sorted(tables, key=lambda table: table.start_char)
-    running = _outside_tables(merge(_line_cuts(text), _sentence_cuts(text)), tables)
-    last = 0
-    for cut in merge(running, _table_cuts(text, tables), (len(text),)):
-        if last < cut <= len(text):
-            yield cut
-            last = cut
-
-
-def _line_cuts(text: str) -> Iterator[int]:
-    end = 0
-    for line, following in pairwise(_lines(text)):
-        end += len(line) + 1
-        if not following.strip():
-            continue  # the last line of a paragraph break makes the cut
-        if not line.strip() or (len(line) < SHORT_LINE_CHARS and not following.lstrip()[0].islower()):
-            yield end
-
-
-def _lines(text: str) -> Iterator[str]:
-    start = 0
-    while (end := text.find("\n", start)) >= 0:
-        yield text[start:end]
-        start = end + 1
-    yield text[start:]
-
-
-def _sentence_cuts(text: str) -> Iterator[int]:
-    for match in _SENTENCE_END.finditer(text):
-        end = match.end()
-        if end < len(text) and text[end].islower():
-            continue
-        if text[match.start()] == "." and _is_abbreviation(text, match.start()):
-            continue
-        yield end
-
-
-def _table_cuts(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
-    """The edges of tables and the ends of their rows."""
-    for table in tables:
-        yield table.start_char
-        for match in _NEWLINE.finditer(text, table.start_char, table.end_char):
-            yield match.end()
-        last_break = table.end_char < len(text) and text[table.end_char] == "\n"
-        yield table.end_char + last_break
-
-
-def _is_abbreviation(text: str, dot: int) -> bool:
-    word = _WORD_BEFORE.search(text[max(0, dot - 24) : dot])
-    if word is None:
-        return False
-    token = word[0].strip(".").lower()
-    return token in _ABBREVIATIONS or (len(token) == 1 and token.isalpha())
-
-
-def _outside_tables(cuts: Iterable[int], tables: Sequence[TableSpan]) -> Iterator[int]:
-    number = 0
-    for cut in cuts:
-        while number < len(tables) and tables[number].end_char <= cut:
-            number += 1
-        if number == len(tables) or cut <= tables[number].start_char:
-            yield cut
-
-
-# --------
-# The units that a chunker packs: sentences, lines, table rows or words, and smaller pieces of what is too large.
-#
-# They are made one by one as they are asked for: a text of many megabytes may have millions, and a list of them would
-# take fifty times its memory.
-
-Boundaries = Literal["sentences", "words"]
-"""Where a chunk may end: after a sentence, line or table row, or after any word."""
-
-_PIECE_BYTES: Final = 16
-"""Pieces of an overlong word; a token has at least one byte, so that a piece always fits."""
-
-_WORD: Final = re.compile(r"\S+\s*|\s+")
-_SPACED_WORD: Final = re.compile(r"\s*\S+|\s+")
-"""A word with the blanks before it, which o200k puts into one token with it: costs add up, and chunks are filled."""
-_JOINER: Final = "\u200d"
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A stretch of text that is not parted if it can be helped.
-
-    ``cost`` is its number of tokens on its own, ``inner_cost`` about that with more text behind it: a lone last space
-    goes into the first token of the next word.
-    """
-
-    start: int
-    end: int
-    cost: int
-    inner_cost: int
-
-
-def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[Unit]:
-    """The units of ``doc`` in order, each of at most ``granularity`` o200k tokens; together they tile its text."""
-    if at == "words":
-        ends: Iterable[int] = (match.end() for match in _SPACED_WORD.finditer(doc.text))
-    else:
-        ends = boundaries(doc.text, doc.tables)
-    for unit in _units(doc.text, 0, ends):
-        yield from _parted(doc.text, unit, granularity)
-
-
-def _units(text: str, start: int, ends: Iterable[int]) -> Iterator[Unit]:
-    for begin, end in pairwise(chain([start], ends)):
-        cost = count_tokens(text[begin:end])
-        yield Unit(begin, end, cost, cost - (cost > 1 and text[end - 1] == " " and text[end - 2] != " "))
-
-
-def _parted(text: str, unit: Unit, granularity: int) -> Iterator[Unit]:
-    if unit.cost <= granularity:
-        yield unit
-        return
-    for word in _units(text, unit.start, (match.end() for match in _WORD.finditer(text, unit.start, unit.end))):
-        if word.cost <= granularity:
-            yield word
-        else:
-            yield from _units(text, word.start, _piece_ends(text, word, granularity))
-
-
-def _piece_ends(text: str, word: Unit, granularity: int) -> Iterator[int]:
-    size = 0
-    for start, end in _clusters(text, word, granularity):
-        length = len(text[start:end].encode())
-        if size and size + length > _PIECE_BYTES:
-            yield start
-            size = 0
-        size += length
-    yield word.end
-
-
-def _clusters(text: str, word: Unit, granularity: int) -> Iterator[tuple[int, int]]:
-    """Characters with the marks, joiners and selectors that belong to them, unless they pass ``granularity`` bytes."""
-    start = word.start
-    size = len(text[start].encode())
-    for at in range(word.start + 1, word.end):
-        length = len(text[at].encode())
-        joined = text[at] == _JOINER or text[at - 1] == _JOINER or unicodedata.category(text[at]) in ("Mn", "Mc", "Me")
-        if joined and size + length <= granularity:
-            size += length
-            continue
-        yield start, at
-        start, size = at, length
-    yield start, word.end
-
-
-# --------
-# Parting a document into chunks that tile it, in time and memory linear in its text whatever stands in it.
-#
-# Units (sentences, lines, table rows) are packed greedily. A unit that is larger than a chunk is parted at words, and
-# a word that is larger still at a few bytes, never inside a character that a reader sees as one.
 
 MIN_GRANULARITY: Final = 16
 """Smallest chunk size in tokens; ours: below it a single character might not fit."""
@@ -322,3 +146,174 @@ def _cut_table(start: int, end: int, tables: Sequence[TableSpan], starts: Sequen
     if not cut:
         return None
     return max(cut, key=lambda table: min(end, table.end_char) - max(start, table.start_char)).table_id
+
+
+# The units that are packed. They are made one by one as they are asked for: a text of many megabytes may have millions,
+# and a list of them would take fifty times its memory.
+
+Boundaries = Literal["sentences", "words"]
+"""Where a chunk may end: after a sentence, line or table row, or after any word."""
+
+_PIECE_BYTES: Final = 16
+"""Pieces of an overlong word; a token has at least one byte, so that a piece always fits."""
+
+_WORD: Final = re.compile(r"\S+\s*|\s+")
+_SPACED_WORD: Final = re.compile(r"\s*\S+|\s+")
+"""A word with the blanks before it, which o200k puts into one token with it: costs add up, and chunks are filled."""
+_JOINER: Final = "\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A stretch of text that is not parted if it can be helped.
+
+    ``cost`` is its number of tokens on its own, ``inner_cost`` about that with more text behind it: a lone last space
+    goes into the first token of the next word.
+    """
+
+    start: int
+    end: int
+    cost: int
+    inner_cost: int
+
+
+def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[Unit]:
+    """The units of ``doc`` in order, each of at most ``granularity`` o200k tokens; together they tile its text."""
+    if at == "words":
+        ends: Iterable[int] = (match.end() for match in _SPACED_WORD.finditer(doc.text))
+    else:
+        ends = boundaries(doc.text, doc.tables)
+    for unit in _units(doc.text, 0, ends):
+        yield from _parted(doc.text, unit, granularity)
+
+
+def _units(text: str, start: int, ends: Iterable[int]) -> Iterator[Unit]:
+    for begin, end in pairwise(chain([start], ends)):
+        cost = count_tokens(text[begin:end])
+        yield Unit(begin, end, cost, cost - (cost > 1 and text[end - 1] == " " and text[end - 2] != " "))
+
+
+def _parted(text: str, unit: Unit, granularity: int) -> Iterator[Unit]:
+    if unit.cost <= granularity:
+        yield unit
+        return
+    for word in _units(text, unit.start, (match.end() for match in _WORD.finditer(text, unit.start, unit.end))):
+        if word.cost <= granularity:
+            yield word
+        else:
+            yield from _units(text, word.start, _piece_ends(text, word, granularity))
+
+
+def _piece_ends(text: str, word: Unit, granularity: int) -> Iterator[int]:
+    size = 0
+    for start, end in _clusters(text, word, granularity):
+        length = len(text[start:end].encode())
+        if size and size + length > _PIECE_BYTES:
+            yield start
+            size = 0
+        size += length
+    yield word.end
+
+
+def _clusters(text: str, word: Unit, granularity: int) -> Iterator[tuple[int, int]]:
+    """Characters with the marks, joiners and selectors that belong to them, unless they pass ``granularity`` bytes."""
+    start = word.start
+    size = len(text[start].encode())
+    for at in range(word.start + 1, word.end):
+        length = len(text[at].encode())
+        joined = text[at] == _JOINER or text[at - 1] == _JOINER or unicodedata.category(text[at]) in ("Mn", "Mc", "Me")
+        if joined and size + length <= granularity:
+            size += length
+            continue
+        yield start, at
+        start, size = at, length
+    yield start, word.end
+
+
+# Where a text may be cut: after sentences, short lines, blank lines and table rows. A small splitter of our own,
+# because a chunker must cut every text of any length in linear time and give back each character. It errs on the side
+# of too few boundaries in running prose and too many in lists.
+
+SHORT_LINE_CHARS: Final = 60
+"""A line below this length is a heading, an item or a cell, and ends a unit; a longer one was wrapped. Ours."""
+
+_WITH_A_DOT: Final = """
+al approx art bros ca cf co corp dept dr ed eq est et etc ex fig figs inc incl jr lt ltd max messrs min mr mrs ms no
+nos op p para pp prof ref rep rev sec sen sr st supp tab ver viz vol vs e.g i.e u.s u.k u.n d.c a.m p.m ph.d
+jan feb mar apr jun jul aug sep sept oct nov dec
+"""
+_ABBREVIATIONS: Final = frozenset(_WITH_A_DOT.split())
+
+_SENTENCE_END: Final = re.compile(r"(?<![.!?])[.!?]++[\"'\u201d\u2019)\]]{0,3}+[ \t\n]++")
+"""Possessive, and tried only where a run of marks begins: a table of contents with its long dots stays linear."""
+_NEWLINE: Final = re.compile("\n")
+_WORD_BEFORE: Final = re.compile(r"[\w.]{1,24}\Z")
+
+
+def boundaries(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
+    """Offsets at which units end, rising, the last one ``len(text)``; none for an empty text. ``tables`` are disjoint.
+
+    They come one by one, since a text may have millions of them.
+    """
+    tables = sorted(tables, key=lambda table: table.start_char)
+    running = _outside_tables(merge(_line_cuts(text), _sentence_cuts(text)), tables)
+    last = 0
+    for cut in merge(running, _table_cuts(text, tables), (len(text),)):
+        if last < cut <= len(text):
+            yield cut
+            last = cut
+
+
+def _line_cuts(text: str) -> Iterator[int]:
+    end = 0
+    for line, following in pairwise(_lines(text)):
+        end += len(line) + 1
+        if not following.strip():
+            continue  # the last line of a paragraph break makes the cut
+        if not line.strip() or (len(line) < SHORT_LINE_CHARS and not following.lstrip()[0].islower()):
+            yield end
+
+
+def _lines(text: str) -> Iterator[str]:
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
+
+
+def _sentence_cuts(text: str) -> Iterator[int]:
+    for match in _SENTENCE_END.finditer(text):
+        end = match.end()
+        if end < len(text) and text[end].islower():
+            continue
+        if text[match.start()] == "." and _is_abbreviation(text, match.start()):
+            continue
+        yield end
+
+
+def _table_cuts(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
+    """The edges of tables and the ends of their rows."""
+    for table in tables:
+        yield table.start_char
+        for match in _NEWLINE.finditer(text, table.start_char, table.end_char):
+            yield match.end()
+        last_break = table.end_char < len(text) and text[table.end_char] == "\n"
+        yield table.end_char + last_break
+
+
+def _is_abbreviation(text: str, dot: int) -> bool:
+    word = _WORD_BEFORE.search(text[max(0, dot - 24) : dot])
+    if word is None:
+        return False
+    token = word[0].strip(".").lower()
+    return token in _ABBREVIATIONS or (len(token) == 1 and token.isalpha())
+
+
+def _outside_tables(cuts: Iterable[int], tables: Sequence[TableSpan]) -> Iterator[int]:
+    number = 0
+    for cut in cuts:
+        while number < len(tables) and tables[number].end_char <= cut:
+            number += 1
+        if number == len(tables) or cut <= tables[number].start_char:
+            yield cut

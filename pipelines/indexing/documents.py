@@ -1,6 +1,6 @@
-"""What a reader gets and gives: a source file in, raw documents and named failures out.
+"""What a parser gets and gives: a source file in, raw documents and named failures out.
 
-A reader is a function ``read(source) -> Iterator[RawDocument | BadRow]``. It raises DocumentError when the whole file
+A parser is a function ``read(source) -> Iterator[RawDocument | BadRow]``. It raises DocumentError when the whole file
 is of no use, and yields a BadRow where only one row of it is.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from pyarrow import fs
 
-from okralong.pipelines.core.storage import located
+from okralong.pipelines.core.storage import located, open_file
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, DocumentError, TableSpan
 from okralong.pipelines.indexing.tables import find_tables
@@ -36,11 +36,7 @@ class Source:
     def open(self) -> fs.NativeFile:
         """The file, open for reading and seeking. Raises DocumentError when it is not there or may not be read."""
         try:
-            if "://" in self.uri:
-                filesystem, path = located(self.uri)
-            else:
-                filesystem, path = fs.LocalFileSystem(), self.uri
-            return filesystem.open_input_file(path)
+            return open_file(*(located(self.uri) if "://" in self.uri else (fs.LocalFileSystem(), self.uri)))
         except FileNotFoundError as error:
             raise DocumentError(
                 f"{self.uri} is missing. It was there when the folder was listed; put it back or index again."
@@ -112,10 +108,6 @@ def newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-# --------
-# A raw document made ready for the ``documents`` table.
-
-
 def make_document(raw: RawDocument) -> Document:
     """``raw`` with its tables found and its tokens counted."""
     return document_with_tables(raw, ((table.start_char, table.end_char) for table in find_tables(raw.text, "")))
@@ -138,9 +130,6 @@ def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) ->
         metadata=raw.metadata,
     )
 
-
-# --------
-# What reading one document may cost before it counts as a failure.
 
 MOST_BAD_ROWS: Final = 1000
 """Rows of one file that are reported one by one. Ours: a file may hold a hundred million lines that are no documents,

@@ -1,8 +1,14 @@
-"""What a run has to read, from what the version before it knows of its source files. Pure: no files are opened here."""
+"""From source files to the tables ``documents`` and ``chunks``, part by part, and what became of each document.
+
+A part is a few files that are read together and written as one Parquet file, or several where they are large. Parts
+are cut by bytes, so that a small archive shows its progress and a large one has no swarm of small files. A part is
+named by the content of its files: a job that was killed finds what it had read. Nothing here knows Ray.
+"""
 
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,87 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.vectors import Keys, text_keys
-from okralong.pipelines.archive.versions import Claim, KnownSource, digest, winners
+from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, active, digest
 from okralong.pipelines.core.schemas import CHUNKS, DOCUMENTS, OUTCOMES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Document, TableSpan
 from okralong.pipelines.indexing.chunking import Boundaries, chunk_document
+from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.listing import duplicate
-from okralong.pipelines.indexing.sandbox import Reader
-
-
-@dataclass(frozen=True, slots=True)
-class SourceChanges:
-    """``kept`` are files as they were, ``to_read`` new or changed ones, ``gone`` the uris of files that went."""
-
-    kept: dict[str, KnownSource]
-    to_read: list[Source]
-    gone: set[str]
-
-    @property
-    def none(self) -> bool:
-        """Whether every file is as it was."""
-        return not self.to_read and not self.gone
-
-
-def source_changes(listed: Iterable[Source], known: Mapping[str, KnownSource], retry_failed: bool) -> SourceChanges:
-    """Compare by content. A file that could not be opened is read again, and so, with ``retry_failed``, is one that
-    holds documents that failed.
-    """
-    kept: dict[str, KnownSource] = {}
-    to_read: list[Source] = []
-    seen = set()
-    for source in listed:
-        seen.add(source.uri)
-        before = known.get(source.uri)
-        same = before is not None and source.sha256 == before.sha256 != "" and source.doc_id == before.name
-        if before is not None and same and not (before.failed and retry_failed):
-            kept[source.uri] = KnownSource(
-                before.uri, before.name, before.sha256, source.size, source.mtime_ns, before.failed
-            )
-        else:
-            to_read.append(source)
-    return SourceChanges(kept, to_read, set(known) - seen)
-
-
-def carried(claims: Iterable[Claim], changes: SourceChanges) -> list[Claim]:
-    """The documents that need not be read again."""
-    return [claim for claim in claims if claim.source_uri in changes.kept]
-
-
-# --------
-# The documents of a version that could not be had, each with the reason.
-
-Failure = tuple[str, str]
-"""(doc_id, one paragraph)"""
-
-
-def failures_of(settled: Sequence[Claim], sources: Iterable[KnownSource], others: Iterable[Failure]) -> list[Failure]:
-    """What failed in each file, what is shadowed, and ``others``, in order of doc_id."""
-    seen = winners(settled)
-    shadowed = [
-        (claim.doc_id, duplicate(claim.doc_id, seen[claim.doc_id].origin, claim.origin).message)
-        for claim in settled
-        if claim.shadowed
-    ]
-    return sorted([*others, *(failure for source in sources for failure in source.failed), *shadowed])
-
-
-def purged_message(doc_id: str, origin: str) -> str:
-    """The failure of a document that was purged and still stands in a source file: it stays out."""
-    return (
-        f"{origin} holds the document {doc_id!r}, which was purged from this archive and stays out of it. Delete it "
-        "there as well, or index into another folder."
-    )
-
-
-# --------
-# From source files to a part of the ``documents`` table. Runs in Ray tasks, and knows nothing of Ray.
-#
-# A part is a few files that are read together and written as one Parquet file, or several where they are large. Parts
-# are cut by bytes, so that a small archive shows its progress and a large one has no swarm of small files. A part is
-# named by the content of its files: a job that was killed finds what it had read.
+from okralong.pipelines.indexing.sandbox import Reader, held_reader
 
 # Ours: about one long report in the smallest part, forty in the largest.
 _PARTS_WANTED: Final = 64
@@ -144,6 +78,28 @@ def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
         parts[-1].append(source)
         size += source.size
     return parts
+
+
+def read_part(
+    archive: str, name: str, sources: Iterable[Source], config: IndexConfig, limits: str, purged: Iterable[str]
+) -> dict[str, Any]:
+    """Read, chunk and write a part, and say that it is complete; counts of documents, failures, chunks and seconds.
+
+    ``limits`` is the hash of what a document may cost.
+    """
+    started = time.perf_counter()
+    outcomes = ingest_part(archive, name, sources, held_reader(config.reading_limits()), frozenset(purged))
+    have_read = time.perf_counter()
+    pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
+    chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
+    write_outcomes(Folder.of(archive), name, outcomes, limits)
+    return {
+        "documents": sum(bool(outcome.part) for outcome in outcomes),
+        "failures": sum(bool(outcome.message) for outcome in outcomes),
+        "chunks": chunks,
+        "read_seconds": have_read - started,
+        "chunk_seconds": time.perf_counter() - have_read,
+    }
 
 
 def ingest_part(
@@ -267,61 +223,7 @@ def read_documents(archive: str, part: str) -> list[Document]:
     ]
 
 
-# --------
-# What became of the documents of each part, written when the part is complete: the memory of a job that was killed.
-
-OUTCOMES_FOLDER: Final = "outcomes"
-
-
-def write_outcomes(archive: Folder, name: str, outcomes: Iterable[Read], limits: str) -> None:
-    """Say that the part ``name`` is complete, and what came of it under limits of that hash."""
-    rows = [asdict(outcome) | {"limits": limits} for outcome in outcomes]
-    archive.at(OUTCOMES_FOLDER).write_table(part_file(name), pa.Table.from_pylist(rows, schema=OUTCOMES))
-
-
-def finished_parts(archive: Folder) -> list[str]:
-    """The names of all parts that are complete."""
-    return [name.removesuffix(".parquet") for name in archive.at(OUTCOMES_FOLDER).names(".parquet")]
-
-
-def read_outcomes(archive: Folder, name: str) -> tuple[list[Read], str]:
-    """What came of a part, and the hash of the limits that it was read under."""
-    folder = archive.at(OUTCOMES_FOLDER)
-    with folder.filesystem.open_input_file(folder.at(part_file(name)).path) as file:
-        rows = pq.ParquetFile(file).read().to_pylist()
-    limits = {row.pop("limits") for row in rows}
-    return [Read(**row) for row in rows], next(iter(limits), "")
-
-
-def found_of(archive: Folder, names: Iterable[str], wanted: Mapping[str, Source]) -> dict[str, tuple[list[Read], str]]:
-    """What some parts say of ``wanted`` sources (by uri) of the same content, and under which limits that was."""
-    found: dict[str, tuple[list[Read], str]] = {}
-    for name in names if wanted else ():
-        outcomes, limits = read_outcomes(archive, name)
-        here: dict[str, tuple[list[Read], str]] = {}
-        for outcome in outcomes:
-            source = wanted.get(outcome.source_uri)
-            if source and (source.doc_id, source.sha256) == (outcome.source_name, outcome.source_sha256):
-                here.setdefault(source.uri, ([], limits))[0].append(outcome)
-        found |= here
-    return found
-
-
-def claims_of(outcomes: Iterable[Read]) -> list[Claim]:
-    """The documents among some outcomes."""
-    return [
-        Claim(o.doc_id, o.sha256, o.n_tokens, o.part, o.origin, o.source_uri, o.source_name) for o in outcomes if o.part
-    ]
-
-
-def known_of(source: Source, outcomes: Iterable[Read]) -> KnownSource:
-    """What the next version knows of a source that was read."""
-    failed = tuple((outcome.doc_id, outcome.message) for outcome in outcomes if outcome.message)
-    return KnownSource(source.uri, source.doc_id, source.sha256, source.size, source.mtime_ns, failed)
-
-
-# --------
-# The ``chunks`` table, part by part, with the keys of its texts beside it.
+# The chunks of a part, with the keys of its texts beside them.
 
 CHUNKS_FOLDER: Final = "chunks"
 BATCH_ROWS: Final = 4096
@@ -342,6 +244,13 @@ def chunk_part(archive: str, part: str, granularities: Sequence[int], at: Bounda
     """Chunk the documents of one part at some sizes and write them; how many chunks there are of all sizes."""
     documents = read_documents(archive, part)
     return sum(_chunk(Folder.of(archive), part, documents, granularity, at) for granularity in granularities)
+
+
+def chunk_again(archive: str, part: str, granularities: Sequence[int], at: Boundaries) -> dict[str, Any]:
+    """Chunk a part that was read before at sizes that it lacks; counts of chunks and seconds."""
+    started = time.perf_counter()
+    chunks = chunk_part(archive, part, granularities, at)
+    return {"chunks": chunks, "chunk_seconds": time.perf_counter() - started}
 
 
 def _chunk(archive: Folder, part: str, documents: Sequence[Document], granularity: int, at: Boundaries) -> int:
@@ -371,6 +280,125 @@ def read_keys(folder: Folder, part: str) -> Keys:
 
 def chunk_batches(folder: Folder, part: str) -> Iterator[pa.RecordBatch]:
     """The chunks of one part: by doc_id, then in order of the text."""
-    with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
+    with folder.open(part_file(part)) as file:
         for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS):
             yield batch.replace_schema_metadata(None)
+
+
+# What became of the documents of each part, written when the part is complete: what a killed job had read.
+
+OUTCOMES_FOLDER: Final = "outcomes"
+
+
+def write_outcomes(archive: Folder, name: str, outcomes: Iterable[Read], limits: str) -> None:
+    """Say that the part ``name`` is complete, and what came of it under limits of that hash."""
+    rows = [asdict(outcome) | {"limits": limits} for outcome in outcomes]
+    archive.at(OUTCOMES_FOLDER).write_table(part_file(name), pa.Table.from_pylist(rows, schema=OUTCOMES))
+
+
+def finished_parts(archive: Folder) -> list[str]:
+    """The names of all parts that are complete."""
+    return [name.removesuffix(".parquet") for name in archive.at(OUTCOMES_FOLDER).names(".parquet")]
+
+
+def read_outcomes(archive: Folder, name: str) -> tuple[list[Read], str]:
+    """What came of a part, and the hash of the limits that it was read under."""
+    rows = archive.at(OUTCOMES_FOLDER).read_table(part_file(name)).to_pylist()
+    limits = {row.pop("limits") for row in rows}
+    return [Read(**row) for row in rows], next(iter(limits), "")
+
+
+def found_of(archive: Folder, names: Iterable[str], wanted: Mapping[str, Source]) -> dict[str, tuple[list[Read], str]]:
+    """What some parts say of ``wanted`` sources (by uri) of the same content, and under which limits that was."""
+    found: dict[str, tuple[list[Read], str]] = {}
+    for name in names if wanted else ():
+        outcomes, limits = read_outcomes(archive, name)
+        here: dict[str, tuple[list[Read], str]] = {}
+        for outcome in outcomes:
+            source = wanted.get(outcome.source_uri)
+            if source and (source.doc_id, source.sha256) == (outcome.source_name, outcome.source_sha256):
+                here.setdefault(source.uri, ([], limits))[0].append(outcome)
+        found |= here
+    return found
+
+
+def entries_of(outcomes: Iterable[Read]) -> list[DocumentEntry]:
+    """The documents among some outcomes."""
+    return [
+        DocumentEntry(o.doc_id, o.sha256, o.n_tokens, o.part, o.origin, o.source_uri, o.source_name)
+        for o in outcomes
+        if o.part
+    ]
+
+
+def known_of(source: Source, outcomes: Iterable[Read]) -> KnownSource:
+    """What the next version knows of a source that was read."""
+    failed = tuple((outcome.doc_id, outcome.message) for outcome in outcomes if outcome.message)
+    return KnownSource(source.uri, source.doc_id, source.sha256, source.size, source.mtime_ns, failed)
+
+
+# What a job has to read, from what the version before it knows of its source files; no files are opened.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChanges:
+    """``kept`` are files as they were, ``to_read`` new or changed ones, ``gone`` the uris of files that went."""
+
+    kept: dict[str, KnownSource]
+    to_read: list[Source]
+    gone: set[str]
+
+    @property
+    def none(self) -> bool:
+        """Whether every file is as it was."""
+        return not self.to_read and not self.gone
+
+
+def source_changes(listed: Iterable[Source], known: Mapping[str, KnownSource], retry_failed: bool) -> SourceChanges:
+    """Compare by content. A file that could not be opened is read again, and so, with ``retry_failed``, is one that
+    holds documents that failed.
+    """
+    kept: dict[str, KnownSource] = {}
+    to_read: list[Source] = []
+    seen = set()
+    for source in listed:
+        seen.add(source.uri)
+        before = known.get(source.uri)
+        same = before is not None and source.sha256 == before.sha256 != "" and source.doc_id == before.name
+        if before is not None and same and not (before.failed and retry_failed):
+            kept[source.uri] = KnownSource(
+                before.uri, before.name, before.sha256, source.size, source.mtime_ns, before.failed
+            )
+        else:
+            to_read.append(source)
+    return SourceChanges(kept, to_read, set(known) - seen)
+
+
+def carried(entries: Iterable[DocumentEntry], changes: SourceChanges) -> list[DocumentEntry]:
+    """The documents that need not be read again."""
+    return [entry for entry in entries if entry.source_uri in changes.kept]
+
+
+Failure = tuple[str, str]
+"""(doc_id, one paragraph)"""
+
+
+def failures_of(
+    resolved: Sequence[DocumentEntry], sources: Iterable[KnownSource], others: Iterable[Failure]
+) -> list[Failure]:
+    """What failed in each file, what is shadowed, and ``others``, in order of doc_id."""
+    seen = active(resolved)
+    shadowed = [
+        (entry.doc_id, duplicate(entry.doc_id, seen[entry.doc_id].origin, entry.origin).message)
+        for entry in resolved
+        if entry.shadowed
+    ]
+    return sorted([*others, *(failure for source in sources for failure in source.failed), *shadowed])
+
+
+def purged_message(doc_id: str, origin: str) -> str:
+    """The failure of a document that was purged and still stands in a source file: it stays out."""
+    return (
+        f"{origin} holds the document {doc_id!r}, which was purged from this archive and stays out of it. Delete it "
+        "there as well, or index into another folder."
+    )

@@ -3,6 +3,8 @@
 Only files that are new or changed are read, only texts that no vector is held of are embedded, and only shards whose
 documents changed are written. Everything that is written is found again by the next job, whether this one ends well or
 is killed; a version is published last, and readers see it from then on.
+
+The work goes through streams: Ray Data's (``actors/index_streams.py``), or those of this process.
 """
 
 from __future__ import annotations
@@ -15,37 +17,32 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.files import tables_are_there
 from okralong.pipelines.archive.vectors import TextIndex, VectorStore
 from okralong.pipelines.archive.versions import (
-    Claim,
+    DocumentEntry,
     KnownSource,
     Location,
+    active,
     digest,
     latest_version,
-    publish,
     read_catalogue,
     read_sources,
-    settle,
-    winners,
+    resolve_duplicates,
 )
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.core.types import ConfigError, Document, InputError
 from okralong.pipelines.indexing.build import (
     Built,
     Share,
     VersionBuild,
     compress_shard,
     compressor_facts,
-    embedding_facts,
-    fingerprint_of,
     lacking,
     share_texts,
-    take_over_vectors,
-    version_manifest,
     wanted_compressor,
 )
 from okralong.pipelines.indexing.config import IndexConfig
@@ -53,9 +50,9 @@ from okralong.pipelines.indexing.documents import RawDocument, Source, make_docu
 from okralong.pipelines.indexing.ingest import (
     SourceChanges,
     carried,
-    chunk_part,
-    claims_of,
+    chunk_again,
     documents_table,
+    entries_of,
     failures_of,
     finished_parts,
     found_of,
@@ -63,6 +60,7 @@ from okralong.pipelines.indexing.ingest import (
     name_of_part,
     part_file,
     plan_parts,
+    read_part,
     source_changes,
 )
 from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
@@ -111,20 +109,6 @@ class IndexResult:
     work: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Clock:
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[name] = round(time.perf_counter() - started, 3)
-
-
-Report = Callable[[IndexProgress], None]
-
-
 class IndexStreams(Protocol):
     """What carries the work of the job over many processes: ``actors/index_streams.py`` is Ray Data's."""
 
@@ -156,6 +140,24 @@ class IndexStreams(Protocol):
         ...
 
 
+Report = Callable[[IndexProgress], None]
+Encode = Callable[[list[str]], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """What embeds in this process: ``encode`` gives unit vectors of shape (n, d), ``model`` says whose they are.
+
+    ``precision`` is the number format that it runs in; ``over_limit`` says of which texts it does not see the end.
+    Both are asked only when an archive is built.
+    """
+
+    encode: Encode
+    model: ResolvedModel
+    precision: Callable[[], str]
+    over_limit: Callable[[list[str]], list[bool]]
+
+
 def run_index(
     archive: str,
     sources: Sequence[str],
@@ -177,95 +179,121 @@ def run_index(
             "and what follows it."
         )
     location = archive if "://" in archive else str(Path(archive).resolve())
-    folder = Folder.of(location)
     listing = list_sources(sources, outside=location)
     model = resolve_embedding_model(config.embedding.model)
-    with folder.locked("okralong index"):
-        job = _Job(location, folder, sources, config, model, streams, progress or (lambda _: None))
-        return job.run(listing, rehash)
+    with Folder.of(location).locked("okralong index"):
+        job = IndexJob(location, config, model, streams, progress or (lambda _: None))
+        return job.index_sources(listing, sources, rehash)
 
 
-class _Job:
+def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, encoder: Encoder) -> Archive:
+    """The archive of ``raw`` at ``location``, as its next version, but for purged documents; the same documents and
+    config make none. In this process, without Ray: for documents that one encoder can take in while one waits.
+
+    Raises ValueError when there is no document or two have one id, LockedError while another process writes there.
+    """
+    ids = {document.doc_id for document in raw}
+    if not raw or len(ids) < len(raw):
+        raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs an id of its own.")
+    folder = Folder.of(location)
+    with folder.locked(f"the archive {folder.path}"):
+        job = IndexJob(location, config, encoder.model, LocalStreams(encoder))
+        documents = sorted(map(make_document, raw), key=lambda document: document.doc_id)
+        entries = job.write_documents([each for each in documents if each.doc_id not in job.purged])
+        job.make_version(entries, [], [], {"limits": "", "listed_at_ns": 0, "refused": []})
+    return Archive.open(location)
+
+
+class IndexJob:
+    """The making of the next version of the archive at ``location``, whose lock the caller holds.
+
+    ``before`` are the documents of the version before, ``purged`` the ids that stay out.
+    """
+
     def __init__(
         self,
         location: str,
-        folder: Folder,
-        asked: Sequence[str],
         config: IndexConfig,
         model: ResolvedModel,
         streams: IndexStreams,
-        report: Report,
+        report: Report = lambda _: None,
     ) -> None:
-        self.location, self.folder, self.asked = location, folder, asked
+        self.location, self.folder = location, Folder.of(location)
         self.config, self.model, self.streams, self.report = config, model, streams, report
         self.clock = _Clock()
-        self.parent = latest_version(folder)
+        self.parent = latest_version(self.folder)
+        self.before = list(read_catalogue(self.folder, self.parent["files"]["catalogue"])) if self.parent else []
+        self.purged: frozenset[str] = frozenset(self.parent["purged"] if self.parent else ())
         self.compressor = wanted_compressor(config, model)
         self.limits = digest([config.limits.model_dump(), config.max_file_megabytes])
         self.work = {"files_read": 0, "texts_embedded": 0, "shards_written": 0}
         self.cpu = {"read": 0.0, "chunk": 0.0, "embed": 0.0}
         self.state = IndexProgress("read", 0)
 
-    def run(self, listing: Listing, rehash: bool) -> IndexResult:
+    def index_sources(self, listing: Listing, asked: Sequence[str], rehash: bool) -> IndexResult:
+        """The version of what is listed; ``asked`` is where. Raises InputError when no document can be read."""
         listed_at_ns = time.time_ns()
         parent = self.parent
         known = read_sources(self.folder, parent["files"]["sources"]) if parent else {}
-        before = list(read_catalogue(self.folder, parent["files"]["catalogue"])) if parent else []
         with self.clock.stage("list"):
             trusted = int(parent["listed_at_ns"]) if parent and not rehash else 0
             hashed = with_hashes(listing.sources, known, trusted)
         changes = source_changes(hashed, known, not parent or parent["limits"] != self.limits)
-        refused = sorted(map(list, _refused(listing)))
+        not_taken = [(row.doc_id, row.message) for row in listing.bad]
+        refused = sorted(map(list, not_taken))
         if parent and changes.none and self._as_before(parent) and refused == parent["refused"]:
             return _result(self.location, parent, listing.skipped, up_to_date=True)
         self.state = replace(self.state, files=len(hashed))
         with self.clock.stage("read"):
-            claims, sources = self._read(changes, before)
-        purged = set(parent["purged"]) if parent else set()
-        claims = settle(claim for claim in claims if claim.doc_id not in purged)
-        live = winners(claims)
-        failures = failures_of(claims, sources, _refused(listing))
-        if not live:
+            found, sources = self._read(changes)
+        entries = resolve_duplicates(entry for entry in found if entry.doc_id not in self.purged)
+        failures = failures_of(entries, sources, not_taken)
+        if not entries:
             raise InputError(
-                f"None of the {len(failures)} documents below {', '.join(self.asked)} could be read. "
+                f"None of the {len(failures)} documents below {', '.join(asked)} could be read. "
                 + " ".join(message for _, message in failures[:_REASONS_SHOWN])
             )
-        build = VersionBuild(self.folder, self.config, self.model, live, parent, winners(before))
+        about = {"limits": self.limits, "listed_at_ns": listed_at_ns, "refused": refused}
+        manifest = self.make_version(entries, sources, failures, about)
+        if manifest is None and parent:
+            return _result(self.location, parent, listing.skipped, up_to_date=True)
+        self._say(stage="done")
+        return _result(self.location, manifest or {}, listing.skipped)
+
+    def write_documents(self, documents: Sequence[Document]) -> list[DocumentEntry]:
+        """Write documents, in order of doc_id, as a part of their own."""
+        part = f"{digest([(each.doc_id, each.sha256, each.source_uri) for each in documents])}-00"
+        self.folder.at("documents").write_table(part_file(part), documents_table(documents))
+        return [
+            DocumentEntry(each.doc_id, each.sha256, each.n_tokens, part, each.source_uri, each.source_uri, each.doc_id)
+            for each in documents
+        ]
+
+    def make_version(
+        self,
+        entries: Sequence[DocumentEntry],
+        sources: Sequence[KnownSource],
+        failures: Sequence[tuple[str, str]],
+        about: Mapping[str, Any],
+    ) -> dict[str, Any] | None:
+        """Chunk and embed what lacks chunks and vectors, build the shards and publish; the manifest, None where the
+        version would be as the one before. ``entries`` are the documents, duplicates resolved.
+        """
+        build = VersionBuild(self.folder, self.config, self.model, entries, self.parent, active(self.before))
         with self.clock.stage("embed"):
             index = self._embed(build)
         with self.clock.stage("build"):
-            self._say(stage="build", documents=len(live), failures=len(failures))
+            self._say(stage="build", documents=len(build.live), failures=len(failures))
             shards = build.build_shards(index)
         self.work["shards_written"] = sum(shard.built for built in shards.values() for shard in built)
         self._compress(shards)
-        files = build.write_files(claims, sources, failures, shards)
-        compressor = self.compressor.fingerprint if self.compressor else None
-        fingerprint = fingerprint_of(self.config, self.model, files, compressor)
-        if parent and parent["fingerprint"] == fingerprint:
-            return _result(self.location, parent, listing.skipped, up_to_date=True)
-        dimension, precision = index.store.about() or (0, "")
-        about = {
-            "parent": parent["version"] if parent else None,
-            "fingerprint": fingerprint,
-            "files": files,
-            "changes": _changes(build),
-            "documents": len(live),
-            "document_tokens": sum(claim.n_tokens for claim in live.values()),
-            "failures": len(failures),
-            "embedding": embedding_facts(self.config, self.model, dimension, precision),
-            **compressor_facts(self.compressor),
-            "limits": self.limits,
-            "listed_at_ns": listed_at_ns,
-            "refused": refused,
-            "purged": sorted(purged),
+        own = {
+            "purged": sorted(self.purged),
             "seconds": self.clock.seconds,
             "work": self.work,
             "work_seconds": {stage: round(spent, 3) for stage, spent in self.cpu.items()},
         }
-        manifest = version_manifest(parent["version"] + 1 if parent else 1, self.config, shards, about)
-        publish(self.folder, manifest)
-        self._say(stage="done")
-        return _result(self.location, manifest, listing.skipped)
+        return build.publish(shards, sources, failures, {**compressor_facts(self.compressor), **own, **about})
 
     def _as_before(self, parent: dict[str, Any]) -> bool:
         """Whether config and models are those of the version before. A folder's model may be another by now."""
@@ -276,9 +304,9 @@ class _Job:
         same = same and tables_are_there(self.folder, parent)
         return same and bool(parent["embedding"]["sha256"] == self.model.sha256)
 
-    def _read(self, changes: SourceChanges, before: Sequence[Claim]) -> tuple[list[Claim], list[KnownSource]]:
+    def _read(self, changes: SourceChanges) -> tuple[list[DocumentEntry], list[KnownSource]]:
         """All documents and source files of the version to come; what no finished part has is read."""
-        claims, sources = carried(before, changes), list(changes.kept.values())
+        entries, sources = carried(self.before, changes), list(changes.kept.values())
         wanted = {source.uri: source for source in changes.to_read}
         held = {part.rsplit("-", 1)[0] for part in self.parent["files"]["parts"]} if self.parent else set()
         found = found_of(self.folder, [name for name in finished_parts(self.folder) if name not in held], wanted)
@@ -286,21 +314,20 @@ class _Job:
             failed = any(outcome.message for outcome in outcomes)
             if wanted[uri].sha256 and (limits == self.limits or not failed):
                 source = wanted.pop(uri)
-                claims += claims_of(outcomes)
+                entries += entries_of(outcomes)
                 sources.append(known_of(source, outcomes))
         for outcomes, _ in found_of(self.folder, self._read_parts(list(wanted.values())), wanted).values():
-            claims += claims_of(outcomes)
+            entries += entries_of(outcomes)
             sources.append(known_of(wanted[outcomes[0].source_uri], outcomes))
-        return claims, sources
+        return entries, sources
 
-    def _read_parts(self, sources: Sequence[Any]) -> list[str]:
+    def _read_parts(self, sources: Sequence[Source]) -> list[str]:
         parts = {name_of_part(part, self.limits): part for part in plan_parts(sources)}
         self._say()
         self.work["files_read"] = len(sources)
         if not parts:
             return []
-        purged = self.parent["purged"] if self.parent else []
-        for row in self.streams.read(self.location, parts, self.config, self.limits, purged):
+        for row in self.streams.read(self.location, parts, self.config, self.limits, sorted(self.purged)):
             self.cpu["read"] += row["read_seconds"]
             self.cpu["chunk"] += row["chunk_seconds"]
             self._say(
@@ -316,8 +343,6 @@ class _Job:
             for row in self.streams.chunk(self.location, unchunked, self.config):
                 self.cpu["chunk"] += row["chunk_seconds"]
                 self._say(chunks=self.state.chunks + row["chunks"])
-        if self.parent is None:
-            take_over_vectors(self.folder, build.store, self.config, self.model)
         index = TextIndex.open(build.store)
         numbers = []
         with build.embedding_work(index) as (shares, texts):
@@ -328,7 +353,7 @@ class _Job:
                     self.cpu["embed"] += row["embed_seconds"]
                     self.work["texts_embedded"] += row["texts"]
                     self._say(embedded=self.state.embedded + row["texts"])
-        index.take_in(numbers)
+        index.take_in(sorted(numbers))
         return index
 
     def _compress(self, shards: Built) -> None:
@@ -344,20 +369,15 @@ class _Job:
         self.report(self.state)
 
 
-def _refused(listing: Listing) -> list[tuple[str, str]]:
-    return [(row.doc_id, row.message) for row in listing.bad]
+@dataclass(slots=True)
+class _Clock:
+    seconds: dict[str, float] = field(default_factory=dict)
 
-
-def _changes(build: VersionBuild) -> dict[str, int]:
-    before, live = build.before, build.live
-    kept = [doc_id for doc_id in live if doc_id in before]
-    changed = sum(before[doc_id].sha256 != live[doc_id].sha256 for doc_id in kept)
-    return {
-        "added": len(live) - len(kept),
-        "changed": changed,
-        "removed": len(before) - len(kept),
-        "unchanged": len(kept) - changed,
-    }
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - started, 3)
 
 
 def _result(location: str, manifest: dict[str, Any], skipped: tuple[str, ...], up_to_date: bool = False) -> IndexResult:
@@ -376,94 +396,41 @@ def _result(location: str, manifest: dict[str, Any], skipped: tuple[str, ...], u
     )
 
 
-# --------
-# Indexing in this process, without Ray: for a set of documents that one encoder can take in while one waits.
-#
-# It writes what the index job would write of documents that could all be read, so whatever reads the one archive reads
-# the other.
-
-Encode = Callable[[list[str]], npt.NDArray[np.float32]]
-
-
 @dataclass(frozen=True, slots=True)
-class Encoder:
-    """What embeds: ``encode`` gives unit vectors of shape (n, d), ``model`` says whose they are.
+class LocalStreams:
+    """The streams of the job in this process, one piece of work after the other."""
 
-    ``precision`` is the number format that it runs in; ``over_limit`` says of which texts it does not see the end.
-    Both are asked only when an archive is built.
-    """
+    encoder: Encoder
 
-    encode: Encode
-    model: ResolvedModel
-    precision: Callable[[], str]
-    over_limit: Callable[[list[str]], list[bool]]
+    def read(
+        self,
+        archive: str,
+        parts: Mapping[str, Sequence[Source]],
+        config: IndexConfig,
+        limits: str,
+        purged: Sequence[str],
+    ) -> Iterator[dict[str, Any]]:
+        """See ``IndexStreams``, here and below."""
+        return (read_part(archive, name, sources, config, limits, purged) for name, sources in parts.items())
 
+    def chunk(self, archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
+        """As above."""
+        return (chunk_again(archive, part, sizes, config.boundaries) for part, sizes in parts.items())
 
-def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, encoder: Encoder) -> Archive:
-    """The archive of ``raw`` at ``location``, as its next version, but for purged documents; the same documents and
-    config make none.
+    def embed(
+        self, archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
+    ) -> Iterator[dict[str, Any]]:
+        """As above."""
+        store = VectorStore.of(Folder.of(archive), encoder, config.embedding.dtype)
+        for order in (order for share in shares for order in share_texts(archive, share, config)):
+            started, texts = time.perf_counter(), order["texts"]
+            vectors, over_limit = self.encoder.encode(texts), self.encoder.over_limit(texts)
+            store.write(order["number"], order["keys"], vectors, over_limit, self.encoder.precision())
+            spent = time.perf_counter() - started
+            yield {"number": order["number"], "texts": len(texts), "embed_seconds": spent}
 
-    Raises ValueError when there is no document or two have one id, LockedError while another process writes there.
-    """
-    ids = {document.doc_id for document in raw}
-    if not raw or len(ids) < len(raw):
-        raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs an id of its own.")
-    compressor = wanted_compressor(config, encoder.model)
-    folder = Folder.of(location)
-    with folder.locked(f"the archive {folder.path}"):
-        parent = latest_version(folder)
-        purged = parent["purged"] if parent else []
-        kept = (make_document(each) for each in raw if each.doc_id not in purged)
-        documents = sorted(kept, key=lambda document: document.doc_id)
-        before = winners(read_catalogue(folder, parent["files"]["catalogue"])) if parent else {}
-        part = f"{digest([(each.doc_id, each.sha256, each.source_uri) for each in documents])}-00"
-        claims = [
-            Claim(each.doc_id, each.sha256, each.n_tokens, part, each.source_uri, each.source_uri, each.doc_id)
-            for each in documents
-        ]
-        build = VersionBuild(folder, config, encoder.model, winners(claims), parent, before)
-        started = time.perf_counter()
-        folder.at("documents").write_table(part_file(part), documents_table(documents))
-        for name, sizes in build.unchunked().items():
-            chunk_part(location, name, sizes, config.boundaries)
-        cut = time.perf_counter()
-        index = TextIndex.open(build.store)
-        with build.embedding_work(index) as (shares, embedded):
-            numbers = [
-                _embed(build.store, order, encoder) for one in shares for order in share_texts(location, one, config)
-            ]
-        index.take_in(numbers)
-        spent = {"chunk": round(cut - started, 3), "embed": round(time.perf_counter() - cut, 3)}
-        shards = build.build_shards(index)
-        if compressor is not None:
-            for name in lacking(folder, compressor, shards):
-                compress_shard(location, name, compressor)
-        files = build.write_files(claims, [], [], shards)
-        fingerprint = fingerprint_of(config, encoder.model, files, compressor.fingerprint if compressor else None)
-        if parent is None or parent["fingerprint"] != fingerprint:
-            dimension, precision = index.store.about() or (0, "")
-            about: dict[str, Any] = {
-                "parent": parent["version"] if parent else None,
-                "fingerprint": fingerprint,
-                "files": files,
-                "documents": len(documents),
-                "document_tokens": sum(each.n_tokens for each in documents),
-                "failures": 0,
-                "embedding": embedding_facts(config, encoder.model, dimension, precision),
-                **compressor_facts(compressor),
-                "limits": "",
-                "listed_at_ns": 0,
-                "refused": [],
-                "purged": purged,
-                "seconds": {},
-                "work": {"texts_embedded": embedded},
-                "work_seconds": spent,
-            }
-            publish(folder, version_manifest(parent["version"] + 1 if parent else 1, config, shards, about))
-    return Archive.open(location)
-
-
-def _embed(store: VectorStore, order: Mapping[str, Any], encoder: Encoder) -> int:
-    vectors = encoder.encode(order["texts"])
-    store.write(order["number"], order["keys"], vectors, encoder.over_limit(order["texts"]), encoder.precision())
-    return int(order["number"])
+    def compress(
+        self, archive: str, shards: Sequence[str], compressor: ArrayCompressor, config: IndexConfig
+    ) -> Iterator[int]:
+        """As above."""
+        return (compress_shard(archive, name, compressor) for name in shards)

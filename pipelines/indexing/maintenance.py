@@ -11,29 +11,27 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from okralong.pipelines.archive.files import COMPRESSED, granularity_folder, table_folders
-from okralong.pipelines.archive.vectors import VECTORS, Keys, TextIndex, VectorStore, drop_dead_vectors
+from okralong.pipelines.archive.vectors import VECTORS, Keys, TextIndex, VectorStore, drop_unused_vectors
 from okralong.pipelines.archive.versions import (
     CATALOGUES,
     KNOWN_SOURCES,
     VERSIONS,
-    Claim,
+    DocumentEntry,
+    active,
     digest,
     latest_version,
-    publish,
     read_catalogue,
     read_sources,
     read_version,
-    settle,
+    resolve_duplicates,
     version_numbers,
-    winners,
 )
-from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
-from okralong.pipelines.indexing.build import WORK, VersionBuild, carry_without, fingerprint_of, version_manifest
+from okralong.pipelines.indexing.build import WORK, VersionBuild, carry_without
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.ingest import (
     CHUNKS_FOLDER,
@@ -48,7 +46,7 @@ from okralong.pipelines.indexing.ingest import (
 )
 from okralong.pipelines.models.weights import ResolvedModel
 
-_ROOMS: Final = (
+_FOLDERS: Final = (
     OUTCOMES_FOLDER,
     CATALOGUES,
     KNOWN_SOURCES,
@@ -61,10 +59,8 @@ _ROOMS: Final = (
 )
 """The folders of an archive in which a file goes that no kept version names. A part's word that it is complete always
 goes, and goes first: a version needs it not, and the part may lose a piece."""
-_BEFORE_VERSIONS: Final = "embeddings"
-_CLASSIC_SHARD: Final = re.compile(r"/shard-\d{5}/")
 _OURS: Final = re.compile(
-    r"(.*/)?([0-9a-f]{16}(-\d{2,})?(\.keys\.npy|\.parquet)?|part-[^/]*|shard-\d{5}[^/]*/[^/]*|\.[^/]*\.partial)"
+    r"(.*/)?([0-9a-f]{16}(-\d{2,})?(\.keys\.npy|\.parquet)?|shard-\d{5}[^/]*/[^/]*|\.[^/]*\.partial)"
 )
 """The forms of the names that okralong gives; a file of another stands in one of these folders by chance, and stays."""
 
@@ -90,42 +86,35 @@ def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool
     if not kept:
         return Vacuumed((), (), 0, 0)
     manifests = [read_version(archive, number) for number in kept]
-    doomed = _Doomed(archive, dry_run)
+    removal = _Removal(archive, dry_run)
     # First the manifests, so that nobody begins to read what is on its way out.
-    doomed.take(archive.at(VERSIONS, f"{number:06d}.json").path for number in old)
+    removal.take(archive.at(VERSIONS, f"{number:06d}.json").path for number in old)
     needed = {path for manifest in manifests for path in _named(archive, manifest)}
     parts = {part for manifest in manifests for part in manifest["files"]["parts"]}
-    classic = len(numbers) < keep
-    for room in _ROOMS:
-        for path in _files(archive.at(room)):
-            name = path.rsplit("/", 1)[1]
-            is_classic = name.startswith("part-") or bool(_CLASSIC_SHARD.search(path))
-            by_part = room in (CHUNKS_FOLDER, "documents") and name.split(".")[0] in parts
-            if _OURS.fullmatch(path) and not (by_part or _within(path, needed) or (classic and is_classic)):
-                doomed.take([path])
-    if not classic:
-        doomed.take(path for path in _files(archive.at(_BEFORE_VERSIONS)) if _OURS.fullmatch(path))
-        doomed.take([archive.at(MANIFEST).path] if archive.exists(MANIFEST) else [])
-    _vacuum_vectors(archive, manifests, doomed, every_row)
+    for folder in _FOLDERS:
+        for path in filter(_OURS.fullmatch, _files(archive.at(folder))):
+            by_part = folder in (CHUNKS_FOLDER, "documents") and path.rsplit("/", 1)[1].split(".")[0] in parts
+            if not (by_part or _within(path, needed)):
+                removal.take([path])
+    _vacuum_vectors(archive, manifests, removal, every_row)
     if archive.is_local and not dry_run:
         _remove_empty_folders(archive)
-    return Vacuumed(tuple(kept), tuple(old), doomed.files, doomed.bytes)
+    return Vacuumed(tuple(kept), tuple(old), removal.files, removal.bytes)
 
 
-class _Doomed:
+class _Removal:
+    """Deletes files, or with a dry run only counts them."""
+
     def __init__(self, archive: Folder, dry_run: bool) -> None:
         self._filesystem, self.dry_run = archive.filesystem, dry_run
         self.files = self.bytes = 0
 
     def take(self, paths: Iterable[str]) -> None:
         for path in list(paths):
-            self.count(path)
+            self.files += 1
+            self.bytes += self._filesystem.get_file_info(path).size or 0
             if not self.dry_run:
                 self._filesystem.delete_file(path)
-
-    def count(self, path: str) -> None:
-        self.files += 1
-        self.bytes += self._filesystem.get_file_info(path).size or 0
 
 
 def _named(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -152,29 +141,31 @@ def _files(folder: Folder) -> list[str]:
 
 
 def _remove_empty_folders(archive: Folder) -> None:
-    for room in (*_ROOMS, VECTORS, _BEFORE_VERSIONS):
-        for path, _, _ in os.walk(archive.at(room).path, topdown=False):
+    for folder in (*_FOLDERS, VECTORS):
+        for path, _, _ in os.walk(archive.at(folder).path, topdown=False):
             if not os.listdir(path):
                 os.rmdir(path)
 
 
-def _vacuum_vectors(archive: Folder, manifests: Sequence[Mapping[str, Any]], doomed: _Doomed, every_row: bool) -> None:
+def _vacuum_vectors(
+    archive: Folder, manifests: Sequence[Mapping[str, Any]], removal: _Removal, every_row: bool
+) -> None:
     used = {manifest["files"]["encoder"]: manifest["config"]["embedding"]["dtype"] for manifest in manifests}
     for name in archive.at(VECTORS).names():
         encoder = name.removeprefix("encoder=")
         store = VectorStore.of(archive, encoder, used.get(encoder, "float32"))
         if encoder not in used:
-            doomed.take(_files(store.folder))
+            removal.take(_files(store.folder))
             continue
         mine = [manifest for manifest in manifests if manifest["files"]["encoder"] == encoder]
         sizes = {path: store.folder.filesystem.get_file_info(path).size for path in _files(store.folder)}
-        doomed.take(path for path in sizes if path.endswith(".partial"))
-        for gone in drop_dead_vectors(store, _live(archive, mine), every_row=every_row, dry_run=doomed.dry_run):
-            doomed.files += 1
-            doomed.bytes += sizes.get(store.folder.at(gone).path, 0)
+        removal.take(path for path in sizes if path.endswith(".partial"))
+        for gone in drop_unused_vectors(store, _used(archive, mine), every_row=every_row, dry_run=removal.dry_run):
+            removal.files += 1
+            removal.bytes += sizes.get(store.folder.at(gone).path, 0)
 
 
-def _live(archive: Folder, manifests: Sequence[Mapping[str, Any]]) -> Iterator[Keys]:
+def _used(archive: Folder, manifests: Sequence[Mapping[str, Any]]) -> Iterator[Keys]:
     for manifest in manifests:
         for size in manifest["granularities"]:
             folder = chunks_folder(archive, size, manifest["config"]["boundaries"])
@@ -184,7 +175,6 @@ def _live(archive: Folder, manifests: Sequence[Mapping[str, Any]]) -> Iterator[K
                     yield read_keys(folder, part)
 
 
-# --------
 # Taking a document out of an archive for good: no file that stays holds its text, chunks, or vectors of its own.
 
 
@@ -209,13 +199,13 @@ def purge(archive: Folder, doc_id: str) -> Purged:
             f"{archive.path} has no versions yet, so nothing can be purged from it. Run okralong index on it once."
         )
     before = list(read_catalogue(archive, parent["files"]["catalogue"]))
-    mine = [claim for claim in before if claim.doc_id == doc_id]
+    mine = [entry for entry in before if entry.doc_id == doc_id]
     held = _holding(archive, parent["files"]["parts"], doc_id)
     if not mine and not held and doc_id not in parent["purged"]:
         _known_somewhere(archive, doc_id)
     if mine or held or doc_id not in parent["purged"]:
-        claims = _without(archive, parent, before, doc_id, held)
-        _publish(archive, parent, before, claims, doc_id, mine)
+        entries = _without(archive, parent, before, doc_id, held)
+        _publish(archive, parent, before, entries, doc_id, mine)
     latest = version_numbers(archive)[-1]
     return Purged(latest, vacuum(archive, 1, every_row=True))
 
@@ -223,7 +213,7 @@ def purge(archive: Folder, doc_id: str) -> Purged:
 def _known_somewhere(archive: Folder, doc_id: str) -> None:
     for number in reversed(version_numbers(archive)):
         held = read_catalogue(archive, read_version(archive, number)["files"]["catalogue"])
-        if any(claim.doc_id == doc_id for claim in held):
+        if any(entry.doc_id == doc_id for entry in held):
             return
     raise InputError(
         f"No version of {archive.path} has a document {doc_id!r}. okralong archive purge takes a doc_id as it stands "
@@ -233,20 +223,16 @@ def _known_somewhere(archive: Folder, doc_id: str) -> None:
 
 def _holding(archive: Folder, parts: Iterable[str], doc_id: str) -> list[str]:
     """The parts with a row of the document, also one that no version shows any more: what it was before it changed."""
-    folder, found = archive.at("documents"), []
-    for part in parts:
-        with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
-            if pc.index(pq.ParquetFile(file).read(["doc_id"])["doc_id"], doc_id).as_py() >= 0:
-                found.append(part)
-    return found
+    ids = ((part, archive.at("documents").read_table(part_file(part), ["doc_id"])["doc_id"]) for part in parts)
+    return [part for part, column in ids if pc.index(column, doc_id).as_py() >= 0]
 
 
 def _without(
-    archive: Folder, parent: Mapping[str, Any], before: Sequence[Claim], doc_id: str, held: Iterable[str]
-) -> list[Claim]:
+    archive: Folder, parent: Mapping[str, Any], before: Sequence[DocumentEntry], doc_id: str, held: Iterable[str]
+) -> list[DocumentEntry]:
     """The other documents; of the parts that hold the purged one, those that they need are written anew without it."""
-    kept = [claim for claim in before if claim.doc_id != doc_id]
-    needed = {claim.part for claim in kept}
+    kept = [entry for entry in before if entry.doc_id != doc_id]
+    needed = {entry.part for entry in kept}
     renamed = {part: f"{digest((part, doc_id))}-00" for part in held}
     for part, target in renamed.items():
         if part not in needed:
@@ -257,12 +243,11 @@ def _without(
             if folder.exists(keys_file(part)):  # a part of shadowed documents alone may lack a size that came later
                 texts = _filter(folder, part, target, doc_id)["text"]
                 write_keys(folder, target, texts.to_pylist())
-    return settle(replace(claim, part=renamed.get(claim.part, claim.part)) for claim in kept)
+    return resolve_duplicates(replace(entry, part=renamed.get(entry.part, entry.part)) for entry in kept)
 
 
 def _filter(folder: Folder, part: str, target: str, doc_id: str) -> pa.Table:
-    with folder.filesystem.open_input_file(folder.at(part_file(part)).path) as file:
-        table = pq.ParquetFile(file).read()
+    table = folder.read_table(part_file(part))
     table = table.filter(pc.not_equal(table["doc_id"], doc_id))
     folder.write_table(part_file(target), table)
     return table
@@ -271,50 +256,33 @@ def _filter(folder: Folder, part: str, target: str, doc_id: str) -> pa.Table:
 def _publish(
     archive: Folder,
     parent: Mapping[str, Any],
-    before: Iterable[Claim],
-    claims: list[Claim],
+    before: Iterable[DocumentEntry],
+    entries: list[DocumentEntry],
     doc_id: str,
-    mine: Iterable[Claim],
+    mine: Iterable[DocumentEntry],
 ) -> None:
-    live = winners(claims)
-    if not live:
+    if not entries:
         raise InputError(
             f"{doc_id!r} is the only document of {archive.path}. To be rid of it, delete the folder of the archive."
         )
     config = IndexConfig.model_validate(parent["config"])
-    config = config.model_copy(update={"shards": int(parent["shards"])})
     model = ResolvedModel("", parent["embedding"]["name"], parent["embedding"]["sha256"])
-    build = VersionBuild(archive, config, model, live, parent, winners(before))
+    build = VersionBuild(archive, config, model, entries, parent, active(before), shards=int(parent["shards"]))
     shards = build.build_shards(TextIndex.open(build.store))
-    origins = {claim.source_uri: claim.origin for claim in mine}
+    origins = {entry.source_uri: entry.origin for entry in mine}
     sources = [
         replace(source, failed=(*source.failed, (doc_id, purged_message(doc_id, origins[source.uri]))))
         if source.uri in origins
         else source
         for source in read_sources(archive, parent["files"]["sources"]).values()
     ]
-    failures = failures_of(claims, sources, [(row[0], row[1]) for row in parent["refused"]])
-    files = build.write_files(claims, sources, failures, shards)
-    compressor = carry_without(archive, parent, shards, doc_id)
-    mark = compressor["compressor"]["fingerprint"] if compressor else None
+    failures = failures_of(entries, sources, [(row[0], row[1]) for row in parent["refused"]])
     about = {key: parent[key] for key in ("embedding", "limits", "listed_at_ns", "refused", "config")}
-    about |= compressor | {
-        "parent": parent["version"],
-        "fingerprint": fingerprint_of(IndexConfig.model_validate(parent["config"]), model, files, mark),
-        "files": files,
-        "changes": {
-            "added": 0,
-            "changed": 0,
-            "removed": int(any(not claim.shadowed for claim in mine)),
-            "unchanged": len(live),
-        },
-        "documents": len(live),
-        "document_tokens": sum(claim.n_tokens for claim in live.values()),
-        "failures": len(failures),
+    about |= carry_without(archive, parent, shards, doc_id) | {
         "purged": sorted({*parent["purged"], doc_id}),
         "purged_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": {},
         "work": {"shards_written": sum(shard.built for built in shards.values() for shard in built)},
         "work_seconds": {},
     }
-    publish(archive, version_manifest(parent["version"] + 1, config, shards, about))
+    build.publish(shards, sources, failures, about, always=True)

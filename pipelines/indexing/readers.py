@@ -1,4 +1,7 @@
-"""Markdown: kept as written, since a language model reads it as it is; the first heading is the title."""
+"""The parsers of files: Markdown, PDF, Word, HTML, plain text, JSON lines, Parquet; one function for each.
+
+Whatever goes wrong with a file stays with that file. ``read_source`` is the way to use them.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,8 @@ def read_markdown(source: Source) -> Iterator[Reading]:
     yield RawDocument(source.doc_id, text, source.uri, title=title)
 
 
-# --------
-# PDF by PDFium (pypdfium2, Apache-2.0): the text layer page by page; pages are parted by a blank line.
-#
-# Chosen over pypdf and pdfplumber by how many gold answers survive extraction and by speed; see
-# ``benchmarks/pdf_readers.py``.
+# PDF by PDFium (pypdfium2, Apache-2.0), chosen over pypdf and pdfplumber by how many gold answers survive extraction
+# and by speed; see ``benchmarks/pdf_readers.py``.
 
 _PASSWORD_ERROR: Final = 4
 """FPDF_ERR_PASSWORD of PDFium."""
@@ -100,8 +100,7 @@ def tidy(raw: str) -> str:
     return "\n".join(line.rstrip(" \t") for line in text.split("\n")).strip()
 
 
-# --------
-# Rows of cells as lines that a person, a language model and the table finder all read as a table.
+# Tables as lines that a person, a language model and the table finder all read as a table.
 
 _PLACES_A_CELL: Final = 16
 """Short rows are filled up with empty places, unless the table then has so many times its cells. Ours: a table with one
@@ -123,9 +122,6 @@ def _line(row: Sequence[str], columns: Sequence[int], filled: bool) -> str:
         cells += [""] * (len(columns) - len(cells))
     return f"| {' | '.join(cells)} |"
 
-
-# --------
-# Word files by python-docx: paragraphs and tables in the order of the page, tables as pipe lines.
 
 _NO_WORD: Final = "unknown error"
 """What the XML parser says of memory that it was refused; of a fault in the file it names the fault."""
@@ -175,9 +171,6 @@ def _rows(table: Table) -> list[list[str]]:
         above = texts
     return rows
 
-
-# --------
-# HTML: visible text in reading order, one line a block, tables as pipe lines. Scripts and styles are dropped.
 
 _DROPPED: Final = ["script", "style", "noscript", "template", "svg", "head"]
 _PARAGRAPHS: Final = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "blockquote", "pre"})
@@ -235,17 +228,10 @@ def _rows_html(table: LexborNode) -> list[list[str]]:
     return rows
 
 
-# --------
-# Plain text: the file as it is, once its bytes are known to be text.
-
-
 def read_plain(source: Source) -> Iterator[Reading]:
     """The one document of a .txt file. Raises DocumentError when the bytes are not text."""
     yield RawDocument(source.doc_id, decode(source.read_bytes(), source.uri), source.uri)
 
-
-# --------
-# One row of a jsonl or parquet file as a document: ``doc_id`` and ``text``, optional ``title`` and ``metadata``.
 
 _MOST_ID_CHARS: Final = 1000
 """Ours: the id stands again in every chunk of the document."""
@@ -316,10 +302,6 @@ def _is_text(value: str) -> bool:
     return "\x00" not in value
 
 
-# --------
-# JSON lines: one document a line, read line by line so that a large file never stands in memory whole.
-
-
 def read_jsonl(source: Source) -> Iterator[Reading]:
     """Each row's document, or a BadRow for a line that is not one; blank lines are passed over."""
     with source.open() as stream:
@@ -344,9 +326,6 @@ def _reading(line: bytes, uri: str, number: int) -> Reading:
             "Split the row, or raise the limit in the index config.",
         )
 
-
-# --------
-# Parquet: one document a row, read batch by batch; only the four known columns are taken.
 
 _COLUMNS: Final = ("doc_id", "text", "title", "metadata")
 _ROWS_AT_ONCE: Final = 16
@@ -385,9 +364,6 @@ def read_parquet(source: Source) -> Iterator[Reading]:
                 f"{source.uri} breaks off after row {number} ({error}). Write the file again, then index again."
             ) from error
 
-
-# --------
-# Which reader takes which file, and the one way to use them: whatever goes wrong with a file stays with that file.
 
 READERS: Final[Mapping[str, Read]] = {
     ".txt": read_plain,

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.indexing.job import Encoder
-from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, resolve_embedding_model
+from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, available_cores, resolve_embedding_model
 
 Vectors = npt.NDArray[np.float32]
 
@@ -78,7 +78,7 @@ class CachedEncoder:
 
 
 # --------
-# The packaged sentence encoder for the bench: loaded only when a text is new, and what is said of it without that.
+# The packaged encoder: loaded only when a text is new.
 
 LIMIT: Final = EmbeddingConfig().max_seq_length
 """Tokens of a text, the encoder's special ones included, that the packaged encoder sees; it has 512 positions."""
@@ -111,9 +111,9 @@ def over_limit(folder: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
 
 
 def _load(path: str) -> Callable[[list[str]], Vectors]:
-    from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads  # brings torch: seconds
+    from okralong.pipelines.indexing.embedding import SentenceEmbedder  # brings torch: seconds
 
-    return SentenceEmbedder(path, LIMIT, threads=available_threads()).encode
+    return SentenceEmbedder(path, LIMIT, threads=available_cores()).encode
 
 
 def _precision() -> str:

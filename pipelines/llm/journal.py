@@ -114,7 +114,7 @@ class PartedTable:
 
     def _read(self, part: Part, columns: Sequence[str] | None) -> pa.Table:
         wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        with self.folder.filesystem.open_input_file(self.folder.at(part.name).path) as file:
+        with self.folder.open(part.name) as file:
             parquet = pq.ParquetFile(file)
             held = [name for name in wanted.names if name in parquet.schema_arrow.names]
             return completed(parquet.read(columns=held), wanted)

@@ -26,12 +26,8 @@ def settle(device: str, precision: str, threads: int | None) -> tuple[str, torch
     return chosen, dtype_for(chosen, precision)
 
 
-# --------
-# Linear layers in int8 on a processor, by PyTorch's dynamic quantization, which needs nothing beside PyTorch.
-
-
 def quantize(model: torch.nn.Module) -> None:
-    """Make every linear layer of a float32 model run in int8, in place.
+    """Make every linear layer of a float32 model run in int8, in place, by PyTorch's dynamic quantization.
 
     Weights get a scale for each output channel: with PyTorch's default, one for a whole matrix, MiniLM's vectors have a
     mean cosine of 0.92 to those of float32, with this 0.97. Inputs are quantized as they come, with one scale for all

@@ -1,6 +1,9 @@
-"""A folder for what is derived once from the packaged models, built whole or not at all.
+"""Where local models are: inside Python packages, beside this file (adapters), in folders, under hub names.
 
-Everything in it can be deleted at any time; it is made again when next needed.
+Packaged models are found by their packages' metadata, which are never imported (their own code wants dependencies that
+are not needed here), and checked against a known sha256. What is derived from them is made once and kept in a cache
+folder. Nothing here imports torch until it is asked for a format or a device: that takes seconds, and a command that
+only prints help should not wait for it.
 """
 
 from __future__ import annotations
@@ -26,125 +29,6 @@ from okralong.pipelines.core.types import ConfigError, Message, OkraError
 if TYPE_CHECKING:
     import torch
 
-READ_BLOCK = 1 << 20
-"""Bytes read at a time when a file is hashed; ours, any size will do."""
-
-
-def cache_folder() -> Path:
-    """Where derived model files live: ``OKRALONG_CACHE``, else ``okralong`` in the user's XDG cache folder."""
-    own = os.environ.get("OKRALONG_CACHE")
-    if own:
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "okralong"
-
-
-def build_once(name: str, build: Callable[[Path], None]) -> Path:
-    """The cache entry ``name`` (a file or a folder), made by ``build(path)`` when it is not there yet.
-
-    ``build`` writes to a path of its own that is renamed when it returns, so a killed process leaves no half entry
-    under the final name. Processes that ask at the same time wait for the first one. Whatever ``build`` raises is
-    raised here, and the next caller tries again.
-    """
-    final = cache_folder() / name
-    if final.exists():
-        return final
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{final}.lock"):
-        if final.exists():
-            return final
-        for leftover in final.parent.glob(f".{final.name}.*.partial"):
-            _remove(leftover)
-        partial = final.with_name(f".{final.name}.{uuid.uuid4().hex}.partial")
-        try:
-            build(partial)
-            partial.rename(final)
-        except BaseException:
-            _remove(partial)
-            raise
-    return final
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file's content, in hex."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(READ_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-# --------
-# A prompt as a model's own tokens: its chat template, and the mark that opens the reply.
-
-PLAIN_REPLY_MARK: Final = "\n\nReply: "
-"""Opens the reply of a base model, which has no chat template; ours."""
-
-TEMPLATE_DATE: Final = "26 Jul 2024"
-"""Given to chat templates that print a date (Llama 3.2 prints today's unless told): a prompt must not age."""
-
-
-def chat_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """The tokens of ``messages`` up to where the reply begins; a base model, without template, reads plain text."""
-    if tokenizer.chat_template is None:
-        bos = [] if tokenizer.bos_token_id is None else [int(tokenizer.bos_token_id)]
-        return bos + text_ids(tokenizer, "\n\n".join(message.content for message in messages) + PLAIN_REPLY_MARK)
-    chat = [{"role": message.role, "content": message.content} for message in messages]
-    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, date_string=TEMPLATE_DATE)
-    return text_ids(tokenizer, text)
-
-
-def text_ids(tokenizer: Any, text: str) -> list[int]:
-    """The tokens of ``text`` and no others."""
-    return [int(token) for token in tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
-
-
-# --------
-# Running one of our own modules as a process of its own, so that its memory and its output end with it.
-
-_IMPORT_ROOT = Path(__file__).parents[3]
-"""The folder that holds the package ``okralong``, as this process imported it."""
-
-
-def module_command(module: str, *arguments: str) -> list[str]:
-    """The command line that runs ``module`` under this interpreter."""
-    return [sys.executable, "-m", module, *arguments]
-
-
-def module_environment() -> dict[str, str]:
-    """This process's environment, with the same ``okralong`` first on the child's import path and hubs switched off."""
-    path = os.pathsep.join(part for part in (str(_IMPORT_ROOT), os.environ.get("PYTHONPATH", "")) if part)
-    return {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-
-
-def run_module(module: str, *arguments: str) -> None:
-    """Run ``module`` to its end, silently. Raises OkraError with the tail of its output when it fails."""
-    done = subprocess.run(
-        module_command(module, *arguments), env=module_environment(), capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise OkraError(
-            f"{module} {' '.join(arguments)} ended with code {done.returncode}. Its last words were: "
-            f"{tail(done.stdout + done.stderr)}. Check the free disk space and memory, then run the same command again."
-        )
-
-
-def tail(text: str, lines: int = 12) -> str:
-    """The last lines of a log on one line, for an error message."""
-    return " | ".join(line.strip() for line in text.strip().splitlines()[-lines:] if line.strip()) or "(nothing)"
-
-
-# --------
-# The models that travel inside Python packages, so that everything runs without a key and without a model hub.
-#
-# The packages are found by their metadata and never imported: their own code wants dependencies that are not needed
-# here. Each file is checked against a known sha256 before it is used.
 
 EMBEDDED: Final = "embedded"
 """The name that stands for a packaged model in every config."""
@@ -243,7 +127,7 @@ def gguf_tokenizer(gguf: Path) -> Path:
 
 def _rewrite(form: str, source: Path, target: Path) -> None:
     # In a process of its own: it takes 2 GB for a moment and draws progress bars, neither of which is the driver's.
-    run_module("okralong.pipelines.models.gguf", form, str(source), str(target))
+    run_module("okralong.pipelines.models.rewrite", form, str(source), str(target))
 
 
 @lru_cache(maxsize=8)
@@ -271,17 +155,158 @@ def _packaged(package: str, file_name: str, sha256: str) -> Path:
     return found[0]
 
 
-# --------
-# Which number format and which device a local model should use.
-#
-# On a processor with AMX tiles bfloat16 runs about three times as fast as float32; without them it is several times
-# slower, so the format follows the processor and is never a fixed default. torch is imported only when asked: it takes
-# seconds, and a command that only prints help should not wait for it.
+# The adapters that come with okralong: what was trained on top of the embedded models.
+
+SHIPPED: Final = "shipped"
+"""The name that stands for a shipped adapter in every config."""
+
+_WEIGHTS: Final = ("*.safetensors", "*.json")
+
+
+def shipped_adapter(name: str) -> Path:
+    """The folder ``adapters/NAME`` beside this file. Raises ConfigError when none of that name is installed."""
+    folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
+    if not folder.is_dir():
+        raise ConfigError(
+            f"This okralong comes without the adapter {name!r} ({folder} is missing). Install it again, or train one "
+            "with `okralong train`."
+        )
+    return folder
+
+
+def adapter_digest(folder: Path) -> str | None:
+    """A hash over an adapter's weights and descriptions; None where ``folder`` is no folder (a hub name)."""
+    if not folder.is_dir():
+        return None
+    globs = [glob for pattern in _WEIGHTS for glob in (pattern, f"adapter/{pattern}")]
+    files = sorted(path for glob in globs for path in folder.glob(glob))
+    return hashlib.sha256("".join(sha256_of(path) for path in files).encode()).hexdigest()
+
+
+# The cache folder: what is derived once from the models, whole or not at all. All of it can be deleted at any time; it
+# is made again when next needed.
+
+READ_BLOCK = 1 << 20
+"""Bytes read at a time when a file is hashed; ours, any size will do."""
+
+
+def cache_folder() -> Path:
+    """Where derived model files live: ``OKRALONG_CACHE``, else ``okralong`` in the user's XDG cache folder."""
+    own = os.environ.get("OKRALONG_CACHE")
+    if own:
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "okralong"
+
+
+def build_once(name: str, build: Callable[[Path], None]) -> Path:
+    """The cache entry ``name`` (a file or a folder), made by ``build(path)`` when it is not there yet.
+
+    ``build`` writes to a path of its own that is renamed when it returns, so a killed process leaves no half entry
+    under the final name. Processes that ask at the same time wait for the first one. Whatever ``build`` raises is
+    raised here, and the next caller tries again.
+    """
+    final = cache_folder() / name
+    if final.exists():
+        return final
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{final}.lock"):
+        if final.exists():
+            return final
+        for leftover in final.parent.glob(f".{final.name}.*.partial"):
+            _remove(leftover)
+        partial = final.with_name(f".{final.name}.{uuid.uuid4().hex}.partial")
+        try:
+            build(partial)
+            partial.rename(final)
+        except BaseException:
+            _remove(partial)
+            raise
+    return final
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's content, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(READ_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# Running one of our own modules as a process of its own, so that its memory and its output end with it.
+
+_IMPORT_ROOT = Path(__file__).parents[3]
+"""The folder that holds the package ``okralong``, as this process imported it."""
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command line that runs ``module`` under this interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def module_environment() -> dict[str, str]:
+    """This process's environment, with the same ``okralong`` first on the child's import path and hubs switched off."""
+    path = os.pathsep.join(part for part in (str(_IMPORT_ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def run_module(module: str, *arguments: str) -> None:
+    """Run ``module`` to its end, silently. Raises OkraError with the tail of its output when it fails."""
+    done = subprocess.run(
+        module_command(module, *arguments), env=module_environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise OkraError(
+            f"{module} {' '.join(arguments)} ended with code {done.returncode}. Its last words were: "
+            f"{tail(done.stdout + done.stderr)}. Check the free disk space and memory, then run the same command again."
+        )
+
+
+def tail(text: str, lines: int = 12) -> str:
+    """The last lines of a log on one line, for an error message."""
+    return " | ".join(line.strip() for line in text.strip().splitlines()[-lines:] if line.strip()) or "(nothing)"
+
+
+# A prompt as a model's own tokens: its chat template, and the mark that opens the reply.
+
+PLAIN_REPLY_MARK: Final = "\n\nReply: "
+"""Opens the reply of a base model, which has no chat template; ours."""
+
+TEMPLATE_DATE: Final = "26 Jul 2024"
+"""Given to chat templates that print a date (Llama 3.2 prints today's unless told): a prompt must not age."""
+
+
+def chat_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """The tokens of ``messages`` up to where the reply begins; a base model, without template, reads plain text."""
+    if tokenizer.chat_template is None:
+        bos = [] if tokenizer.bos_token_id is None else [int(tokenizer.bos_token_id)]
+        return bos + text_ids(tokenizer, "\n\n".join(message.content for message in messages) + PLAIN_REPLY_MARK)
+    chat = [{"role": message.role, "content": message.content} for message in messages]
+    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, date_string=TEMPLATE_DATE)
+    return text_ids(tokenizer, text)
+
+
+def text_ids(tokenizer: Any, text: str) -> list[int]:
+    """The tokens of ``text`` and no others."""
+    return [int(token) for token in tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
+
+
+# Which number format and which device a local model should use. On a processor with AMX tiles bfloat16 runs about three
+# times as fast as float32; without them it is several times slower, so the format follows the processor and is never a
+# fixed default. torch is imported only when asked: it takes seconds, and a command that only prints help should not
+# wait for it.
 
 Precision = Literal["bfloat16", "float32"]
 
 INT8: Final = "int8"
-"""Of sentence encoders on a processor alone; see ``int8.py``."""
+"""Of sentence encoders on a processor alone; see ``loading.quantize``."""
 
 
 def available_cores() -> int:
@@ -320,32 +345,3 @@ def dtype_for(target: str, precision: str = "auto") -> torch.dtype:
     if precision not in ("bfloat16", "float32"):
         raise ValueError(f"precision {precision!r} is not one of auto, bfloat16, float32")
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
-
-
-# --------
-# The adapters that come with okralong: what was trained on top of the embedded models.
-
-SHIPPED: Final = "shipped"
-"""The name that stands for a shipped adapter in every config."""
-
-_WEIGHTS: Final = ("*.safetensors", "*.json")
-
-
-def shipped_adapter(name: str) -> Path:
-    """The folder ``adapters/NAME`` beside this file. Raises ConfigError when none of that name is installed."""
-    folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
-    if not folder.is_dir():
-        raise ConfigError(
-            f"This okralong comes without the adapter {name!r} ({folder} is missing). Install it again, or train one "
-            "with `okralong train`."
-        )
-    return folder
-
-
-def adapter_digest(folder: Path) -> str | None:
-    """A hash over an adapter's weights and descriptions; None where ``folder`` is no folder (a hub name)."""
-    if not folder.is_dir():
-        return None
-    globs = [glob for pattern in _WEIGHTS for glob in (pattern, f"adapter/{pattern}")]
-    files = sorted(path for glob in globs for path in folder.glob(glob))
-    return hashlib.sha256("".join(sha256_of(path) for path in files).encode()).hexdigest()

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import RUN_TABLES
@@ -111,8 +110,7 @@ def _rewrite(
     schema = RUN_TABLES[folder.path.rsplit("/", 1)[1]]
     wanted = pa.array(sorted(touched), pa.string())
     for name in folder.names(".parquet"):
-        with folder.filesystem.open_input_file(folder.at(name).path) as file:
-            table = pq.ParquetFile(file).read()
+        table = folder.read_table(name)
         mine = pc.is_in(table[key], value_set=wanted)
         if not pc.any(mine).as_py():
             continue

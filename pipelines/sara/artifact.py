@@ -1,4 +1,8 @@
-"""What a compressor says of itself, without its weights and without torch: ``compressor.json``."""
+"""A compressor's files: what it says of itself, its weights on plain arrays, and whether it fits archive and generator.
+
+Without torch: its two small layers work on vectors that exist already, and an index job would wait longer for torch
+than for the numbers.
+"""
 
 from __future__ import annotations
 
@@ -103,10 +107,7 @@ def unusable(folder: Path, why: str) -> ConfigError:
     )
 
 
-# --------
-# The compressor on plain arrays: what ``Compressor`` computes, for processes that need not load torch for it.
-#
-# Two small layers over vectors that exist already: an index job would wait longer for torch than for the numbers.
+# What ``Compressor`` computes, on plain arrays.
 
 Array = NDArray[np.float32]
 
@@ -187,7 +188,6 @@ def _shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
     }
 
 
-# --------
 # Which compressor a config means, and whether it fits an archive.
 
 SARA: Final = "sara"
@@ -254,7 +254,6 @@ def misfit(shape: Shape, encoder: Mapping[str, Any], sizes: Collection[int]) -> 
     return None
 
 
-# --------
 # The ``sara`` part of an answer config: which compressor, and how the generator that reads its vectors is served.
 
 
@@ -278,7 +277,6 @@ class SaraConfig(Settings):
         return compressor_folder(self.compressor)
 
 
-# --------
 # What is checked before a run spends anything on SARA: the archive, its table, and the generator.
 
 
@@ -335,7 +333,6 @@ def check_table(folder: Path, manifest: Mapping[str, Any], archive: str, granula
         )
 
 
-# --------
 # The generator of a compressor as a run names it: where its weights are, and what stands for them in a ledger.
 
 LORA: Final = "lora"

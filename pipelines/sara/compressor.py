@@ -11,8 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -20,11 +18,10 @@ from okralong.pipelines.sara.artifact import (
     DESCRIPTION,
     FORMAT,
     WEIGHTS,
+    ArrayCompressor,
     Shape,
     fingerprint_of,
-    read_description,
     read_shape,
-    unusable,
 )
 
 __all__ = ["DESCRIPTION", "WEIGHTS", "Compressor", "Shape", "read_shape", "token_scale"]
@@ -76,21 +73,10 @@ class Compressor(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> Compressor:
         """What ``save`` wrote, in float32 and frozen. Raises ConfigError where it is missing, damaged or altered."""
-        described = read_description(folder)
-        try:
-            content = (folder / WEIGHTS).read_bytes()
-            weights = load_tensors(content)
-        except (OSError, SafetensorError) as error:
-            raise unusable(folder, f"cannot be read: {error}") from error
-        shape = described.shape()
-        if fingerprint_of({"format": FORMAT, **asdict(shape)}, content) != described.fingerprint:
-            raise unusable(folder, f"does not have the fingerprint that its {DESCRIPTION} says")
-        made = cls(shape)
-        own = {name: tuple(value.shape) for name, value in made.named_parameters()}
-        if own != {name: tuple(value.shape) for name, value in weights.items()}:
-            raise unusable(folder, f"has weights of other shapes than its {DESCRIPTION} says")
-        made.load_state_dict({name: value.float() for name, value in weights.items()})
-        made.fingerprint = described.fingerprint
+        read = ArrayCompressor.load(folder)
+        made = cls(read.shape)
+        made.load_state_dict({name: torch.from_numpy(value) for name, value in read.weights.items()})
+        made.fingerprint = read.fingerprint
         return made.eval().requires_grad_(False)
 
 

@@ -1,4 +1,4 @@
-"""What a prompt of SARA is made of, without torch: texts, vectors that stand where tokens would, messages of both."""
+"""SARA's prompts and requests, without torch: texts, vectors that stand where tokens would, messages of both."""
 
 from __future__ import annotations
 
@@ -63,11 +63,9 @@ def plain(text: str) -> str:
     return text.replace(VECTORS_PLACE, " ")
 
 
-# --------
-# The prompts of SARA: of its two stages of compression learning, and of answering (SARA table 7, in words of ours).
-#
-# All are chat messages, so that a served generator can be asked the same that it was trained on. Documents stand in
-# frames that they cannot close, as in every prompt here; vectors stand in numbered lines after them.
+# The prompts of SARA: of its two stages of compression learning, and of answering (SARA table 7, in words of ours). All
+# are chat messages, so that a served generator can be asked the same that it was trained on. Documents stand in frames
+# that they cannot close, as in every prompt here; vectors stand in numbered lines after them.
 
 READS: Final = "Compressed text stands for plain text."
 """The system message of both stages of compression learning; short, since it stands before every chunk."""
@@ -112,10 +110,8 @@ def _read(*content: Text | Vectors) -> list[MixedMessage]:
     return [MixedMessage("system", (Text(READS),)), MixedMessage("user", content)]
 
 
-# --------
-# OpenAI's chat completions with vectors in the messages: a request read and checked, a reply or a refusal written.
-#
-# What cannot be kept to (a grammar, log-probabilities, a stream) is refused and not ignored. Without torch and HTTP.
+# OpenAI's chat completions with vectors in the messages: a request read and checked, a reply or a refusal written. What
+# cannot be kept to (a grammar, log-probabilities, a stream) is refused and not ignored. Without torch and HTTP.
 
 ROLES: Final = ("system", "user", "assistant")
 DEFAULT_MAX_TOKENS: Final = 256

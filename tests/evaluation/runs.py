@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from okralong.pipelines.core.schemas import ANSWERS, DOCUMENTS, LEDGER, SCHEMA_VERSION
+from okralong.pipelines.core.schemas import ANSWERS, LEDGER
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.gold import Gold
+from tests.archives.written import write_version
 
 TEXTS = {"alder": "Sales were $ 1,544 in 2019. The chair is Ida Moss.", "birch": "Costs were 1,241 and 303."}
 GOLDS = [
@@ -30,13 +31,8 @@ GOLDS = [
 
 def write_archive(location: Path) -> Path:
     """Documents and a manifest; no chunks."""
-    archive = Folder.of(location)
     rows = [{"doc_id": doc_id, "text": text, "n_tokens": 1, "tables": []} for doc_id, text in TEXTS.items()]
-    archive.at("documents").write_table("part-0.parquet", pa.Table.from_pylist(rows, schema=DOCUMENTS))
-    archive.write_manifest(
-        {"schema_version": SCHEMA_VERSION, "granularities": [512], "embedding": {"model": "m"}, "shards": 1}
-    )
-    return location
+    return write_version(location, rows, [512], {"model": "m"})
 
 
 def write_run(location: Path, strategy: str = "okralong") -> Path:

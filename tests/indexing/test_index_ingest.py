@@ -10,13 +10,13 @@ from pathlib import Path
 import docx
 import pytest
 
-from okralong.pipelines.archive.versions import KnownSource, settle
+from okralong.pipelines.archive.versions import KnownSource, resolve_duplicates
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing import ingest
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import (
-    claims_of,
+    entries_of,
     finished_parts,
     found_of,
     ingest_part,
@@ -27,6 +27,8 @@ from okralong.pipelines.indexing.ingest import (
 )
 from okralong.pipelines.indexing.listing import list_sources, with_hashes
 from okralong.pipelines.indexing.sandbox import Reader
+
+pytestmark = pytest.mark.slow
 
 
 def test_parts_keep_the_order_and_close_when_full() -> None:
@@ -63,8 +65,8 @@ def test_two_files_with_one_id_go_into_two_pieces(tmp_path: Path, reader: Reader
     ]
     assert [document.text for document in read_documents(archive, "p-00")] == ["The text of a.", "The text of b."]
     assert [document.text for document in read_documents(archive, "p-01")] == ["Another a."]
-    settled = settle(claims_of(outcomes))
-    assert [(claim.doc_id, claim.part, claim.shadowed) for claim in settled] == [
+    resolved = resolve_duplicates(entries_of(outcomes))
+    assert [(entry.doc_id, entry.part, entry.shadowed) for entry in resolved] == [
         ("a", "p-00", False),
         ("a", "p-01", True),
         ("a", "p-02", True),

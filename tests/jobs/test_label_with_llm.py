@@ -15,6 +15,8 @@ from okralong.pipelines.lab.training.analyzer_data import read_rows
 from tests.fakes.openai_server import FakeOpenAI, Messages, too_many
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 MILLS = ("Alder", "Birch", "Cedar", "Damson", "Elm", "Fir")
 
 ROWS = """

@@ -13,6 +13,8 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.lab.training.analyzer_data import read_rows
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 MILLS = 24
 
 

@@ -16,7 +16,6 @@ from okralong.pipelines.core.types import ArchiveError, InputError
 from okralong.pipelines.indexing.maintenance import vacuum
 from okralong.pipelines.run.rows import purge_run
 from tests.archives.nights import made_up, night
-from tests.search.small_archive import random_corpus, write_archive
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -40,14 +39,6 @@ def test_a_run_goes_on_with_its_version_while_that_is_there(tmp_path: Path) -> N
     vacuum(Folder.of(place), 1)
     with pytest.raises(ArchiveError, match=r"was begun with version 1 of .*vacuumed.*--replies-from"):
         archive_of_run(run, str(place))
-
-
-def test_a_run_over_the_layout_before_versions_goes_on_with_it(tmp_path: Path) -> None:
-    place = tmp_path / "archive"
-    write_archive(place, random_corpus(2, documents=3, chunks=3))
-    run = begun(tmp_path / "run", Archive.open(place))
-    night(place, {"a": made_up("a")})
-    assert archive_of_run(run, str(place)) == f"{place}@0"
 
 
 def test_purge_takes_steps_answers_and_quotations_of_a_run(tmp_path: Path) -> None:

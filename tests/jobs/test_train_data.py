@@ -11,6 +11,8 @@ from okralong.pipelines.lab.training.analyzer_data import read_rows
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 policy: policy/paper.yaml
 catalog: {data}/catalog.yaml

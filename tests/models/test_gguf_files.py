@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType, quants
 
-from okralong.pipelines.models.gguf import rewrite_as_q8
+from okralong.pipelines.models.rewrite import rewrite_as_q8
 
 WORDS = ["<unk>", "revenue", "rose", "é"]
 

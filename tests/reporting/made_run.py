@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from okralong.pipelines.answering.analysis import TYPES, make_analysis
 from okralong.pipelines.core.codec import encode
-from okralong.pipelines.core.schemas import ANSWERS, DOCUMENTS, JOURNAL, LEDGER, SCHEMA_VERSION
+from okralong.pipelines.core.schemas import ANSWERS, JOURNAL, LEDGER
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Plan
+from tests.archives.written import write_version
 
 FINGERPRINT = "made"
 REPORT = (
@@ -37,12 +38,8 @@ HOSTILE = (
 
 def write_archive(location: Path, texts: Mapping[str, str]) -> Path:
     """Documents and a manifest; no chunks."""
-    archive = Folder.of(location)
     rows = [{"doc_id": doc_id, "text": text, "n_tokens": 1, "tables": []} for doc_id, text in texts.items()]
-    archive.at("documents").write_table("part-0.parquet", pa.Table.from_pylist(rows, schema=DOCUMENTS))
-    manifest = {"schema_version": SCHEMA_VERSION, "granularities": [150], "embedding": {"model": "m"}, "shards": 1}
-    archive.write_manifest(manifest | {"fingerprint": FINGERPRINT})
-    return location
+    return write_version(location, rows, [150], {"model": "m"}, fingerprint=FINGERPRINT)
 
 
 def write_run(location: Path, archive: Path, questions: int, strategy: str = "okralong", words: str = "") -> Path:

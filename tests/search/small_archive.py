@@ -1,4 +1,4 @@
-"""Small archives, in the first layout, written straight to their tables, and the chunks that went into them."""
+"""Small archives, written straight to their files, and the chunks that went into them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.core import schemas as tables
+from okralong.pipelines.archive.build import write_shard
+from okralong.pipelines.archive.files import DenseConfig, granularity_folder, shard_of
 from okralong.pipelines.core.storage import Folder
-from tests.search.first_layout import build_shards, embeddings_folder, embeddings_schema
+from tests.archives.written import shard_name, write_version
 
 MODEL = "hub/test-encoder"
 DIMENSION = 16
@@ -64,8 +66,7 @@ def unit_vectors(seed: int, count: int) -> NDArray[np.float32]:
 def write_archive(
     location: Path, corpus: Mapping[str, Sequence[str]], shards: int = 1, seed: int = 0, precision: str = "float32"
 ) -> Small:
-    """Write documents, chunks and embeddings (rows shuffled, in two files), build the shards and the manifest."""
-    archive = Folder.of(location)
+    """Write documents, shards and the manifest; vectors are those of numbers in ``precision``."""
     doc_ids = [doc_id for doc_id, texts in sorted(corpus.items()) for _ in texts]
     ordinals = [ordinal for _, texts in sorted(corpus.items()) for ordinal in range(len(texts))]
     chunk_ids = [f"{doc_id}-{GRANULARITY}-{n:05d}" for doc_id, n in zip(doc_ids, ordinals, strict=True)]
@@ -73,39 +74,9 @@ def write_archive(
     vectors = unit_vectors(seed, len(texts))
     if precision == "float16":
         vectors = vectors.astype(np.float16).astype(np.float32)
-    chunks = pa.table(
-        {
-            "chunk_id": chunk_ids,
-            "doc_id": doc_ids,
-            "ordinal": pa.array(ordinals, pa.int32()),
-            "start_char": [n * 1000 for n in ordinals],
-            "end_char": [n * 1000 + len(text) for n, text in zip(ordinals, texts, strict=True)],
-            "n_tokens": pa.array([len(text.split()) for text in texts], pa.int32()),
-            "text": texts,
-            "table_id": pa.array([None] * len(texts), pa.string()),
-        }
-    ).cast(tables.CHUNKS)
-    schema = embeddings_schema(DIMENSION, precision)
-    value = schema.field("vector").type.value_type
-    flat = pa.array(vectors.ravel().astype(value.to_pandas_dtype()))
-    embeddings = pa.table(
-        [pa.array(chunk_ids), pa.array(doc_ids), pa.FixedSizeListArray.from_arrays(flat, DIMENSION)], schema=schema
-    )
-    order = np.random.default_rng(seed + 1).permutation(len(texts))
-    half = len(order) // 2
-    chunk_folder = archive.at("chunks", f"granularity={GRANULARITY}")
-    vector_folder = embeddings_folder(archive, GRANULARITY, MODEL)
-    for number, part in enumerate((order[:half], order[half:])):
-        chunk_folder.write_table(f"part-{number}.parquet", chunks.take(pa.array(part)))
-        vector_folder.write_table(f"part-{number}.parquet", embeddings.take(pa.array(part[::-1])))
-    write_documents(archive, corpus)
-    build_shards(archive, GRANULARITY, MODEL, shards)
-    write_manifest(archive, shards, len(corpus))
-    return Small(location, doc_ids, chunk_ids, texts, vectors)
-
-
-def write_documents(archive: Folder, corpus: Mapping[str, Sequence[str]]) -> None:
-    rows = [
+    small = Small(location, doc_ids, chunk_ids, texts, vectors)
+    write_shards(small, shards)
+    documents = [
         {
             "doc_id": doc_id,
             "source_uri": f"{doc_id}.txt",
@@ -119,16 +90,27 @@ def write_documents(archive: Folder, corpus: Mapping[str, Sequence[str]]) -> Non
         }
         for doc_id, texts in corpus.items()
     ]
-    archive.at("documents").write_table("part-0.parquet", pa.Table.from_pylist(rows, schema=tables.DOCUMENTS))
+    write_version(location, documents, [GRANULARITY], {"name": MODEL, "dimension": DIMENSION}, shards)
+    return small
 
 
-def write_manifest(archive: Folder, shards: int, documents: int) -> None:
-    archive.write_manifest(
+def write_shards(small: Small, shards: int, dense: DenseConfig | None = None) -> None:
+    """Write the chunks into so many shards."""
+    ordinals = [int(chunk_id.rsplit("-", 1)[1]) for chunk_id in small.chunk_ids]
+    rows = pa.table(
         {
-            "schema_version": tables.SCHEMA_VERSION,
-            "granularities": [GRANULARITY],
-            "embedding": {"name": MODEL, "dimension": DIMENSION},
-            "shards": shards,
-            "counts": {"documents": documents},
+            "chunk_id": small.chunk_ids,
+            "doc_id": small.doc_ids,
+            "ordinal": ordinals,
+            "start_char": [n * 1000 for n in ordinals],
+            "end_char": [n * 1000 + len(text) for n, text in zip(ordinals, small.texts, strict=True)],
+            "n_tokens": [len(text.split()) for text in small.texts],
+            "text": small.texts,
+            "table_id": pa.nulls(len(small.texts)),
         }
-    )
+    ).cast(layout.ROWS_SCHEMA)
+    owners = np.array([shard_of(doc_id, shards) for doc_id in small.doc_ids])
+    place = granularity_folder(Folder.of(small.location), GRANULARITY)
+    for number in range(shards):
+        mine = rows.filter(pa.array(owners == number)).combine_chunks()
+        write_shard(place.at(shard_name(number)), GRANULARITY, mine, small.vectors[owners == number], dense)

@@ -14,13 +14,14 @@ from okralong.pipelines.archive.dense import GpuRows, build_approximate, nearest
 from okralong.pipelines.archive.files import DenseConfig, RowRanges
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.config import parse_config
-from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
+from tests.archives.written import write_version
 from tests.search.agreement import assert_agrees
-from tests.search.first_layout import build_shards
 from tests.search.oracles import inner_products
-from tests.search.small_archive import DIMENSION, GRANULARITY, MODEL, Small, unit_vectors, write_archive, write_manifest
+from tests.search.small_archive import DIMENSION, GRANULARITY, MODEL, Small, unit_vectors, write_archive, write_shards
+
+pytestmark = pytest.mark.slow
 
 IVF = DenseConfig(index="ivf", above=700, cells=12, recall=0.97)
 HNSW = DenseConfig(index="hnsw", above=700, recall=0.97)
@@ -33,8 +34,9 @@ def small(tmp_path: Path) -> Small:
 
 
 def _rebuilt(small: Small, config: DenseConfig, shards: int = 1) -> Small:
-    build_shards(Folder.of(small.location), GRANULARITY, MODEL, shards, config)
-    write_manifest(Folder.of(small.location), shards, 30)
+    write_shards(small, shards, config)
+    documents = [{"doc_id": doc_id, "n_tokens": 1} for doc_id in sorted(set(small.doc_ids))]
+    write_version(small.location, documents, [GRANULARITY], {"name": MODEL}, shards)
     return small
 
 

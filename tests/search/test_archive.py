@@ -16,6 +16,7 @@ from okralong.pipelines.archive.build import write_shard
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, QuestionError, TableSpan
+from tests.archives.nights import made_up, night
 from tests.search.small_archive import DIMENSION, GRANULARITY, Small, random_corpus, unit_vectors, write_archive
 
 CORPUS = random_corpus(3, documents=20, chunks=6) | {"notes[1]": ["an odd name"], "notes1": ["another"]}
@@ -65,7 +66,7 @@ def test_reopening_gives_the_same(small: Small) -> None:
 
 
 def test_a_shard_on_another_filesystem_is_copied(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    near = layout.shard_folder(Folder.of(small.location), GRANULARITY, 0)
+    near = layout.granularity_folder(Folder.of(small.location), GRANULARITY).at("shard-00000")
     far = Folder(fs.SubTreeFileSystem(str(small.location), fs.LocalFileSystem()), "")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     copied = Shard.open(Folder(far.filesystem, f"index/granularity={GRANULARITY}/shard-00000"))
@@ -74,18 +75,28 @@ def test_a_shard_on_another_filesystem_is_copied(small: Small, tmp_path: Path, m
 
 
 def test_an_archive_that_is_not_there_or_not_finished(tmp_path: Path, small: Small) -> None:
-    with pytest.raises(ArchiveError, match=r"neither versions/ nor manifest.json.*Run okralong index"):
+    with pytest.raises(ArchiveError, match=r"has no versions/.*Run okralong index"):
         Archive.open(tmp_path / "nothing")
-    manifest = small.location / "manifest.json"
+    manifest = small.location / "versions" / "000001.json"
     manifest.write_text("{")
     with pytest.raises(ArchiveError, match=r"not valid JSON.*okralong index"):
         small.open()
-    manifest.write_text('{"schema_version": 99, "granularities": [], "embedding": {}, "shards": 1}')
-    with pytest.raises(ArchiveError, match=r"schema version 99, not 1.*okralong index"):
+    manifest.write_text('{"schema_version": 99, "layout": 2, "granularities": [], "embedding": {}, "shards": 1}')
+    with pytest.raises(ArchiveError, match="lacks files"):
         small.open()
-    manifest.write_text('{"schema_version": 1, "granularities": []}')
-    with pytest.raises(ArchiveError, match="lacks embedding, shards"):
+    manifest.write_text(
+        '{"schema_version": 99, "layout": 2, "granularities": [], "embedding": {}, "shards": 1, "files": 1}'
+    )
+    with pytest.raises(ArchiveError, match=r"schema version 99 and layout 2, not 1 and 2.*a new folder"):
         small.open()
+
+
+def test_a_folder_of_the_layout_before_versions_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"schema_version": 1, "granularities": [150], "shards": 1}')
+    with pytest.raises(ArchiveError, match=r"layout from before the first release.*into a new folder"):
+        Archive.open(tmp_path)
+    with pytest.raises(ArchiveError, match="layout from before the first release"):
+        night(tmp_path, {"a": made_up("a")})
 
 
 def test_a_granularity_that_was_not_indexed(small: Small) -> None:

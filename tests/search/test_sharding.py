@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from okralong.pipelines.archive.bm25 import ScopeStatistics
 from okralong.pipelines.archive.files import shard_of
 from okralong.pipelines.archive.search import LocalShard, merge_hits, search
-from okralong.pipelines.archive.shard import Vector
-from okralong.pipelines.core.types import Candidates, Hit
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 
 CORPUS = random_corpus(21, documents=10, chunks=20)
@@ -56,25 +53,9 @@ class CountingShard(LocalShard):
 
     asked: list[str] = field(default_factory=list)
 
-    async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
-        self.asked.append("statistics")
-        return self.shard.statistics(terms, doc_ids)
-
-    async def candidates(
-        self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
-    ) -> Candidates:
-        self.asked.append("candidates")
-        return self.shard.candidates(terms, vector, doc_ids, k)
-
-    async def exact(
-        self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
-    ) -> list[Hit]:
-        self.asked.append("exact")
-        return self.shard.exact(terms, doc_ids, statistics, k)
-
-    async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
-        self.asked.append("semantic")
-        return self.shard.semantic(vector, doc_ids, k)
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        self.asked.append(method)
+        return await LocalShard.ask(self, method, *arguments)
 
 
 async def test_only_shards_of_the_scope_are_asked(tmp_path: Path) -> None:

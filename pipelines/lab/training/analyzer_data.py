@@ -58,7 +58,8 @@ from okralong.pipelines.lab.evidence.bench import Bench, Retrievals, gold_labels
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import Say, Shelf, drawn, measurable
 from okralong.pipelines.lab.gold import Gold
-from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, SplitRules, build_split, question_hash
+from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
+from okralong.pipelines.lab.split_build import SplitRules, build_split
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import ANALYZE
 from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate

@@ -16,9 +16,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -45,39 +42,6 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, Example, Learned
 from okralong.pipelines.models.merged_model import FILES, READER
 from okralong.pipelines.models.weights import SHIPPED, shipped_adapter
-
-Log = Sequence[Mapping[str, float]]
-"""A trainer's log."""
-
-
-def draw_curves(logs: Mapping[str, Log], path: Path) -> None:
-    """Write an SVG of the logs, by the name of their stage, to ``path``. The same logs give the same bytes.
-
-    Stages learn different things, so they share no axis.
-    """
-    figure = Figure(figsize=(max(7, 4 * len(logs)), 6), layout="constrained")
-    panels = figure.subplots(2, len(logs), sharex="col", squeeze=False)
-    for (name, log), losses, shares in zip(logs.items(), *panels, strict=True):
-        for key, label in (("loss", "train"), ("eval_loss", "validation")):
-            _line(losses, log, key, label, "." if label == "validation" else "")
-        for key in sorted({key for entry in log for key in entry if key.endswith("_accuracy")}):
-            _line(shares, log, key, key.removeprefix("eval_").removesuffix("_accuracy"), ".")
-        losses.set_title(name)
-        shares.set_xlabel("epoch")
-        for axes in (losses, shares):
-            axes.grid(alpha=0.3)
-            axes.legend(frameon=False)
-    panels[0, 0].set_ylabel("loss")
-    panels[1, 0].set_ylabel("accuracy on validation")
-    with rc_context({"svg.hashsalt": "okralong"}):
-        figure.savefig(path, format="svg", metadata={"Date": None})
-
-
-def _line(axes: Axes, log: Log, key: str, label: str, marker: str) -> None:
-    points = [(entry["epoch"], entry[key]) for entry in log if key in entry]
-    if points:
-        axes.plot(*zip(*points, strict=True), label=label, marker=marker)
-
 
 # --------
 # What everything that is trained gives its training: a loss for a batch, what it got right, a folder at the end.

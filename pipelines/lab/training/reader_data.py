@@ -24,7 +24,7 @@ from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, spl
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.schemas import READING_ROWS
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Analysis, Hit, InputError, Message, Passage, Plan, Question, RetrieverScores
+from okralong.pipelines.core.types import Analysis, Hit, InputError, Message, Passage, Plan, Question
 from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog, one_part
@@ -655,7 +655,7 @@ def _queries(question: PooledQuestion) -> list[str]:
     return [as_question(query) for query in (item.sub_questions or item.gold_queries)]
 
 
-async def _unasked(text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
+async def _unasked(*_: object) -> Analysis:
     raise AssertionError("the collector plans by gold labels")
 
 

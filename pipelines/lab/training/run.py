@@ -17,6 +17,7 @@ from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput, Analyze
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Question
+from okralong.pipelines.lab.pictures import draw_curves
 from okralong.pipelines.lab.split import question_hash
 from okralong.pipelines.lab.training.analyzer import (
     FieldFigures,
@@ -38,7 +39,7 @@ from okralong.pipelines.lab.training.analyzer_data import (
     read_examples,
     write_examples,
 )
-from okralong.pipelines.lab.training.fit import Kind, Learner, Lora, Recipe, Say, draw_curves, fit, quiet
+from okralong.pipelines.lab.training.fit import Kind, Learner, Lora, Recipe, Say, fit, quiet
 from okralong.pipelines.lab.training.reader import ReaderLearner
 from okralong.pipelines.lab.training.reader_data import ReadingRow
 from okralong.pipelines.models.loading import settle

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.answering.analyzer_label_scorer import Opening
+from okralong.pipelines.lab.pictures import draw_curves
 from okralong.pipelines.lab.training.analyzer import learned_words
 from okralong.pipelines.lab.training.fit import (
     CHECKPOINTS,
@@ -24,7 +25,6 @@ from okralong.pipelines.lab.training.fit import (
     Learner,
     Say,
     begin_with,
-    draw_curves,
     fit,
     save_adapter,
     with_adapter,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.archive.versions import Claim, KnownSource, settle, winners
+from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, active, resolve_duplicates
 from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import carried, failures_of, source_changes
 
@@ -19,33 +19,33 @@ def source(name: str, ids: list[str]) -> Source:
     return Source(name, name.split(".")[0], 1, sha256=f"{name}{ids}")
 
 
-def claims_in(name: str, ids: list[str]) -> list[Claim]:
-    return [Claim(i, f"{i} of {name}", 1, f"part {name}{ids}", name, name, name.split(".")[0]) for i in ids]
+def entries_in(name: str, ids: list[str]) -> list[DocumentEntry]:
+    return [DocumentEntry(i, f"{i} of {name}", 1, f"part {name}{ids}", name, name, name.split(".")[0]) for i in ids]
 
 
 @given(nights=st.lists(_NIGHT, min_size=1, max_size=6))
 def test_night_by_night_is_as_all_at_once(nights: list[dict[str, list[str]]]) -> None:
     known: dict[str, KnownSource] = {}
-    claims: list[Claim] = []
+    entries: list[DocumentEntry] = []
     for night in nights:
         changes = source_changes([source(name, ids) for name, ids in night.items()], known, False)
-        fresh = [claim for each in changes.to_read for claim in claims_in(each.uri, night[each.uri])]
-        claims = settle([*carried(claims, changes), *fresh])
+        fresh = [entry for each in changes.to_read for entry in entries_in(each.uri, night[each.uri])]
+        entries = resolve_duplicates([*carried(entries, changes), *fresh])
         read = {each.uri: KnownSource(each.uri, each.doc_id, each.sha256, 1, 0) for each in changes.to_read}
         assert set(read) == {n for n, ids in night.items() if n not in known or known[n].sha256 != f"{n}{ids}"}
         known = changes.kept | read
-        assert claims == settle(claim for name, ids in night.items() for claim in claims_in(name, ids))
+        assert entries == resolve_duplicates(entry for name, ids in night.items() for entry in entries_in(name, ids))
         assert set(known) == set(night)
-        assert sorted(winners(claims)) == sorted({i for ids in night.values() for i in ids})
+        assert sorted(active(entries)) == sorted({i for ids in night.values() for i in ids})
 
 
 def test_the_first_file_keeps_the_id_and_the_other_is_told_why() -> None:
-    settled = settle([*claims_in("m.jsonl", ["a"]), *claims_in("a.txt", ["a"])])
-    assert [(claim.source_uri, claim.shadowed) for claim in settled] == [("a.txt", False), ("m.jsonl", True)]
-    ((doc_id, message),) = failures_of(settled, [], [])
+    resolved = resolve_duplicates([*entries_in("m.jsonl", ["a"]), *entries_in("a.txt", ["a"])])
+    assert [(entry.source_uri, entry.shadowed) for entry in resolved] == [("a.txt", False), ("m.jsonl", True)]
+    ((doc_id, message),) = failures_of(resolved, [], [])
     assert doc_id == "a"
     assert "a.txt is kept, m.jsonl is left out" in message
-    assert settle(claim for claim in settled if claim.source_uri != "a.txt")[0].shadowed is False
+    assert resolve_duplicates(entry for entry in resolved if entry.source_uri != "a.txt")[0].shadowed is False
 
 
 def test_failures_of_kept_files_stay_and_are_tried_again_under_other_limits() -> None:

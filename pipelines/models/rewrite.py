@@ -1,15 +1,17 @@
-"""Rewrites of a GGUF file: as a transformers folder, as a tokenizer alone, and as the same weights in Q8_0.
+"""Rewrites of model files: a GGUF file as a transformers folder, a tokenizer or Q8_0, and adapters merged into models.
 
 Reading GGUF with transformers takes a quarter of a minute each time, and llama.cpp reads Q8_0 prompts faster than Q4_1
-ones on AVX2; each is worth doing once. Run as a module: ``gguf_files (transformers|tokenizer|q8_0) SOURCE TARGET``.
+ones on AVX2; each is worth doing once. Run as a module, ``rewrite (transformers|tokenizer|q8_0) SOURCE TARGET`` or
+``rewrite (merge-q8_0|merge-transformers) BASE ADAPTER TARGET``: it takes gigabytes for a moment.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import gguf
 import numpy as np
@@ -17,7 +19,7 @@ from gguf import quants
 from tokenizers import pre_tokenizers
 from tokenizers.pre_tokenizers import ByteLevel, Digits
 
-from okralong.pipelines.models.lora import Matrix
+from okralong.pipelines.models.merged_model import Matrix, read_lora
 
 _SKIPPED = ("general.architecture", "general.file_type")
 """Keys that the writer sets itself, or that would no longer be true."""
@@ -91,10 +93,89 @@ def rewrite_as_q8(source: Path, target: Path, added: Callable[[str], Matrix | No
     writer.close()
 
 
+# Merging.
+
+_NAMES: Final = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_TENSOR: Final = re.compile(rf"blk\.(\d+)\.({'|'.join(_NAMES)})\.weight")
+
+
+def module_of(tensor: str) -> str | None:
+    """The transformers module of a GGUF tensor of Llama's architecture; None for one that no adapter changes."""
+    found = _TENSOR.fullmatch(tensor)
+    return f"model.layers.{found[1]}.{_NAMES[found[2]]}" if found else None
+
+
+def shapes_in_gguf(file: Path) -> dict[str, tuple[int, ...]]:
+    """The matrices that an adapter may change, by module, as (outputs, inputs)."""
+    tensors = gguf.GGUFReader(file).tensors
+    named = {module_of(tensor.name): tuple(int(size) for size in reversed(tensor.shape)) for tensor in tensors}
+    return {name: shape for name, shape in named.items() if name is not None}
+
+
+def rope_order(rows: Matrix, heads: int) -> Matrix:
+    """The rows of a query or key matrix in llama.cpp's order.
+
+    transformers rotates the first half of a head against its second half, llama.cpp's "llama" graphs rotate neighbours:
+    the two rows of a pair are a half apart here and side by side there (``LlamaModel.permute`` in
+    convert_hf_to_gguf.py).
+    """
+    outputs, inputs = rows.shape
+    return rows.reshape(heads, 2, outputs // heads // 2, inputs).swapaxes(1, 2).reshape(outputs, inputs)
+
+
+def merge_into_gguf(base: Path, adapter: Path, target: Path) -> None:
+    """Write ``base`` with ``adapter`` added to its dequantised weights as the Q8_0 file ``target``."""
+    parts = read_lora(adapter)
+    reader = gguf.GGUFReader(base)
+    heads = {
+        "self_attn.q_proj": _size(reader, "llama.attention.head_count"),
+        "self_attn.k_proj": _size(reader, "llama.attention.head_count_kv"),
+    }
+
+    def added(tensor: str) -> Matrix | None:
+        name = module_of(tensor)
+        if name is None or name not in parts:
+            return None
+        turned = heads.get(name.split(".", 3)[-1])
+        delta = parts[name].delta()
+        return delta if turned is None else rope_order(delta, turned)
+
+    rewrite_as_q8(base, target, added)
+
+
+def merge_into_folder(base: Path, adapter: Path, target: Path) -> None:
+    """Write the folder ``base`` with ``adapter`` merged in float32 as bfloat16 into the new folder ``target``."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    AutoTokenizer.from_pretrained(base, local_files_only=True).save_pretrained(target)
+    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, local_files_only=True)
+    merged: Any = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+    merged.to(torch.bfloat16).save_pretrained(target)
+
+
+def _size(reader: gguf.GGUFReader, key: str) -> int:
+    field = reader.get_field(key)
+    if field is None:
+        raise ValueError(f"The GGUF file has no {key}, so it is of another architecture than Llama's.")
+    return int(field.contents())
+
+
 if __name__ == "__main__":
-    rewrites: dict[str, Callable[[Path, Path], None]] = {
+    rewrites: dict[str, Callable[..., None]] = {
         "transformers": convert_to_transformers,
         "tokenizer": extract_tokenizer,
         "q8_0": rewrite_as_q8,
+        "merge-q8_0": merge_into_gguf,
+        "merge-transformers": merge_into_folder,
     }
-    rewrites[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))
+    rewrites[sys.argv[1]](*map(Path, sys.argv[2:]))

@@ -1,0 +1,86 @@
+"""The child process that serves a model through an OpenAI-compatible server of llama.cpp or of transformers.
+
+``engine_process llama.cpp --model FILE --port N --parent PID --alias NAME --parallel N --window N``, or
+``engine_process transformers --model FOLDER --port N --parent PID --device D --dtype T``, run as a module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from okralong.pipelines.models.serving import die_with_parent
+from okralong.pipelines.models.weights import available_cores
+
+PROMPT_CACHE_MIB: Final = 512
+"""Memory for the prefixes of earlier prompts; ours (llama.cpp's own default is 8 GiB, too much beside an index)."""
+
+LOG_ERRORS_AND_WARNINGS: Final = 2
+"""llama.cpp's verbosity: a line for each request would fill the disk over a night of questions."""
+
+
+def serve_gguf(model: str, alias: str, port: int, parallel: int, window: int) -> None:
+    """Serve a GGUF file through llama.cpp's own server until the process ends.
+
+    Each of the ``parallel`` slots has a window of its own of ``window`` tokens.
+    """
+    import xllamacpp
+
+    cores = available_cores()
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.model_alias = {alias}
+    params.hostnames = ["127.0.0.1"]
+    params.port = port
+    params.n_ctx = window * parallel
+    params.n_parallel = parallel
+    params.kv_unified = False
+    params.fit_params = False
+    params.cont_batching = True
+    params.cache_prompt = True
+    params.cache_ram_mib = PROMPT_CACHE_MIB
+    params.n_gpu_layers = 0
+    params.cpuparams.n_threads = cores
+    params.cpuparams_batch.n_threads = cores
+    params.verbosity = LOG_ERRORS_AND_WARNINGS
+    # A web page that the user has open must not be able to read replies from this port.
+    params.cors_origins = "http://127.0.0.1"
+    params.cors_credentials = False
+    params.ui = False
+    params.endpoint_slots = False
+    server = xllamacpp.Server(params)
+    print(f"serving at {server.listening_address}", flush=True)
+    threading.Event().wait()
+
+
+def serve_folder(model: str, port: int, device: str, dtype: str) -> None:
+    """Serve a model folder through the server of the transformers library until the process ends."""
+    # The class behind `transformers serve`; the command itself would first ask a server about new releases.
+    from transformers.cli.serve import Serve
+
+    batching = device != "cpu"
+    Serve(force_model=model, device=device, dtype=dtype, host="127.0.0.1", port=port, continuous_batching=batching)
+
+
+def main() -> None:
+    """Parse the command line and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    engines = parser.add_subparsers(required=True)
+    _engine(engines.add_parser("llama.cpp"), serve_gguf, alias=str, parallel=int, window=int)
+    _engine(engines.add_parser("transformers"), serve_folder, device=str, dtype=str)
+    arguments = vars(parser.parse_args())
+    serve = arguments.pop("serve")
+    die_with_parent(arguments.pop("parent"))
+    serve(**arguments)
+
+
+def _engine(parser: argparse.ArgumentParser, serve: Callable[..., None], **options: type) -> None:
+    parser.set_defaults(serve=serve)
+    for name, kind in {"model": str, "port": int, "parent": int, **options}.items():
+        parser.add_argument(f"--{name}", type=kind, required=True)
+
+
+if __name__ == "__main__":
+    main()
