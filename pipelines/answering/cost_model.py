@@ -162,7 +162,9 @@ class SharePrior(Settings):
 
 
 class UsePrior(Settings):
-    """What a method takes of a generator."""
+    """What a method takes of a generator: ``calls``, and tokens of prompts and replies (``prompt_tokens``,
+    ``completion_tokens``).
+    """
 
     calls: Positive
     prompt_tokens: Positive
@@ -175,7 +177,9 @@ class UsePrior(Settings):
 
 
 class VectorPrompt(Settings):
-    """Tokens of SARA's prompt: rules and question, a passage's frame, a vector's line; and of its reply."""
+    """Tokens of SARA's prompt: rules and question (``overhead``), the frame of a ``passage``, the line of a ``vector``;
+    and of its ``reply``.
+    """
 
     overhead: Positive
     passage: Positive
