@@ -71,7 +71,7 @@ class RaptorPolicy(Settings):
 
 
 class CompactPolicy(Settings):
-    """CompAct: the ``candidates`` best chunks of ``granularity`` tokens are read ``segment`` at a time, the best first."""
+    """CompAct: the ``candidates`` best chunks of ``granularity`` tokens are read ``segment`` at a time, best first."""
 
     granularity: Tokens = 512
     candidates: Count = 30
