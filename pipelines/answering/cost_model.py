@@ -155,7 +155,7 @@ class ReplyPrior(Settings):
 
 
 class SharePrior(Settings):
-    """A share (its ``mean``), and how many questions the mean is ``worth``: a beta distribution of that mean and sum."""
+    """A share (``mean``), and how many questions it is ``worth``: a beta distribution of that mean and sum."""
 
     mean: Annotated[float, Field(gt=0, lt=1)]
     worth: Positive
