@@ -195,10 +195,6 @@ class CompletionLimits(Settings):
 class LlmConfig(EndpointConfig):
     """The generator, and the endpoint that is asked first. Times in seconds, sizes in the generator's own tokens.
 
-    ``temperature``, ``top_p``, ``seed`` and ``stop`` are sent with each request, the longest reply of its role
-    (``max_completion_tokens``) under the name ``max_tokens_field``. A call ends after ``timeout_s`` and is made at most
-    ``max_attempts`` times.
-
     ``endpoints`` are others where the same generator may be asked when leave comes sooner there, or when the first
     cannot be used; in order of preference. ``window`` holds prompt and reply together. ``tokenizer`` is "o200k_base" or
     a folder with a tokenizer.json. ``demonstrations`` shows a worked example in each prompt, at 60 to 130 tokens a
@@ -209,6 +205,10 @@ class LlmConfig(EndpointConfig):
     `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
     keeps; None is True where that one serves a reader. ``mode`` batch gathers calls into batches of the first endpoint,
     as ``batch`` says; what no batch answers is asked in real time, at any.
+
+    ``temperature``, ``top_p``, ``seed`` and ``stop`` are sent with each request, the longest reply of its role
+    (``max_completion_tokens``) under the name ``max_tokens_field``. A call ends after ``timeout_s`` and is made at most
+    ``max_attempts`` times.
     """
 
     base_url: BaseUrl = EMBEDDED
