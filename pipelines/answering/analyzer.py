@@ -44,7 +44,7 @@ PLAIN: Final = ("rules", "llm", "labels")
 
 
 class CorruptConfig(Settings):
-    """A share of labels that are made wrong on purpose, by seed (see ``Corrupted``)."""
+    """A ``share`` of labels that are made wrong on purpose, by ``seed``."""
 
     share: Annotated[float, Field(ge=0, le=1)]
     seed: int = 7

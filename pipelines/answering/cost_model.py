@@ -153,14 +153,16 @@ class ReplyPrior(Settings):
 
 
 class SharePrior(Settings):
-    """A share, and how many questions its mean is ``worth``: a beta distribution of that mean and sum."""
+    """A share (``mean``), and how many questions it is ``worth``: a beta distribution of that mean and sum."""
 
     mean: Annotated[float, Field(gt=0, lt=1)]
     worth: Positive
 
 
 class UsePrior(Settings):
-    """What a method takes of a generator."""
+    """What a method takes of a generator: ``calls``, and tokens of prompts and replies (``prompt_tokens``,
+    ``completion_tokens``).
+    """
 
     calls: Positive
     prompt_tokens: Positive
@@ -173,7 +175,9 @@ class UsePrior(Settings):
 
 
 class VectorPrompt(Settings):
-    """Tokens of SARA's prompt: rules and question, a passage's frame, a vector's line; and of its reply."""
+    """Tokens of SARA's prompt: rules and question (``overhead``), the frame of a ``passage``, the line of a ``vector``;
+    and of its ``reply``.
+    """
 
     overhead: Positive
     passage: Positive

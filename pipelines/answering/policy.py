@@ -21,8 +21,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class AdaptiveRagPolicy(Settings):
-    """Adaptive-RAG: ``count`` chunks for each look-up; the iterative way takes at most ``max_steps`` sentences of
-    reasoning and gathers at most ``max_chunks``.
+    """Adaptive-RAG: ``count`` chunks of ``granularity`` tokens for each look-up; the iterative way takes at most
+    ``max_steps`` sentences of reasoning and gathers at most ``max_chunks``.
     """
 
     granularity: Tokens = 512
@@ -32,8 +32,9 @@ class AdaptiveRagPolicy(Settings):
 
 
 class FlarePolicy(Settings):
-    """FLARE: a look-ahead sentence with a token less likely than ``threshold`` is looked up, without its tokens less
-    likely than ``mask_below``; at most ``max_sentences`` are written.
+    """FLARE: ``count`` chunks of ``granularity`` tokens for each look-up; a look-ahead sentence with a token less
+    likely than ``threshold`` is looked up, without its tokens less likely than ``mask_below``; at most
+    ``max_sentences`` are written.
     """
 
     granularity: Tokens = 512
@@ -44,9 +45,9 @@ class FlarePolicy(Settings):
 
 
 class LongLlmLinguaPolicy(Settings):
-    """LongLLMLingua: of the ``candidates`` best chunks the most telling ones are kept, ``coarse_factor`` times
-    ``target_tokens`` together, and then cut token by token to ``target_tokens``; the best of them keep ``spread`` more
-    than the mean share of their tokens, the last ``spread`` less.
+    """LongLLMLingua: of the ``candidates`` best chunks of ``granularity`` tokens the most telling ones are kept,
+    ``coarse_factor`` times ``target_tokens`` together, and then cut token by token to ``target_tokens``; the best of
+    them keep ``spread`` more than the mean share of their tokens, the last ``spread`` less.
     """
 
     granularity: Tokens = 512
@@ -71,7 +72,7 @@ class RaptorPolicy(Settings):
 
 
 class CompactPolicy(Settings):
-    """CompAct: the ``candidates`` best chunks are read ``segment`` at a time, the best first."""
+    """CompAct: the ``candidates`` best chunks of ``granularity`` tokens are read ``segment`` at a time, best first."""
 
     granularity: Tokens = 512
     candidates: Count = 30
@@ -79,7 +80,8 @@ class CompactPolicy(Settings):
 
 
 class SaraPolicy(Settings):
-    """SARA: of the ``candidates`` best chunks by BM25, ``text`` are shown as text and the others as vectors.
+    """SARA: of the ``candidates`` best chunks of ``granularity`` tokens by BM25, ``text`` are shown as text and the
+    others as vectors.
 
     ``selection`` chooses the text: the best by BM25 (none), or one by one for what each adds (novelty, csi); ``space``
     is where novelty is measured. ``trade_off`` is as in ``SelectionPolicy``. With ``max_tokens`` texts and vectors
@@ -104,8 +106,8 @@ class SaraPolicy(Settings):
 
 
 class BudgetRagPolicy(Settings):
-    """Plain RAG under a budget: the best of ``candidates`` chunks by ``retriever`` (exact is BM25), up to
-    ``max_tokens`` together; the last one is cut where it does not fit whole.
+    """Plain RAG under a budget: the best of ``candidates`` chunks of ``granularity`` tokens by ``retriever`` (exact is
+    BM25), up to ``max_tokens`` together; the last one is cut where it does not fit whole.
     """
 
     granularity: Tokens = 256
@@ -122,7 +124,9 @@ BASELINES: Final = ("adaptive_rag", "flare", "longllmlingua", "compact", "raptor
 
 
 class PrimaryPolicy(Settings):
-    """Retrieval before the analysis."""
+    """Retrieval before the analysis: ``count`` chunks of ``granularity`` tokens; BM25's scores weigh ``exact_weight``,
+    those of dense vectors ``semantic_weight``.
+    """
 
     count: Count
     granularity: Tokens
@@ -131,7 +135,8 @@ class PrimaryPolicy(Settings):
 
 
 class ScopePolicy(Settings):
-    """How much is shown for one class of questions: chunks, and their size by whether evidence was at hand.
+    """How much is shown for one class of questions: ``count`` chunks, of ``granularity_present`` tokens where the
+    primary chunks held the evidence and of ``granularity_absent`` where they did not.
 
     ``tokens``, where given, bounds the chunks of one retrieval together; ``count`` stays the most that are shown.
     ``neighbours`` is the weight with which the better of a chunk's two neighbours is added to its score.
@@ -154,8 +159,11 @@ class SurroundingsPolicy(Settings):
 
 
 class FusionPolicy(Settings):
-    """The assembled retriever. ``rank_constant`` is of use to ``method: reciprocal_rank`` only; ``surroundings`` null
-    ranks each chunk by itself; ``only`` takes one retriever and leaves the other out (null: both, as the pattern says).
+    """The assembled retriever: the ``candidates`` best chunks of each retriever, joined by ``method``. The retriever
+    that the pattern prefers has ``preferred_weight``, the other ``other_weight``, both ``same_weight`` where it prefers
+    none; chunks under ``threshold`` times the best score are dropped. ``rank_constant`` is of use to ``method:
+    reciprocal_rank`` only; ``surroundings`` null ranks each chunk by itself; ``only`` takes one retriever and leaves
+    the other out (null: both, as the pattern says).
     """
 
     method: Literal["minmax", "reciprocal_rank"]
@@ -176,7 +184,8 @@ class FusionPolicy(Settings):
 
 
 class SelectionPolicy(Settings):
-    """Which of the fused candidates are shown: the best ones ("none"), or a choice made one by one for what each adds.
+    """Which of the fused candidates are shown, by ``method``: the best ones ("none"), or a choice made one by one for
+    what each adds.
 
     "novelty" judges by embeddings, "csi" by the conditional self-information that a local language model sees, which
     the run's config must name (``scorer``). ``pool`` fused candidates are offered; ``trade_off`` is the share of
@@ -193,7 +202,9 @@ class SelectionPolicy(Settings):
 
 
 class ContextPolicy(Settings):
-    """The context processor."""
+    """The context processor: an extension adds ``extension_tokens`` around each passage, ``recover_tables`` shows cut
+    tables whole again, up to ``table_tokens``.
+    """
 
     extension_tokens: Annotated[int, Field(ge=0, le=4096)]
     recover_tables: bool
@@ -201,7 +212,9 @@ class ContextPolicy(Settings):
 
 
 class SplitPolicy(Settings):
-    """The question splitter. ``count`` and ``tokens`` bound the chunks of each sub-question."""
+    """The question splitter: at most ``max_sub_questions``. ``count`` and ``tokens`` bound the chunks of each
+    sub-question.
+    """
 
     max_sub_questions: Annotated[int, Field(ge=2, le=16)]
     count: Count
@@ -209,7 +222,7 @@ class SplitPolicy(Settings):
 
 
 class StepPolicy(Settings):
-    """The step-wise reasoner. ``count`` is that of each look-up; null: the scope's."""
+    """The step-wise reasoner: at most ``max_steps``. ``count`` is that of each look-up; null: the scope's."""
 
     max_steps: Annotated[int, Field(ge=1, le=16)]
     count: Count | None = None
@@ -223,21 +236,26 @@ class DoubtPolicy(Settings):
 
 
 class FullTextPolicy(Settings):
-    """Long context and precise mode."""
+    """Long context and precise mode: where the text does not fit the window, the best chunks of
+    ``fallback_granularity`` tokens that fit, at most ``fallback_count``.
+    """
 
     fallback_granularity: Tokens
     fallback_count: Count
 
 
 class StdRagPolicy(Settings):
-    """The standard baseline."""
+    """The standard baseline: ``count`` chunks of ``granularity`` tokens by dense vectors."""
 
     granularity: Tokens
     count: Count
 
 
 class Policy(Settings):
-    """Everything the organizer decides by. ``workflow`` has one entry for each question type."""
+    """Everything the organizer decides by. ``name`` is what the policy is called in plans and tables; ``workflow`` has
+    one entry for each question type, of which the ``contextual_types`` are shown as much as ``contextual`` says and the
+    others as ``factoid`` says.
+    """
 
     name: str
     primary: PrimaryPolicy

@@ -64,6 +64,8 @@ DOCUMENTS: Final = _schema(
         ("metadata", pa.map_(pa.string(), pa.string())),
     ],
 )
+"""A row is a document. ``sha256`` covers id and text; tokens are o200k_base; ``tables`` are the spans of tables that
+were found in ``text``."""
 
 CHUNKS: Final = _schema(
     "chunks",
@@ -78,6 +80,8 @@ CHUNKS: Final = _schema(
         ("table_id", pa.string()),
     ],
 )
+"""A row is a chunk, the ``ordinal``-th of its document and size; ``table_id`` names the table that it is cut from, if
+any."""
 
 
 def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
@@ -234,6 +238,7 @@ FAILURES: Final = _schema(
         ("at", _UTC),
     ],
 )
+"""A document or question (``id``) that could not be done, at which ``stage``, and why."""
 
 SPLIT: Final = _schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
 """``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash, see
@@ -258,6 +263,8 @@ TRAINING_ROWS: Final = _schema(
         ("evidence", pa.bool_()),
     ],
 )
+"""A question that an analyzer learns from, with its primary passages and how the retrievers scored them; null labels
+are unknown."""
 
 READING_ROWS: Final = _schema(
     "reading_rows",
@@ -278,6 +285,7 @@ READING_ROWS: Final = _schema(
         ("evidence", pa.list_(_SPAN)),
     ],
 )
+"""A prompt that a reader learns from (``system``, ``user``) and the ``reply`` that it should get."""
 
 SCORES: Final = _schema(
     "scores",

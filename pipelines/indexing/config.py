@@ -16,11 +16,11 @@ from okralong.pipelines.sara.artifact import AUTO
 class EmbeddingConfig(Settings):
     """How chunks become vectors.
 
-    ``model`` is "embedded", a local sentence-transformers folder or a hub name; ``max_seq_length`` is in tokens of the
-    encoder; ``gpus_per_actor`` "auto" is one where the cluster has a GPU, else none; ``dtype`` is that of the stored
-    vectors. ``precision`` int8 runs on processors alone. ``query_prefix`` and ``passage_prefix`` stand before a text
-    when it is embedded, as E5 or BGE were trained; null: what the model's own configuration says, which for most models
-    is nothing.
+    ``model`` is "embedded", a local sentence-transformers folder or a hub name; ``batch_size`` texts pass the encoder
+    together; ``max_seq_length`` is in tokens of the encoder; ``actors`` encoders run side by side; ``gpus_per_actor``
+    "auto" is one where the cluster has a GPU, else none; ``dtype`` is that of the stored vectors. ``precision`` int8
+    runs on processors alone. ``query_prefix`` and ``passage_prefix`` stand before a text when it is embedded, as E5 or
+    BGE were trained; null: what the model's own configuration says, which for most models is nothing.
     """
 
     model: str = Field(default="embedded", min_length=1)

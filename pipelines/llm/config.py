@@ -122,7 +122,8 @@ KeyVariable = Annotated[str, AfterValidator(_a_name_and_no_key)]
 
 
 class EndpointConfig(Settings):
-    """One endpoint. ``api_version`` makes it an Azure endpoint; ``model`` is then the name of the deployment.
+    """One endpoint at ``base_url``, whose key is in the environment variable ``api_key_env``. ``api_version`` makes it
+    an Azure endpoint; ``model`` is then the name of the deployment. At most ``max_in_flight`` calls are under way.
 
     ``requests_per_minute`` and ``tokens_per_minute`` are the account's limits; None means that none is known here, and
     what the endpoint's headers say is kept. ``price`` is for a model that the price table has not.
@@ -158,7 +159,9 @@ LATER_ROLES: Final = ("classify", "sentence", "compress", "summarize")
 
 
 class CompletionLimits(Settings):
-    """Most completion tokens by role. Ours, not in the papers: short answers, lists of questions, one step.
+    """Most completion tokens by role: ``generate`` an answer, ``split`` a question, take a ``step`` of reasoning,
+    answer from the ``full_text``, ``analyze`` (the generator as analyzer), and what baselines ask: ``classify``,
+    ``sentence``, ``compress``, ``summarize``. Ours, not in the papers: short answers, lists of questions, one step.
 
     Four are the baselines': ``sentence`` is FLARE's look-ahead (its authors' configs: 64); CompAct's authors allow 900
     for ``compress``, of a summary of 200 words and an evaluation; RAPTOR's allow 100 for a summary.
@@ -192,6 +195,10 @@ class LlmConfig(EndpointConfig):
     `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
     keeps; None is True where that one serves a reader. ``mode`` batch puts calls into batches of the first endpoint,
     as ``batch`` says; what no batch answers is asked in real time, at any.
+
+    ``temperature``, ``top_p``, ``seed`` and ``stop`` are sent with each request, the longest reply of its role
+    (``max_completion_tokens``) under the name ``max_tokens_field``. A call ends after ``timeout_s`` and is made at most
+    ``max_attempts`` times.
     """
 
     base_url: BaseUrl = EMBEDDED

@@ -24,7 +24,8 @@ MILLION = 1_000_000
 
 
 class Price(Settings):
-    """US dollars per million tokens. ``cached_input`` is for prompt tokens that the endpoint took from its cache.
+    """US dollars per million tokens: ``input`` of prompts, ``output`` of replies. ``cached_input`` is for prompt tokens
+    that the endpoint took from its cache.
 
     ``batch_discount`` is the share by which calls that may wait for their replies (a batch) are cheaper; 0: not at all.
     """
@@ -52,14 +53,14 @@ class Price(Settings):
 
 
 class ListedPrice(Price):
-    """A price with the day from which it holds and where it was read."""
+    """A price with the day from which it holds (``since``) and where it was read (``source``)."""
 
     since: str
     source: str
 
 
 class PriceTable(Settings):
-    """All prices. ``checked`` is the day on which somebody last looked."""
+    """All prices, of ``models`` by name. ``checked`` is the day on which somebody last looked."""
 
     checked: str
     models: dict[str, ListedPrice]

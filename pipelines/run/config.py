@@ -29,8 +29,9 @@ class QueryEmbedderConfig(Settings):
 class RunConfig(Settings):
     """An answer run.
 
-    ``policy`` and ``prices`` are paths or names of shipped configs; ``concurrency`` is questions in flight over all
-    planners (in batch mode ``llm.batch.concurrency`` is); ``scorer`` is the model of policies that measure likelihoods
+    ``strategy`` is the name of a method, a file (mine.py) or module:function; ``policy`` and ``prices`` are paths or
+    names of shipped configs; ``concurrency`` is questions in flight over all ``planners``, the processes that work on
+    them (in batch mode ``llm.batch.concurrency`` is); ``scorer`` is the model of policies that measure likelihoods
     (null: none); ``sara`` are the models of the strategy of that name; ``search`` says how many processes hold the
     index; ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row; ``replies_from`` are other run
     folders, whose replies to equal requests are taken instead of paid for; ``placement`` says on which nodes of a

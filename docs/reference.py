@@ -1,0 +1,419 @@
+"""The reference pages, made from the code: commands, configuration keys, tables, the Python API.
+
+Each function returns one page as Markdown. Nothing here repeats what a command, a model or a schema says of itself, so
+a page cannot differ from what runs; ``hooks.py`` puts the pages into the site, and ``tests/docs`` reads them too.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import functools
+import importlib
+import importlib.util
+import inspect
+import itertools
+import json
+import pkgutil
+import re
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import typer
+from pydantic import BaseModel
+
+import okralong
+from okralong.jobs.cli import app
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core import schemas
+from okralong.pipelines.core import types as values
+from okralong.pipelines.core.config import Settings
+
+CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "config.md": {
+        "index.yaml": "okralong.pipelines.indexing:IndexConfig",
+        "answer.yaml": "okralong.pipelines.run:RunConfig",
+        "policy/default.yaml": "okralong.pipelines.answering:Policy",
+        "submit/answer.yaml": "okralong.jobs:Submission",
+        "prices.yaml": "okralong.pipelines.llm:PriceTable",
+        "estimate.yaml": "okralong.pipelines.answering:Priors",
+    },
+    "config_lab.md": {
+        "sweeps/sample.yaml": "okralong.pipelines.lab.sweeps:Sweep",
+        "tune.yaml": "okralong.pipelines.lab.sweeps:Tune",
+        "evidence/test.yaml": "okralong.pipelines.lab.evidence:Sweep",
+        "datasets.yaml": "okralong.pipelines.lab.datasets:Catalog",
+        "training/rows.yaml": "okralong.pipelines.lab.training:RowsConfig",
+        "training/heads.yaml": "okralong.pipelines.lab.training:TrainConfig",
+        "training/report.yaml": "okralong.pipelines.lab.training:ReportConfig",
+        "training/reading.yaml": "okralong.pipelines.lab.training:ReadingConfig",
+        "training/reader_report.yaml": "okralong.pipelines.lab.training:ReaderReportConfig",
+        "training/sara.yaml": "okralong.pipelines.lab.training:SaraConfig",
+    },
+}
+"""By page: the files that a user writes, each named by a shipped one of its kind, and the package and class of the
+model that reads it."""
+
+UNITS: Final = (
+    ("_s", "seconds"),
+    ("_gib", "GiB (2^30 bytes)"),
+    ("_megabytes", "10^6 bytes"),
+    ("_usd", "US dollars"),
+    ("_per_minute", "a minute"),
+    ("tokens", "tokens"),
+    ("granularity", "tokens"),
+    ("granularities", "tokens"),
+    ("window", "tokens"),
+)
+"""Endings of keys, and the unit that a key with this ending is in."""
+
+UNITS_OF_MODELS: Final = {
+    "CompletionLimits": "tokens",
+    "Price": "US dollars per million tokens",
+    "ListedPrice": "US dollars per million tokens",
+}
+
+EXIT_CODES: Final = ("OK", "FAILURES", "USAGE", "OVER_BUDGET", "ENDPOINT", "LOCKED", "BROKEN", "STOPPED")
+
+
+def pages() -> dict[str, str]:
+    """All reference pages by file name."""
+    configs = {name: config_page(files, lab="lab" in name) for name, files in CONFIGS.items()}
+    return {"commands.md": commands_page(), **configs, "tables.md": tables_page(), "python.md": python_page()}
+
+
+# Commands
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Each command with the words that call it ("okralong archive log"), in the order of the help."""
+
+    def below(group: Any, words: str) -> Iterator[tuple[str, Any]]:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from below(command, f"{words} {name}")
+            else:
+                yield f"{words} {name}", command
+
+    yield from below(typer.main.get_command(app), "okralong")
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options, and the exit codes."""
+    lines = ["# Commands", "", "Made from the command line itself; `okralong COMMAND --help` says the same.", ""]
+    for words, command in commands():
+        shown = [parameter for parameter in command.params if parameter.name != "help"]
+        places = [_usage(each) for each in shown if each.param_type_name == "argument" or each.required]
+        lines += [f"## {words}", "", _plain(command.help or ""), "", "```text", " ".join([words, *places, "..."])]
+        lines += ["```", "", "| argument or option | what it is | default |", "|---|---|---|"]
+        lines += [_parameter_row(each) for each in shown] + [""]
+    lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
+    said = _attribute_docs(values)
+    for name in EXIT_CODES:
+        meaning = said.get(f"EXIT_{name}", "All done.")
+        lines.append(f"| {getattr(values, f'EXIT_{name}')} | {_cell(meaning)} |")
+    return "\n".join([*lines, ""])
+
+
+def _usage(parameter: Any) -> str:
+    name = _metavar(parameter)
+    if parameter.param_type_name == "argument":
+        return name if parameter.required else f"[{name}]"
+    return f"{parameter.opts[0]} {name}"
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.replace("_", "-")).upper()
+
+
+def _parameter_row(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        name = f"`{_metavar(parameter)}`"
+    else:
+        options = ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
+        kind = parameter.type_descriptor.annotation
+        choices = list(kind) if isinstance(kind, type) and issubclass(kind, enum.Enum) else []
+        value = " or ".join(map(_choice, choices)) if choices else _metavar(parameter)
+        name = options if parameter.is_flag else f"{options} {value}"
+    default = parameter.default
+    if parameter.required:
+        shown = "required"
+    elif default in (None, (), [], False) or callable(default):
+        shown = ""
+    else:
+        shown = f"`{_choice(default)}`"
+    return f"| {name} | {_cell(parameter.help or '')} | {shown} |"
+
+
+def _choice(value: Any) -> str:
+    return str(getattr(value, "value", value))
+
+
+# Configuration
+
+
+@functools.cache
+def model_of(place: str) -> type[Settings]:
+    """The model that ``CONFIGS`` names as "package:Class": the one that a module of the package defines."""
+    package, _, name = place.partition(":")
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        spec = importlib.util.find_spec(info.name)
+        source = Path(str(spec and spec.origin))
+        if source.suffix == ".py" and re.search(rf"^class {name}\(", source.read_text(encoding="utf-8"), re.MULTILINE):
+            found: type[Settings] = getattr(importlib.import_module(info.name), name)
+            return found
+    raise LookupError(f"No module of {package} defines {name}.")
+
+
+def config_page(files: Mapping[str, str], lab: bool) -> str:
+    """The keys of some configuration files, with types, bounds, defaults and units."""
+    title = "Configuration of experiments" if lab else "Configuration"
+    lines = [f"# {title}", ""]
+    lines += [
+        "Made from the models that read these files. A key that is not here is refused before anything is spent, and "
+        "so is a value outside its bounds. A key with a default may be left out.",
+        "",
+    ]
+    for name, place in files.items():
+        shipped = Path(okralong.__file__).parent.parent / "configs" / name
+        lines += [f"## {name}", ""]
+        lines += [f"The shipped file: [configs/{name}](../../configs/{name}).", ""] if shipped.is_file() else []
+        schema = model_of(place).model_json_schema()
+        known = schema.get("$defs", {})
+        for called, model in models_of(place).items():
+            known.get(called, schema)["description"] = explained(model)
+        lines += _model(schema, known, "", set())
+    return "\n".join(lines)
+
+
+def models_of(place: str) -> dict[str, type[BaseModel]]:
+    """The model at ``place`` and all models below it, by class name."""
+    found: dict[str, type[BaseModel]] = {}
+
+    def look(annotation: Any) -> None:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation.__name__ not in found:
+            found[annotation.__name__] = annotation
+            for field in annotation.model_fields.values():
+                look(field.annotation)
+        for inner in getattr(annotation, "__args__", ()):
+            look(inner)
+
+    look(model_of(place))
+    return found
+
+
+def explained(model: type[BaseModel]) -> str:
+    """What a model says of its keys, after what the models that it extends say of theirs."""
+    above = [each for each in reversed(model.__mro__) if issubclass(each, Settings) and each is not Settings]
+    return "\n\n".join(inspect.cleandoc(each.__doc__ or "") for each in above)
+
+
+def _model(schema: Mapping[str, Any], known: Mapping[str, Any], path: str, done: set[str]) -> list[str]:
+    if path:
+        lines = [f"### `{path}`", "", _plain(schema.get("description", "")), ""]
+    else:
+        lines = [_plain(schema.get("description", "")), ""]
+    lines += ["| key | value | default | unit |", "|---|---|---|---|"]
+    below: list[tuple[str, str]] = []
+    for key, value in schema.get("properties", {}).items():
+        needed = key in schema.get("required", ())
+        default = "required" if needed else f"`{_default(value.get('default'))}`"
+        if "default" not in value and not needed:
+            default = "empty"
+        if isinstance(value.get("default"), dict) and _references(value):
+            default = "its keys' defaults"
+        lines.append(f"| `{key}` | {_kind(value, known)} | {default} | {_unit(schema.get('title', ''), key, value)} |")
+        below += [(f"{path}.{key}" if path else key, name) for name in _references(value)]
+    lines.append("")
+    for where, name in below:
+        if name in done:
+            continue
+        done.add(name)
+        lines += _model({"title": name, **known[name]}, known, where, done)
+    return lines
+
+
+def _references(value: Any) -> list[str]:
+    """Names of the models that a key holds, at whatever depth."""
+    if isinstance(value, dict):
+        own = [str(value["$ref"]).rsplit("/", 1)[-1]] if "$ref" in value else []
+        held = (each for key, each in value.items() if key not in ("default", "discriminator"))
+        inner = [name for each in held for name in _references(each)]
+        return [*own, *inner]
+    return [name for each in value for name in _references(each)] if isinstance(value, list) else []
+
+
+def _kind(value: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    if "$ref" in value:
+        name = str(value["$ref"]).rsplit("/", 1)[-1]
+        return _kind(known[name], known) if "enum" in known[name] else "keys below"
+    if "enum" in value or "const" in value:
+        return ", ".join(f"`{each}`" for each in value.get("enum", [value.get("const")]))
+    options = value.get("anyOf") or value.get("oneOf")
+    if options:
+        return " or ".join(dict.fromkeys(_kind(each, known) for each in options))
+    kind = value.get("type", "anything")
+    if kind == "array":
+        return f"list of {_kind(value['items'], known)}".replace("number", "numbers", 1) if "items" in value else "list"
+    if kind == "object":
+        inner = value.get("additionalProperties")
+        return f"mapping to {_kind(inner, known)}" if isinstance(inner, dict) and inner else "mapping"
+    return _plain_kind(str(kind)) + _bounds(value)
+
+
+def _plain_kind(kind: str) -> str:
+    return {"string": "text", "integer": "whole number", "boolean": "true or false", "null": "null"}.get(kind, kind)
+
+
+def _bounds(value: Mapping[str, Any]) -> str:
+    least, most = value.get("minimum"), value.get("maximum")
+    above, under = value.get("exclusiveMinimum"), value.get("exclusiveMaximum")
+    words = []
+    if least is not None and most is not None:
+        return f" from {least:,} to {most:,}"
+    words += [f"from {least:,}"] if least is not None else []
+    words += [f"more than {above:,}"] if above is not None else []
+    words += [f"at most {most:,}"] if most is not None else []
+    words += [f"less than {under:,}"] if under is not None else []
+    return f" {', '.join(words)}" if words else ""
+
+
+def _default(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
+def _unit(model: str, key: str, value: Mapping[str, Any]) -> str:
+    numbers = json.dumps(value)
+    if '"integer"' not in numbers and '"number"' not in numbers:
+        return ""
+    if model in UNITS_OF_MODELS and key != "batch_discount":
+        return UNITS_OF_MODELS[model]
+    return next((unit for ending, unit in UNITS if key.endswith(ending)), "")
+
+
+# Tables
+
+
+def tables() -> Iterator[tuple[str, pa.Schema]]:
+    """The schemas of all tables with the names that the module gives them; those with a parameter at usual values."""
+    for name, value in vars(schemas).items():
+        if isinstance(value, pa.Schema):
+            yield name, value
+    yield "vectors", schemas.vectors(384)
+    yield "compressed", schemas.compressed(576)
+
+
+def tables_page() -> str:
+    """The columns of every table."""
+    lines = [
+        "# Tables",
+        "",
+        "Made from the schemas. Tables are folders of Parquet files (zstd); any reader of Parquet ",
+    ]
+    lines[-1] += "opens them, also while a run goes on. A newer version of a table has columns that older files lack."
+    said = _attribute_docs(schemas)
+    for name, schema in tables():
+        metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+        function = getattr(schemas, name)
+        about = said.get(name, "") if isinstance(function, pa.Schema) else inspect.getdoc(function) or ""
+        lines += ["", f"## {metadata['okralong.table']}", "", _plain(about)]
+        lines += ["", f"Schema version {metadata['okralong.schema_version']}.", "", "| column | type |", "|---|---|"]
+        lines += [f"| `{field.name}` | {_arrow(field.type)} |" for field in schema]
+    return "\n".join([*lines, ""])
+
+
+def _arrow(kind: pa.DataType) -> str:
+    if pa.types.is_struct(kind):
+        return "{" + ", ".join(f"{field.name}: {_arrow(field.type)}" for field in kind) + "}"
+    if pa.types.is_fixed_size_list(kind):
+        return f"{kind.list_size} of {_arrow(kind.value_type)}"
+    if pa.types.is_list(kind):
+        return f"list of {_arrow(kind.value_type)}"
+    if pa.types.is_map(kind):
+        return f"mapping of {_arrow(kind.key_type)} to {_arrow(kind.item_type)}"
+    return str(kind)
+
+
+# Python
+
+
+def python_page() -> str:
+    """The functions of the package, what they return and raise, and what a strategy may call."""
+    from okralong.jobs.answer import RunResult
+    from okralong.jobs.estimate import EstimateResult
+    from okralong.pipelines.indexing.job import IndexResult
+
+    lines = ["# Python", "", "Made from signatures and docstrings.", "", "## Functions", ""]
+    for name in ("index", "estimate", "answer"):
+        lines += _function(f"okralong.{name}", getattr(okralong, name), "###")
+    lines += ["## Results", ""]
+    for result in (IndexResult, EstimateResult, RunResult):
+        lines += [
+            f"### {result.__name__}",
+            "",
+            _plain(inspect.getdoc(result) or ""),
+            "",
+            "| field | type |",
+            "|---|---|",
+        ]
+        lines += [f"| `{field.name}` | `{_cell(str(field.type))}` |" for field in dataclasses.fields(result)] + [""]
+    lines += ["## Errors", "", "| error | meaning | exit code |", "|---|---|---|"]
+    for error in (values.OkraError, *values.OkraError.__subclasses__()):
+        lines.append(f"| `{error.__name__}` | {_cell(inspect.getdoc(error) or '')} | {error.exit_code} |")
+    lines += ["", "## Tools of a strategy", "", "What `answer(question, tools)` may call; [methods](../methods.md) "]
+    lines[-1] += "has an example."
+    lines.append("")
+    for name, member in vars(Tools).items():
+        if isinstance(member, types.FunctionType) and not name.startswith("_"):
+            lines += _function(f"tools.{name}", member, "###")
+        elif isinstance(member, property):
+            lines += [f"### tools.{name}", "", _plain(inspect.getdoc(member) or ""), ""]
+    return "\n".join(lines)
+
+
+def _function(name: str, function: Any, heading: str) -> list[str]:
+    signature = inspect.signature(function)
+    shown, marked = [], False
+    for each in signature.parameters.values():
+        if each.kind is each.KEYWORD_ONLY and not marked:
+            marked = True
+            shown.append("*")
+        stars = "**" if each.kind is each.VAR_KEYWORD else ""
+        default = "" if each.default is each.empty else f" = {each.default!r}"
+        if each.name != "self":
+            shown.append(f"{stars}{each.name}: {each.annotation}{default}")
+    start = "async " if inspect.iscoroutinefunction(function) else ""
+    code = f"{start}{name}({', '.join(shown)}) -> {signature.return_annotation}"
+    if len(code) > 100:
+        inner = ",\n    ".join(shown)
+        code = f"{start}{name}(\n    {inner},\n) -> {signature.return_annotation}"
+    return [f"{heading} {name}", "", "```python", code, "```", "", _plain(inspect.getdoc(function) or ""), ""]
+
+
+# Words
+
+
+def _plain(text: str) -> str:
+    """A docstring as Markdown."""
+    return re.sub(r"``([^`]+)``", r"`\1`", inspect.cleandoc(text))
+
+
+def _cell(text: str) -> str:
+    return " ".join(_plain(text).split()).replace("|", "\\|")
+
+
+def _attribute_docs(module: types.ModuleType) -> dict[str, str]:
+    """The strings that stand below assignments at the top of a module, by the name that is assigned."""
+    body = ast.parse(inspect.getsource(module)).body
+    found = {}
+    for node, after in itertools.pairwise(body):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        target = node.target if isinstance(node, ast.AnnAssign) else next(iter(targets), None)
+        said = after.value if isinstance(after, ast.Expr) else None
+        if isinstance(target, ast.Name) and isinstance(said, ast.Constant) and isinstance(said.value, str):
+            found[target.id] = said.value
+    return found
