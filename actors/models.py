@@ -1,4 +1,7 @@
-"""The analyzer behind a Ray Serve handle: questions that arrive together are analysed together."""
+"""The models of a cluster: analyzer, query encoder, SARA's generator and scorer on Ray Serve, and the index encoder.
+
+Each is one class that loads its model once in its process. Those on Ray Serve are called by handle.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,25 @@ from okralong.pipelines.sara.prompts import Asked, RefusedError, Written, comple
 BATCH_SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 BATCH_SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Upper ends of the bins of the two Ray metrics; ours."""
+Vector = npt.NDArray[np.float32]
+
+MAX_BATCH: Final = 32
+"""Queries embedded in one pass; ours. They are short: a bigger batch gains nothing on a CPU."""
+
+BATCH_WAIT_S: Final = 0.005
+"""Longest wait for a batch to fill; ours, well below what one query takes to embed."""
+ONGOING: Final = 8
+"""Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
+ADDRESS: Final = "http://sara.invalid/v1"
+"""What the client takes for the server's address: a name that leads nowhere, should anybody dial it."""
+
+_JSON: Final = "application/json"
 
 
 class AnalyzerReplica:
-    """One analyzer in one process. Called with an ``AnalysisInput``, returns its ``Analysis``."""
+    """One analyzer in one process: questions that arrive together are analysed together. Called with an
+    ``AnalysisInput``, returns its ``Analysis``.
+    """
 
     def __init__(self, config: AnalyzerConfig) -> None:
         self._analyzer = load_analyzer(config)
@@ -74,74 +92,18 @@ class AnalyzerReplica:
 
 
 def analyzer_app(config: AnalyzerConfig, place: Place = ANYWHERE) -> serve.Application:
-    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote(AnalysisInput(...))``."""
-    deployment = serve.deployment(
-        name="analyzer",
-        num_replicas=config.replicas,
-        max_ongoing_requests=OVERLAP * config.max_batch,
-        graceful_shutdown_wait_loop_s=GOODBYE_S,
-        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
-    )(AnalyzerReplica)
-    return deployment.bind(config)
-
-
-# --------
-# The encoder as a Ray Data actor: it loads the model once and turns texts into files of ``vectors``.
-
-
-class Embedder:
-    """A sentence encoder that takes work orders, each the texts of one vector file."""
-
-    def __init__(self, archive: str, encoder: str, path: str, config: EmbeddingConfig) -> None:
-        # Imported here: torch takes seconds to load, and of all processes only this one needs it.
-        from okralong.pipelines.indexing.embedding import SentenceEmbedder
-        from okralong.pipelines.models.weights import available_cores
-
-        self._store = VectorStore.of(Folder.of(archive), encoder, config.dtype)
-        self._metrics = index_metrics()
-        # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
-        threads = max(1, available_cores() // config.actors)
-        self._encoder = SentenceEmbedder(
-            path,
-            config.max_seq_length,
-            config.precision,
-            config.batch_size,
-            threads=threads,
-            passage_prefix=config.passage_prefix,
-        )
-
-    def __call__(self, batch: pa.Table) -> pa.Table:
-        """Write the vectors of each row (number, keys, texts); return its counts."""
-        return pa.Table.from_pylist([self._embed(row) for row in batch.to_pylist()])
-
-    def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
-        started = time.perf_counter()
-        embedded = self._encoder.embed(row["texts"])
-        self._store.write(row["number"], row["keys"], embedded.vectors, embedded.over_limit, self._encoder.precision)
-        self._metrics.embedded(len(row["texts"]), time.perf_counter() - started)
-        return {
-            "number": row["number"],
-            "texts": len(row["texts"]),
-            "embed_seconds": time.perf_counter() - started,
-        }
-
-
-# --------
-# The dense encoder behind a Ray Serve handle: queries that arrive together are embedded together.
-#
-# Where a run chooses evidence in the space of SARA's compressor, that one is here too: it reads the encoder's vectors.
-
-Vector = npt.NDArray[np.float32]
-
-MAX_BATCH: Final = 32
-"""Queries embedded in one pass; ours. They are short: a bigger batch gains nothing on a CPU."""
-
-BATCH_WAIT_S: Final = 0.005
-"""Longest wait for a batch to fill; ours, well below what one query takes to embed."""
+    """What ``run_apps`` starts; its handle: ``await handle.remote(AnalysisInput(...))``."""
+    return _deployed(
+        AnalyzerReplica, "analyzer", config.replicas, OVERLAP * config.max_batch, config.gpus_per_replica, place
+    ).bind(config)
 
 
 class QueryEmbedderReplica:
-    """One encoder in one process. Called with a query, returns its unit vector (dimension,), float32."""
+    """One encoder in one process. Called with a query, returns its unit vector (dimension,), float32.
+
+    Queries that arrive together are embedded together. Where a run chooses evidence in the space of SARA's compressor,
+    that one is here too: it reads the encoder's vectors.
+    """
 
     def __init__(self, manifest: Mapping[str, Any], compressor: str | None = None) -> None:
         # Imported here: torch takes seconds to load, and the driver does not need it.
@@ -199,36 +161,23 @@ def query_embedder_app(
     place: Place = ANYWHERE,
     compressor: Path | None = None,
 ) -> serve.Application:
-    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote("a query")``.
+    """What ``run_apps`` starts; its handle: ``await handle.remote("a query")``.
 
     ``manifest`` is the archive's: queries must be embedded just as its chunks were. A replica does not start when the
     model cannot be loaded or is another than the archive's. ``compressor`` is the folder of a compressor, for
     ``handle.compress.remote(vectors)``.
     """
-    deployment = serve.deployment(
-        name="query-embedder",
-        num_replicas=replicas,
-        max_ongoing_requests=OVERLAP * MAX_BATCH,
-        graceful_shutdown_wait_loop_s=GOODBYE_S,
-        ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica, **place.options()},
-    )(QueryEmbedderReplica)
-    return deployment.bind({key: manifest[key] for key in ("config", "embedding")}, compressor and str(compressor))
-
-
-# --------
-# SARA's generator behind a Ray Serve handle: chat completions with vectors in them, answered in batches.
-#
-# It speaks OpenAI's protocol by its handle, which ``HandleTransport`` puts in the place of the network: a run's calls
-# go through the one LLM client, with its ledger and journal, and no port is opened for them.
-
-ADDRESS: Final = "http://sara.invalid/v1"
-"""What the client takes for the server's address: a name that leads nowhere, should anybody dial it."""
-
-_JSON: Final = "application/json"
+    return _deployed(
+        QueryEmbedderReplica, "query-embedder", replicas, OVERLAP * MAX_BATCH, gpus_per_replica, place
+    ).bind({key: manifest[key] for key in ("config", "embedding")}, compressor and str(compressor))
 
 
 class GeneratorReplica:
-    """One generator in one process."""
+    """SARA's generator in one process: chat completions with vectors in them, answered in batches.
+
+    It speaks OpenAI's protocol by its handle, which ``HandleTransport`` puts in the place of the network: a run's calls
+    go through the one LLM client, with its ledger and journal, and no port is opened for them.
+    """
 
     def __init__(self, config: SaraConfig, model: str, window: int) -> None:
         # Imported here: torch and transformers take seconds, and the driver needs neither.
@@ -275,18 +224,13 @@ class GeneratorReplica:
 
 
 def sara_generator_app(config: SaraConfig, model: str, window: int, place: Place = ANYWHERE) -> serve.Application:
-    """What ``actors.serving.run_apps`` starts; reach it through ``HandleTransport``.
+    """What ``run_apps`` starts; reach it through ``HandleTransport``.
 
     ``model`` is the generator as ``llm.model`` names it, ``window`` is in tokens.
     """
-    deployment = serve.deployment(
-        name="sara-generator",
-        num_replicas=config.replicas,
-        max_ongoing_requests=OVERLAP * config.max_batch,
-        graceful_shutdown_wait_loop_s=GOODBYE_S,
-        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
-    )(GeneratorReplica)
-    return deployment.bind(config, model, window)
+    return _deployed(
+        GeneratorReplica, "sara-generator", config.replicas, OVERLAP * config.max_batch, config.gpus_per_replica, place
+    ).bind(config, model, window)
 
 
 class HandleTransport(httpx2.AsyncBaseTransport):
@@ -305,13 +249,6 @@ class HandleTransport(httpx2.AsyncBaseTransport):
         except TimeoutError:
             raise httpx2.ReadTimeout(f"no reply within {limit} s", request=request) from None
         return httpx2.Response(status, headers={"content-type": _JSON}, content=said, request=request)
-
-
-# --------
-# The language model that measures likelihoods, behind a Ray Serve handle.
-
-ONGOING: Final = 8
-"""Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
 
 
 class ScorerReplica:
@@ -333,12 +270,55 @@ class ScorerReplica:
 
 
 def scorer_app(config: ScorerConfig, place: Place = ANYWHERE) -> serve.Application:
-    """What ``actors.serving.run_apps`` starts; its handle: ``await handle.remote(prefix, texts)``."""
-    deployment = serve.deployment(
-        name="scorer",
-        num_replicas=config.replicas,
-        max_ongoing_requests=ONGOING,
-        graceful_shutdown_wait_loop_s=GOODBYE_S,
-        ray_actor_options={"num_cpus": 0, "num_gpus": config.gpus_per_replica, **place.options()},
-    )(ScorerReplica)
+    """What ``run_apps`` starts; its handle: ``await handle.remote(prefix, texts)``."""
+    deployment = _deployed(ScorerReplica, "scorer", config.replicas, ONGOING, config.gpus_per_replica, place)
     return deployment.bind(config)
+
+
+def _deployed(
+    replica: type[Any], name: str, replicas: int, ongoing: int, gpus_per_replica: float, place: Place
+) -> serve.Deployment:
+    """A deployment whose replicas hold at most ``ongoing`` requests each."""
+    return serve.deployment(
+        name=name,
+        num_replicas=replicas,
+        max_ongoing_requests=ongoing,
+        graceful_shutdown_wait_loop_s=GOODBYE_S,
+        ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica, **place.options()},
+    )(replica)
+
+
+class Embedder:
+    """A sentence encoder as a Ray Data actor: it loads the model once and turns the texts of a vector file into it."""
+
+    def __init__(self, archive: str, encoder: str, path: str, config: EmbeddingConfig) -> None:
+        # Imported here: torch takes seconds to load, and of all processes only this one needs it.
+        from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
+
+        self._store = VectorStore.of(Folder.of(archive), encoder, config.dtype)
+        self._metrics = index_metrics()
+        # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
+        threads = max(1, available_threads() // config.actors)
+        self._encoder = SentenceEmbedder(
+            path,
+            config.max_seq_length,
+            config.precision,
+            config.batch_size,
+            threads=threads,
+            passage_prefix=config.passage_prefix,
+        )
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """Write the vectors of each row (number, keys, texts); return its counts."""
+        return pa.Table.from_pylist([self._embed(row) for row in batch.to_pylist()])
+
+    def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
+        started = time.perf_counter()
+        embedded = self._encoder.embed(row["texts"])
+        self._store.write(row["number"], row["keys"], embedded.vectors, embedded.over_limit, self._encoder.precision)
+        self._metrics.embedded(len(row["texts"]), time.perf_counter() - started)
+        return {
+            "number": row["number"],
+            "texts": len(row["texts"]),
+            "embed_seconds": time.perf_counter() - started,
+        }

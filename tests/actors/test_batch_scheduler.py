@@ -1,4 +1,4 @@
-"""The desk on real Ray: killed while a batch is under way it comes back; stopped, it lets everyone go."""
+"""The batch scheduler on real Ray: killed while a batch is under way it comes back; stopped, it lets everyone go."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def until_under_way(server: EndpointProcess) -> None:
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-async def test_a_desk_on_a_cluster(ray_cluster: None, tmp_path: Path, server: EndpointProcess, end: str) -> None:
+async def test_a_scheduler_on_a_cluster(ray_cluster: None, tmp_path: Path, server: EndpointProcess, end: str) -> None:
     server.reset({"batches": {"requests_per_s": 2.0}})
     config = batch_config(server.base_url)
     name = f"test-ledger-{end}"

@@ -62,7 +62,7 @@ def test_a_deadline_stays_the_moment_that_it_first_meant(tmp_path: Path) -> None
     assert until("9h", later + timedelta(days=1), complete=True) == later + timedelta(days=1, hours=9)
 
 
-def test_real_time_needs_a_desk_only_for_what_is_left_in_batches(tmp_path: Path) -> None:
+def test_real_time_needs_a_scheduler_only_for_what_is_left_in_batches(tmp_path: Path) -> None:
     realtime = load_config(RunConfig, "answer.yaml").llm
     assert batch_setup(begun(tmp_path / "never", run_id="mine"), realtime, False, NOW) is None
     assert batch_setup(begun(tmp_path / "done", run_id="mine", batches=True), realtime, False, NOW) is None

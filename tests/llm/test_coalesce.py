@@ -1,4 +1,4 @@
-"""Leases in blocks: a thousand callers behind two messages, none lost when callers go, and turns among processes.
+"""Permits in blocks: a thousand callers behind two messages, none lost when callers go, and turns among processes.
 
 The actor is a ``LocalLimiter`` behind a slow and counted way; ``test_actors.py`` has the same over Ray.
 """
@@ -56,7 +56,7 @@ async def use(limiter: CoalescingLimiter, tokens: int = 10, hold_s: float = 0.01
 
 
 async def settled(limiter: LocalLimiter) -> int:
-    """Leases that are still held when everything that is on its way has arrived."""
+    """Permits that are still held when everything that is on its way has arrived."""
     await asyncio.sleep(0.2)
     return limiter.in_flight
 

@@ -1,4 +1,4 @@
-"""What the tests of the money room share: a config for the fake endpoint, and a client over a run folder."""
+"""What the tests of the LLM client share: a config for the fake endpoint, and a client over a run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that the kill test kills: twelve questions of two steps through desk, client and ledger; run again."""
+"""The process that the kill test kills: questions of two steps through scheduler, client and ledger; run again."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ async def test_the_cap_holds_over_batches(tmp_path: Path, server: EndpointProces
 async def test_who_asks_again_for_what_has_come_is_not_made_to_pay(
     tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a planner does whose desk, or which itself, died between the reply and its hearing of it."""
+    """As a planner does whose scheduler, or which itself, died between the reply and its hearing of it."""
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         kept: list[BatchItem] = []
         ask_scheduler = run.scheduler.ask

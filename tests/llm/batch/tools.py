@@ -1,4 +1,4 @@
-"""A run in batch mode in this process: ledger, desk and client over the real endpoint process."""
+"""A run in batch mode in this process: ledger, scheduler and client over the real endpoint process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def texts(replies: list[Reply | BaseException]) -> list[str]:
 
 
 def attempts(run: Path) -> list[tuple[str, int, str, str, int]]:
-    """Ledger rows as (question, attempt, status, mode, wave), sorted."""
+    """Ledger rows as (question, attempt, status, mode, number of the batch), sorted."""
     return sorted(
         (row["query_id"], row["attempt"], row["status"], row["mode"], row["wave"]) for row in rows(run, "ledger")
     )
