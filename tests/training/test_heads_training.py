@@ -38,7 +38,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.soak  # half a minute; tests/jobs/test_train.py tunes an encoder for two epochs
+@pytest.mark.soak  # half a minute; tests/jobs/test_train.py tunes an encoder, too
 @pytest.mark.parametrize("reads", ["question", "pairs"])
 def test_a_tuned_encoder_learns_what_the_words_say(tmp_path: Path, reads: str) -> None:
     analyzer = trained(replace(TUNED, reads=reads), tmp_path)
