@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from okralong.jobs.generator import generator
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer
-from okralong.pipelines.lab.training.reader_data import ReadingRow
 from okralong.pipelines.lab.training.reader_eval import Asker, Said, mark, well_formed
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.models.merged_model import asked_as
@@ -23,7 +23,7 @@ MOST_BYTES = 15_000_000
 ROWS = read_generated()
 
 
-def replies_to(rows: Sequence[ReadingRow], logs: Path) -> list[Said]:
+def replies_to(rows: Sequence[Any], logs: Path) -> list[Said]:
     llm = LlmConfig(base_url=EMBEDDED, model=EMBEDDED, reader=SHIPPED, timeout_s=300.0)
     with generator(llm, logs) as served:
         assert served.facts["reader"]["name"] == "reader"

@@ -38,7 +38,8 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("reads", ["question", pytest.param("pairs", marks=pytest.mark.soak)])
+@pytest.mark.soak  # half a minute; tests/jobs/test_train.py tunes an encoder, too
+@pytest.mark.parametrize("reads", ["question", "pairs"])
 def test_a_tuned_encoder_learns_what_the_words_say(tmp_path: Path, reads: str) -> None:
     analyzer = trained(replace(TUNED, reads=reads), tmp_path)
     unseen = invented_examples(5)
