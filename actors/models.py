@@ -293,12 +293,13 @@ class Embedder:
 
     def __init__(self, archive: str, encoder: str, path: str, config: EmbeddingConfig) -> None:
         # Imported here: torch takes seconds to load, and of all processes only this one needs it.
-        from okralong.pipelines.indexing.embedding import SentenceEmbedder, available_threads
+        from okralong.pipelines.indexing.embedding import SentenceEmbedder
+        from okralong.pipelines.models.weights import available_cores
 
         self._store = VectorStore.of(Folder.of(archive), encoder, config.dtype)
         self._metrics = index_metrics()
         # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
-        threads = max(1, available_threads() // config.actors)
+        threads = max(1, available_cores() // config.actors)
         self._encoder = SentenceEmbedder(
             path,
             config.max_seq_length,
