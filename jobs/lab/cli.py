@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from okralong.pipelines.lab.split import Account
     from okralong.pipelines.lab.sweeps.results import Compared
     from okralong.pipelines.lab.sweeps.run import Point, Tune
-    from okralong.pipelines.lab.training.analyzer_data import TrainingRow
-    from okralong.pipelines.lab.training.run import SelfTraining
 
 PLAIN_WIDTH = 120
 """Columns of the table where the output is no terminal."""
@@ -327,7 +323,6 @@ def train(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.lab.split import SIDES
     from okralong.pipelines.lab.training.analyzer_data import LEARNED, read_rows, without_sets
     from okralong.pipelines.lab.training.run import TrainConfig, train_session
 
@@ -337,10 +332,6 @@ def train(
     train, validation = (read_rows(folder, side) for side in LEARNED)
     if leave_out:
         train, validation = without_sets(train, leave_out), without_sets(validation, leave_out, must_be_there=False)
-    if settings.self_training is not None:
-        known = [row for side in SIDES for row in read_rows(folder, side, may_be_empty=True)]
-        train = _with_own_labels(settings.self_training, train[: recipe.rows], known, rows, console)
-        recipe = replace(recipe, rows=None)
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
     if export:
         from okralong.pipelines.lab.training.run import examples_of, export_files
@@ -408,19 +399,6 @@ def _run(work: Callable[..., None], here: bool, console: Console) -> None:
         run_on_cluster(work, say)
 
 
-def _with_own_labels(
-    config: SelfTraining, train: list[TrainingRow], known: list[TrainingRow], rows: Path, console: Console
-) -> list[TrainingRow]:
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzer import load_analyzer
-    from okralong.pipelines.lab.training.run import self_labelled, unlabelled_questions
-
-    questions = unlabelled_questions(config, rows)
-    found = self_labelled(config, load_analyzer(config.teacher), questions, known)
-    say_line(console, f"self-training: {len(found):,} of {len(questions):,} questions got a type")
-    return [*train, *found]
-
-
 # --------
 # ``okralong train-data``: the rows that the analyzer or the reader learns from, out of the data sets and the split.
 
@@ -466,7 +444,6 @@ def train_data(
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import EXIT_OVER_BUDGET
     from okralong.pipelines.lab.training.analyzer_data import RowsConfig, build_rows, rows_card, write_rows
-    from okralong.pipelines.lab.training.run import UNLABELLED
     from okralong.pipelines.run.config import RunConfig
 
     console = Console()
@@ -474,12 +451,10 @@ def train_data(
     built = build_rows(
         load_config(RowsConfig, config or "training/rows.yaml"), data, work, lambda line: say_line(console, line), label
     )
-    for side, found in built.rows.items():
+    for side, found in built.items():
         write_rows(Folder.of(out), side, found)
         say_line(console, f"{side}: {len(found):,} rows")
-    lines = [json.dumps({"query_id": each.query_id, "question": each.question}) for each in built.unlabelled]
-    (out / UNLABELLED).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (out / "card.md").write_text(rows_card(built.rows, label.model if label else None), encoding="utf-8")
+    (out / "card.md").write_text(rows_card(built, label.model if label else None), encoding="utf-8")
     say_line(console, f"written: {out} (rows by side) and card.md")
     if label is not None and label.over_budget:
         say_line(

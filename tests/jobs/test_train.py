@@ -14,7 +14,7 @@ from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.lab.split import Side
 from okralong.pipelines.lab.training import run
-from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, TrainingRow, read_examples, write_rows
+from okralong.pipelines.lab.training.analyzer_data import TrainingRow, write_rows
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples
@@ -125,27 +125,6 @@ def test_a_set_can_be_left_out(
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options, "nowhere")
     assert code == 2
     assert "No row comes from a set 'nowhere', so it cannot be left out. There are invented, other." in said
-
-
-def test_a_teacher_labels_questions_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_rows(Folder.of(tmp_path / "rows"), "train", rows(0, 2))
-    write_rows(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
-    asked = ["Which was founded first, the old mill or the new one?", rows(0, 1)[0].question]
-    (tmp_path / "rows" / "unlabelled.jsonl").write_text(
-        "".join(json.dumps({"question": each}) + "\n" for each in asked), encoding="utf-8"
-    )
-    own = "rows: 5\nself_training: {teacher: {kind: rules}, above: 0.5}\n"
-    (tmp_path / "config.yaml").write_text(CONFIG + own, encoding="utf-8")
-    options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export"]
-    code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
-    assert code == 0, said
-    assert "self-training: 1 of 2 questions got a type" in said
-    learned = read_examples(tmp_path / "files" / "train.jsonl")
-    assert len(learned) == 6, "rows bounds what was labelled before, not what the teacher adds"
-    assert learned[-1].asked.question == asked[0]
-    assert learned[-1].labels == (TYPES.index("multi-source"), UNKNOWN, UNKNOWN)
 
 
 def test_what_is_exported_trains_on_a_bare_machine(

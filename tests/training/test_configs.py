@@ -17,9 +17,6 @@ def plain(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("one", "other", "differ"),
     [
-        ("heads", "self", {"self_training"}),
-        ("features", "few", {"rows"}),
-        ("few", "few_self", {"self_training"}),
         ("heads", "own_heads", {"dropout", "epochs", "batch_size", "evaluations", "validation_rows"}),
     ],
 )

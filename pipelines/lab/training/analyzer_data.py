@@ -207,14 +207,13 @@ def write_rows(folder: Folder, side: Side, rows: Sequence[TrainingRow]) -> None:
     _table(folder, side).write_table(_FILE, pa.Table.from_pylist([asdict(row) for row in rows], schema=TRAINING_ROWS))
 
 
-def read_rows(folder: Folder, side: Side, may_be_empty: bool = False) -> list[TrainingRow]:
+def read_rows(folder: Folder, side: Side) -> list[TrainingRow]:
     """The rows of one side, in the order written.
 
-    Raises InputError when there are none, unless it ``may_be_empty``, ArchiveError when another version of okralong
-    wrote them.
+    Raises InputError when there are none, ArchiveError when another version of okralong wrote them.
     """
     found = _table(folder, side).read_tables(TRAINING_ROWS).to_pylist()
-    if not found and not may_be_empty:
+    if not found:
         raise InputError(
             f"{_table(folder, side).path} holds no training rows. Make them with `okralong train-data DATA --out DIR`; "
             "questions that share a document stand on one side, so few documents may leave a side empty."
@@ -477,14 +476,12 @@ class RowsConfig(Settings):
     side, dealt over its sources in turn, so that neither a type nor a set drowns the others. ``limit`` of a set counts
     for each side. With ``every`` questions of which neither evidence nor answer is known have a row, too: they teach
     the type. ``split`` is a manifest as `okralong split` writes it, or the rules by which the ``sets`` are split here.
-    Of ``unlabelled`` sets questions of the train side are set aside without their labels.
     """
 
     seed: int = 7
     policy: str = "policy/default.yaml"
     sets: list[SetChoice] = Field(min_length=1)
     questions_only: list[QuestionsOnly] = Field(default_factory=list)
-    unlabelled: list[QuestionsOnly] = Field(default_factory=list)
     sample: SampleRows | None = None
     per_type: Limit
     every: bool = False
@@ -536,14 +533,6 @@ LabelRows = Callable[[list[TrainingRow]], list[TrainingRow]]
 
 
 @dataclass(frozen=True)
-class Built:
-    """Rows by side, and the questions of the train side that were set aside without their labels."""
-
-    rows: dict[Side, list[TrainingRow]]
-    unlabelled: list[Question]
-
-
-@dataclass(frozen=True)
 class _Side:
     """One side's shelf with what all its sets share."""
 
@@ -582,7 +571,9 @@ class _Side:
         return asyncio.run(rows_of(bench, self.policy))
 
 
-def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: LabelRows | None = None) -> Built:
+def build_rows(
+    config: RowsConfig, data: Path, work: Path, say: Say, label: LabelRows | None = None
+) -> dict[Side, list[TrainingRow]]:
     """The rows of every side; those of train balanced by type. Archives and vectors are kept below ``work``.
 
     ``label`` may say more of the rows that models learn from; then questions without evidence or answer have a row,
@@ -592,7 +583,6 @@ def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: Labe
     catalog, encoder = load_catalog(config.catalog), cached_encoder(work)
     split = _split(config, catalog, data)
     rows: dict[Side, list[TrainingRow]] = {}
-    unlabelled: list[Question] = []
     for side in SIDES:
         say(f"{side}:")
         shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
@@ -603,15 +593,14 @@ def build_rows(config: RowsConfig, data: Path, work: Path, say: Say, label: Labe
         random.Random(config.seed).shuffle(rows[side])
         if side == "train":
             rows[side] = balanced(rows[side], config.per_type, config.seed)
-            unlabelled = _set_aside(shelf, config, rows[side])
-    return Built(rows, unlabelled)
+    return rows
 
 
 def _split(config: RowsConfig, catalog: Catalog, data: Path) -> Split:
     if isinstance(config.split, str):
         return Split.load(config.split)
     named = [(choice.name, choice.part) for choice in config.sets]
-    named += [(choice.name, choice.part) for choice in (*config.questions_only, *config.unlabelled)]
+    named += [(choice.name, choice.part) for choice in config.questions_only]
     sources = [source for source in catalog.sources if (source.name, source.part) in named]
     split, _ = build_split([read_dataset(source, data) for source in sources], config.split)
     return split
@@ -622,19 +611,6 @@ def primary_granularities(policy: Policy) -> list[int]:
     around = policy.fusion.surroundings
     sizes = {policy.primary.granularity} | ({around.granularity} if around else set())
     return sorted(sizes)
-
-
-def _set_aside(shelf: Shelf, config: RowsConfig, rows: Iterable[TrainingRow]) -> list[Question]:
-    """Questions whose labels are left aside, for self-training; none that a row asks."""
-    seen = {question_hash(row.question) for row in rows}
-    found: dict[str, Question] = {}
-    for choice in config.unlabelled:
-        asked = [item.gold.question for item in shelf.read(choice.name, choice.part).items]
-        new = {question_hash(each.question): each for each in asked if question_hash(each.question) not in seen}
-        some = sorted(new)
-        random.Random(f"{config.seed}:{choice.name}").shuffle(some)
-        found |= {key: Question(new[key].query_id, new[key].question) for key in some[: choice.limit]}
-    return list(found.values())
 
 
 def _once(rows: Iterable[TrainingRow]) -> list[TrainingRow]:

@@ -16,8 +16,6 @@ from pydantic import Field, model_validator
 from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput, Analyzer, Temperatures, write_temperatures
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import Question
-from okralong.pipelines.lab.split import question_hash
 from okralong.pipelines.lab.training.analyzer import (
     FieldFigures,
     LabelLearner,
@@ -33,7 +31,6 @@ from okralong.pipelines.lab.training.analyzer_data import (
     Example,
     ReadingExample,
     TrainingRow,
-    balanced,
     example,
     read_examples,
     write_examples,
@@ -52,7 +49,6 @@ from okralong.pipelines.models.weights import (
     resolve_embedding_model,
     text_ids,
 )
-from okralong.pipelines.run.prepare import read_questions
 
 
 def export_files(
@@ -121,51 +117,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 # --------
-# Self-training: questions without labels get the type of which a trained analyzer is sure (the paper's section 5 names
-# less annotation as open).
-
-SOURCE = "self-training"
-
-UNLABELLED = "unlabelled.jsonl"
-"""The questions that `okralong train-data` sets aside, beside the rows."""
-
-
-class SelfTraining(Settings):
-    """``teacher`` is a trained analyzer; its type counts where its probability is at least ``above``.
-
-    ``questions`` is a file as `okralong answer` takes it; null: the one that `okralong train-data` wrote beside the
-    rows. At most ``per_type`` questions of each type are taken.
-    """
-
-    teacher: AnalyzerConfig
-    questions: str | None = None
-    above: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    per_type: Annotated[int, Field(ge=1)] = 300
-    seed: int = 7
-
-
-def unlabelled_questions(config: SelfTraining, rows: Path) -> list[Question]:
-    """The questions that ``config`` names. Raises InputError when the file is missing or holds none."""
-    questions, _ = read_questions(config.questions or rows / UNLABELLED)
-    return questions
-
-
-def self_labelled(
-    config: SelfTraining, teacher: Analyzer, questions: Sequence[Question], known: Sequence[TrainingRow]
-) -> list[TrainingRow]:
-    """Rows with a type alone, for questions of which the teacher is sure and that no ``known`` row of any side asks."""
-    seen = {question_hash(row.question) for row in known}
-    new = [each for each in questions if question_hash(each.question) not in seen]
-    said = teacher.analyze([AnalysisInput(each.question, ()) for each in new])
-    sure = [
-        TrainingRow(each.query_id, SOURCE, (each.query_id,), each.question, (), (), (), (), analysis.type, None, None)
-        for each, analysis in zip(new, said, strict=True)
-        if analysis.type_probabilities[analysis.type] >= config.above
-    ]
-    return balanced(sure, config.per_type, config.seed)
-
-
-# --------
 # What a training config may say (``configs/training/*.yaml``); it becomes a ``Recipe``.
 
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -189,7 +140,7 @@ class LoraConfig(Settings):
 
 
 class TrainConfig(Settings):
-    """See ``Recipe``, which says what each key means and where its default is from, and ``SelfTraining``."""
+    """See ``Recipe``, which says what each key means and where its default is from."""
 
     kind: Kind
     model: str = Field(default=EMBEDDED, min_length=1)
@@ -211,7 +162,6 @@ class TrainConfig(Settings):
     max_tokens: Annotated[int, Field(ge=128)] = _PLAIN.max_tokens
     rows: Count | None = None
     validation_rows: Count | None = None
-    self_training: SelfTraining | None = None
 
     @model_validator(mode="after")
     def _learns_something(self) -> Self:
@@ -219,13 +169,11 @@ class TrainConfig(Settings):
             raise ValueError(f"a {self.kind} learns an adapter: give lora, with the layers that it targets")
         if self.kind == "heads" and self.start is not None:
             raise ValueError("start is the adapter of a label_scorer or a reader; heads begin anew")
-        if self.kind == "reader" and self.self_training is not None:
-            raise ValueError("self_training labels questions for an analyzer; a reader has no labels")
         return self
 
     def recipe(self) -> Recipe:
         """The same as plain values."""
-        values = self.model_dump(exclude={"self_training"})
+        values = self.model_dump()
         if self.start not in (None, SHIPPED):
             # A task of the cluster stands elsewhere.
             values["start"] = str(Path(str(self.start)).expanduser().resolve())
@@ -301,10 +249,7 @@ def train_session(
     history = fit_recipe(recipe, examples_of(train), held, model, sha256, out, say)
     temperatures = calibrate(recipe, out, held[: recipe.validation_rows])
     figures = {"validation": figures_of(trained_analyzer(recipe, out), validation[: recipe.validation_rows])}
-    learned = train[: recipe.rows]
-    counts = {"train": len(learned), "validation": len(validation[: recipe.validation_rows])}
-    if own := sum(row.source == SOURCE for row in learned):
-        counts["self-labelled train"] = own
+    counts = {"train": len(train[: recipe.rows]), "validation": len(validation[: recipe.validation_rows])}
     if left_out:
         name += f", without the rows of {', '.join(left_out)}"
     (out / CARD).write_text(model_card(recipe, name, counts, temperatures, figures), encoding="utf-8")
