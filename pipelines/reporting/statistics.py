@@ -88,7 +88,22 @@ def joined_by_documents(asked: Sequence[tuple[str, ...]]) -> list[str]:
     return [find(documents[0]) for documents in asked]
 
 
-def estimate(value: float, draws: Floats | None) -> Estimate:
+Drawn = tuple[Floats, Floats | None]
+"""Figures (...) and the same in each draw (draws, ...); None where there are fewer than two clusters to draw from."""
+
+
+def ratio(tops: Floats, bottoms: Floats, drawn: Resample | None) -> Drawn:
+    """The sum of ``tops`` over questions by that of ``bottoms``, both (..., questions); nan where nothing is below."""
+
+    def divided(above: Floats, below: Floats) -> Floats:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.where(below > 0, np.divide(above, below), np.nan))
+
+    value = divided(tops.sum(axis=-1), bottoms.sum(axis=-1))
+    return value, divided(drawn.means(tops), drawn.means(bottoms)) if drawn else None
+
+
+def estimate(value: float | Floats, draws: Floats | None) -> Estimate:
     """A figure and its values in the draws as an Estimate: 95 % percentiles, taken outwards.
 
     An infinite value means "out of reach" and counts on its side; nan means "not defined" and counts against both ends.
@@ -102,7 +117,7 @@ def estimate(value: float, draws: Floats | None) -> Estimate:
     return Estimate(_finite(value), _finite(low), _finite(high))
 
 
-def _finite(value: float | np.float64) -> float | None:
+def _finite(value: float | np.float64 | Floats) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 

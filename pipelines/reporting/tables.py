@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.reporting.charts import Groups, stages_of
 from okralong.pipelines.reporting.rows import ACCURACY, COST, Figure, Row, plain
+from okralong.pipelines.reporting.statistics import Estimate
 
 Kind = Literal["text", "count", "share", "tokens", "usd", "seconds", "number"]
 Better = Literal["", "more", "less"]
@@ -248,6 +249,29 @@ def markdown(table: Table) -> str:
     lines += [[_words(c, cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return "\n\n".join(part for part in (f"## {table.title}", table.note, body) if part) + "\n"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], figures: Collection[int] = ()) -> str:
+    """Rows of words as a Markdown table, without a line break at its end.
+
+    The columns numbered in ``figures``, from 0, are set to the right. A bar or a line break in a cell does not end it.
+    """
+    rule = ["---:" if at in figures else "---" for at in range(len(head))]
+    lines = (" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) for line in (head, rule, *rows))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
+    """An estimate in a cell: "0.412 [0.380, 0.447]", with a dash for what is not known; the value alone without ends.
+
+    ``form`` is the format of each number, e.g. "+.3f" for differences.
+    """
+    if each is None or each.value is None:
+        return NONE
+    if each.low is None and each.high is None:
+        return format(each.value, form)
+    low, high = (NONE if end is None else format(end, form) for end in (each.low, each.high))
+    return f"{each.value:{form}} [{low}, {high}]"
 
 
 def _words(column: Column, cell: Cell) -> str:

@@ -1,12 +1,13 @@
-"""How likely and how well foretold replies are, example by example, and means of that with intervals by document."""
+"""The figures of a trained SARA on the side test: how likely replies are with true vectors, with others' and without.
+
+Reconstruction by stage, then gold answers by chunks shown as text; means with intervals by document.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import torch
@@ -15,16 +16,9 @@ from numpy.typing import NDArray
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.training.fit import Say, quiet
-from okralong.pipelines.lab.training.sara import (
-    DONE,
-    TRAINED,
-    Generator,
-    SaraLearner,
-    is_trained_by,
-    train_stages,
-    write_card,
-)
-from okralong.pipelines.lab.training.sara_data import (
+from okralong.pipelines.lab.training.report import write_report
+from okralong.pipelines.lab.training.sara import DONE, TRAINED, Generator, SaraLearner, is_trained_by
+from okralong.pipelines.lab.training.sara_rows import (
     CONDITIONS,
     Asked,
     Condition,
@@ -35,12 +29,12 @@ from okralong.pipelines.lab.training.sara_data import (
     SaraConfig,
     alignment_examples,
     instruction_examples,
-    read_sets,
     reconstruction_examples,
     under,
 )
 from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 from okralong.pipelines.sara.artifact import LORA
 from okralong.pipelines.sara.compressor import Compressor
 
@@ -139,13 +133,6 @@ def comparison(found: dict[Condition, Measured], before: Measured | None = None)
     )
 
 
-# --------
-# The figures of a trained SARA on the side test: reconstruction by stage, and gold answers by chunks shown as text.
-
-FIGURES: Final = "figures.json"
-PAGE: Final = "figures.md"
-
-
 def reconstruction_figures(
     learners: Mapping[str, SaraLearner], examples: Mapping[str, Sequence[MixedExample]], config: SaraConfig, say: Say
 ) -> dict[str, dict[str, Compared]]:
@@ -197,67 +184,32 @@ def answer_figures(
     return found
 
 
-def write_figures(out: Path, parts: Mapping[str, Mapping[str, Compared]], about: str) -> list[Path]:
-    """Both files; ``parts`` are tables by their heading, rows by their name."""
-    values = {title: {name: asdict(each) for name, each in rows.items()} for title, rows in parts.items()}
-    (out / FIGURES).write_text(json.dumps({"about": about, **values}, indent=1) + "\n", encoding="utf-8")
-    sections = ["# Figures of a trained SARA", about]
-    for title, rows in parts.items():
-        sections += [f"## {title}", table(rows)]
-    (out / PAGE).write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-    return [out / PAGE, out / FIGURES]
-
-
 def table(rows: Mapping[str, Compared]) -> str:
     """A line for each row: nats a token, 95 % intervals over documents, differences paired."""
-    head = ["", "examples (documents)", "true", "shuffled", "none", "true - shuffled", "true - none"]
     staged = any(each.less_before is not None for each in rows.values())
+    answered = any(each.f1 is not None for each in rows.values())
+    head = ["", "examples (documents)", "true", "shuffled", "none", "true - shuffled", "true - none"]
     head += ["true - a stage earlier"] if staged else []
     head += ["foretold: true", "shuffled", "none"]
-    head += ["F1 (replies)"] if (answered := any(each.f1 is not None for each in rows.values())) else []
-    lines = [head, ["---"] * len(head)]
+    head += ["F1 (replies)"] if answered else []
+    lines = []
     for name, each in rows.items():
-        nll = [_value(each.nll[condition]) for condition in each.nll]
-        right = [_value(each.accuracy[condition], share=True) for condition in each.accuracy]
-        counted = f"{each.examples:,} ({each.documents:,})"
-        earlier = [shown(each.less_before) if each.less_before else "-"] if staged else []
-        lines.append([name, counted, *nll, shown(each.less_shuffled), shown(each.less_none), *earlier, *right])
-        lines[-1] += [f"{_ranged(each.f1)} ({each.replies})" if each.f1 else "-"] if answered else []
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        line = [name, f"{each.examples:,} ({each.documents:,})"]
+        line += [NONE if mean.value is None else f"{mean.value:.3f}" for mean in each.nll.values()]
+        line += [shown(each.less_shuffled), shown(each.less_none), *([shown(each.less_before)] if staged else [])]
+        line += [NONE if mean.value is None else f"{mean.value:.1%}" for mean in each.accuracy.values()]
+        line += [f"{estimate_words(each.f1)} ({each.replies})" if each.f1 else NONE] if answered else []
+        lines.append(line)
+    return markdown_table(head, lines)
 
 
-def shown(each: Estimate) -> str:
+def shown(each: Estimate | None) -> str:
     """A difference with its interval."""
-    if each.value is None or each.low is None or each.high is None:
-        return "-"
-    return f"{each.value:+.3f} [{each.low:+.3f}, {each.high:+.3f}]"
+    return estimate_words(each, "+.3f") if each and each.low is not None and each.high is not None else NONE
 
-
-def _ranged(each: Estimate) -> str:
-    if each.value is None or each.low is None or each.high is None:
-        return _value(each)
-    return f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]"
-
-
-def _value(each: Estimate, share: bool = False) -> str:
-    if each.value is None:
-        return "-"
-    return f"{each.value:.1%}" if share else f"{each.value:.3f}"
-
-
-# --------
-# Training and figures as the command runs them: a config and a data folder in, a folder out. Runs without Ray.
 
 UNTRAINED = "untrained"
 """The name of the compressor before its first stage, in figures."""
-
-
-def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> None:
-    """Train by ``config`` and write everything to ``out``; embeddings are kept below ``work``."""
-    encoder = cached_encoder(work, config.encoder)
-    train, held = Material(read_sets(config, data, "train")), Material(read_sets(config, data, "validation"))
-    train_stages(config, train, held, encoder.encode, out, say)
-    write_card(out, config)
 
 
 def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> list[Path]:
@@ -273,7 +225,7 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
             f"{out} was trained by another config than this one (its {TRAINED} has it), and only figures may differ. "
             "Give that one, or train by this one first: the same command, no --report."
         )
-    encoder, test = cached_encoder(work, config.encoder), Material(read_sets(config, data, "test"))
+    encoder, test = cached_encoder(work, config.encoder), Material.read(config, data, "test")
     generator = Generator.load(config.model)
     parts: dict[str, dict[str, Compared]] = {}
     if config.compression:
@@ -282,13 +234,12 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
         for name, trained in config.stages():
             if not isinstance(trained, InstructionConfig):
                 compressors[name] = Compressor.load(out / name).to(generator.device)
-        documents = test.documents(config.chunk_tokens)
-        some = {"alignment": alignment_examples(documents, encoder.encode, config.figures.examples, config.seed)}
+        some = {"alignment": alignment_examples(test.documents, encoder.encode, config.figures.examples, config.seed)}
         replies = {"alignment": config.alignment.reply_tokens}
         if (stage := config.reconstruction) is not None:
             count = config.figures.examples // 2
             some["reconstruction"] = reconstruction_examples(
-                documents, encoder.encode, count, stage.chunks, config.seed
+                test.documents, encoder.encode, count, stage.chunks, config.seed
             )
             replies["reconstruction"] = stage.reply_tokens
         for task, examples in some.items():
@@ -299,7 +250,9 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
             found = reconstruction_figures(learners, {task: examples}, config, say)
             parts[f"The text of {task}, by what was learned"] = {name: each[task] for name, each in found.items()}
     parts |= _answers(config, generator, test, encoder.encode, out, say)
-    return write_figures(out, parts, _about(config))
+    tables = [section for title, rows in parts.items() for section in (f"## {title}", table(rows))]
+    about = _about(config)
+    return write_report(out, "figures", ["# Figures of a trained SARA", about, *tables], {"about": about, **parts})
 
 
 def _answers(
@@ -309,7 +262,7 @@ def _answers(
     if stage is None:
         return {}
     compressor = Compressor.load(out).to(generator.device)  # one that knows nothing where nothing is compressed
-    asked = test.asked(stage, config)
+    asked = test.asked()
     if not asked:
         return {}
     rows: dict[str, Compared] = {}

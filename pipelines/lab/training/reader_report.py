@@ -1,14 +1,16 @@
-"""Asking a served reader the rows of a report, over HTTP, as a run would."""
+"""Several readers on the same test rows: what they answer, cite and refuse, in which form, at what speed.
+
+Each is served and asked over HTTP, as a run would ask it. Figures alone are written: the rows hold texts of the sets.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -28,12 +30,22 @@ from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.lab.datasets.pooling import Span
 from okralong.pipelines.lab.evidence.writers import KeptReplies
 from okralong.pipelines.lab.metrics import scores
-from okralong.pipelines.lab.training.analyzer import NONE
-from okralong.pipelines.lab.training.reader_data import ReadingRow
+from okralong.pipelines.lab.training.fit import Say
+from okralong.pipelines.lab.training.report import write_report
+from okralong.pipelines.lab.training.rows import ReadingRow
 from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
+from okralong.pipelines.reporting.statistics import (
+    Estimate,
+    Floats,
+    Resample,
+    estimate,
+    joined_by_documents,
+    ratio,
+    resample,
+)
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +131,6 @@ def _timings(reply: Any) -> tuple[tuple[int, float], tuple[int, float]]:
     return read, (int(said.get("predicted_n", 0)), float(said.get("predicted_ms", 0.0)))
 
 
-# --------
-# What one reply is worth: answer, sources and form, each held against the row.
-
 _EVIDENCE: Final = r'Evidence: \[\d{1,2}\] "[^"\n]+"'
 _FORMS: Final = {
     "generate": re.compile(rf"(?:{_EVIDENCE}\n)*Answer: [^\n]+"),
@@ -196,9 +205,6 @@ def _touch(piece: Span, place: Passage | Citation) -> bool:
     return piece.doc_id == place.doc_id and piece.start_char < place.end_char and piece.end_char > place.start_char
 
 
-# --------
-# The figures of a reader over its marks, with intervals that draw questions on the same documents together.
-
 Ratio = Callable[[ReadingRow, Marks], tuple[float, float]]
 """What a row adds to a figure's numerator and denominator; (0, 0): the figure does not look at it."""
 
@@ -229,51 +235,35 @@ FIGURES: Final[dict[str, Ratio]] = {
 not be there, and not where the set marks none."""
 
 
-def figure(ratio: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> Estimate:
+def figure(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> Estimate:
     """A figure with its 95 % interval; not defined where no row counts."""
-    return _estimate(*_pairs(ratio, rows, marks), rows)
+    return estimate(*ratio(*_sums(of, rows, marks), _drawn(rows)))
 
 
-def difference(ratio: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks], others: Sequence[Marks]) -> Estimate:
+def difference(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks], others: Sequence[Marks]) -> Estimate:
     """How much larger the figure of ``marks`` is than that of ``others``, on the same rows and paired draws."""
-    mine, counts = _pairs(ratio, rows, marks)
-    theirs, their_counts = _pairs(ratio, rows, others)
-    drawn = resample(joined_by_documents([row.documents for row in rows]))
-    value = _divided(mine.sum(), counts.sum()) - _divided(theirs.sum(), their_counts.sum())
-    if drawn is None:
-        return estimate(float(value), None)
-    means = drawn.means(np.stack([mine, counts, theirs, their_counts]))
-    return estimate(float(value), _divided(means[:, 0], means[:, 1]) - _divided(means[:, 2], means[:, 3]))
+    drawn = _drawn(rows)
+    (mine, own), (theirs, other) = (ratio(*_sums(of, rows, each), drawn) for each in (marks, others))
+    return estimate(mine - theirs, None if own is None or other is None else own - other)
 
 
-def _pairs(ratio: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> tuple[Floats, Floats]:
-    pairs = np.array([ratio(row, each) for row, each in zip(rows, marks, strict=True)], dtype=np.float64)
+def _sums(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> tuple[Floats, Floats]:
+    pairs = np.array([of(row, each) for row, each in zip(rows, marks, strict=True)], dtype=np.float64)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _estimate(tops: Floats, bottoms: Floats, rows: Sequence[ReadingRow]) -> Estimate:
-    value = float(_divided(tops.sum(), bottoms.sum()))
-    drawn = resample(joined_by_documents([row.documents for row in rows]))
-    if drawn is None:
-        return estimate(value, None)
-    means = drawn.means(np.stack([tops, bottoms]))
-    return estimate(value, _divided(means[:, 0], means[:, 1]))
+def _drawn(rows: Sequence[ReadingRow]) -> Resample | None:
+    return resample(joined_by_documents([row.documents for row in rows]))
 
-
-def _divided(tops: Floats | np.float64, bottoms: Floats | np.float64) -> Floats:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(np.asarray(bottoms) > 0, np.divide(tops, bottoms), np.nan), dtype=np.float64)
-
-
-# --------
-# Which readers a report compares (``configs/training/reader_report.yaml``).
 
 TRIVIAL: Final = "best sentence"
 """The name of the reader that every report has, which is no model."""
 
 
 class ReaderReportConfig(Settings):
-    """``readers`` by the names that the report gives them, each an ``llm`` section with base_url embedded. Their
+    """What ``configs/training/reader_report.yaml`` may say: which readers a report compares.
+
+    ``readers`` by the names that the report gives them, each an ``llm`` section with base_url embedded. Their
     ``max_completion_tokens`` are the report's ``limits``.
 
     ``rows`` answer rows are asked, the first ones of the test side's drawn order, ``split`` and ``step`` rows of those
@@ -302,9 +292,6 @@ class ReaderReportConfig(Settings):
         return self
 
 
-# --------
-# The trivial reader: it answers with the sentence of its passages that is nearest to the question.
-
 Embed = Callable[[list[str]], NDArray[np.float32]]
 """Unit vectors of some texts, (texts, dimension)."""
 
@@ -326,11 +313,7 @@ def _sentences(passage: Passage) -> list[tuple[int, int]]:
     return [(start, end) for start, end in spans if passage.text[start:end].strip()]
 
 
-# --------
-# Several readers on the same test rows: what they answer, cite and refuse, in which form, at what speed.
-
 Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
-Say = Callable[[str], None]
 
 
 @dataclass
@@ -392,7 +375,7 @@ def reader_report(
         every = [*zip(asked, replies, strict=True), *other]
         found.formed[name] = _formed(every)
     for name, each in marks.items():
-        found.figures[name] = {key: figure(ratio, asked, each) for key, ratio in FIGURES.items()}
+        found.figures[name] = {key: figure(of, asked, each) for key, of in FIGURES.items()}
         found.by_kind[name] = _by_kind(asked, each)
         if name != config.base:
             found.gains[name] = {key: difference(FIGURES[key], asked, each, marks[config.base]) for key in FIGURES}
@@ -418,12 +401,12 @@ def _numeric(rows: Sequence[ReadingRow], replies: Sequence[str], calculator: boo
 def _by_kind(rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> dict[str, Estimate]:
     """F1 with the evidence in view, by type and by source."""
     kinds = [*sorted({row.type for row in rows}), *sorted({row.source for row in rows})]
-    ratio = FIGURES["F1, evidence in view"]
+    f1 = FIGURES["F1, evidence in view"]
     found = {}
     for kind in kinds:
         at = [index for index, row in enumerate(rows) if kind in (row.type, row.source) and row.answerable]
         if at:
-            found[f"{kind} ({len(at)})"] = figure(ratio, [rows[index] for index in at], [marks[index] for index in at])
+            found[f"{kind} ({len(at)})"] = figure(f1, [rows[index] for index in at], [marks[index] for index in at])
     return found
 
 
@@ -435,23 +418,15 @@ def _formed(every: Sequence[tuple[ReadingRow, str]]) -> dict[str, tuple[float, i
     return found
 
 
-# --------
-# A reader report as Markdown and as JSON. Figures alone: the rows hold texts of the sets.
-
-
 def write_reader_report(folder: Path, command: str, report: ReaderReport) -> list[Path]:
     """``reader.md`` and ``reader.json``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page, data = folder / "reader.md", folder / "reader.json"
-    page.write_text(_page(command, report), encoding="utf-8")
-    data.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
-    return [page, data]
-
-
-def _page(command: str, report: ReaderReport) -> str:
     kinds = list(dict.fromkeys(kind for found in report.by_kind.values() for kind in found))
     roles = list(dict.fromkeys(role for found in report.formed.values() for role in found))
-    parts = [
+    formed = [[role, *(_share(found.get(role)) for found in report.formed.values())] for role in roles]
+    speed = [
+        [name, f"{each.seconds:.1f}", _rate(each.read), _rate(each.written)] for name, each in report.speed.items()
+    ]
+    sections = [
         "# Readers on test rows",
         f"`{command}`",
         f"{report.rows:,} answer prompts over documents of the test side, of which no reader saw one; every reader is "
@@ -471,25 +446,16 @@ def _page(command: str, report: ReaderReport) -> str:
         "## Calculations: the gold number, asked for the expression (which the executor works out) or for the result",
         _estimates("asked for", ["expression", "result"], report.arithmetic),
         "## Replies of the right form to the letter, by role (asked)",
-        _table(
-            [["role", *report.formed], ["---"] * (len(report.formed) + 1)]
-            + [[role, *(_share(found.get(role)) for found in report.formed.values())] for role in roles]
-        ),
+        markdown_table(["role", *report.formed], formed),
         "## Speed on this machine, one answer after the other",
-        _table(
-            [["reader", "seconds an answer", "tokens/s read", "tokens/s written"], ["---"] * 4]
-            + [
-                [name, f"{each.seconds:.1f}", _rate(each.read), _rate(each.written)]
-                for name, each in report.speed.items()
-            ]
-        ),
+        markdown_table(["reader", "seconds an answer", "tokens/s read", "tokens/s written"], speed),
     ]
-    return "\n\n".join(parts) + "\n"
+    return write_report(folder, "reader", sections, report)
 
 
 def _estimates(first: str, keys: Sequence[str], found: Mapping[str, Mapping[str, Estimate]]) -> str:
-    lines = [[first, *found], ["---"] * (len(found) + 1)]
-    return _table(lines + [[key, *(_interval(each.get(key)) for each in found.values())] for key in keys])
+    lines = ([key, *(estimate_words(each.get(key)) for each in found.values())] for key in keys)
+    return markdown_table([first, *found], lines)
 
 
 def _terms(terms: Mapping[str, bool]) -> str:
@@ -500,16 +466,5 @@ def _rate(tokens: float | None) -> str:
     return NONE if tokens is None else f"{tokens:,.0f}"
 
 
-def _interval(each: Estimate | None) -> str:
-    if each is None or each.value is None:
-        return NONE
-    low, high = (NONE if end is None else f"{end:.3f}" for end in (each.low, each.high))
-    return f"{each.value:.3f} [{low}, {high}]"
-
-
 def _share(found: tuple[float, int] | None) -> str:
     return NONE if found is None else f"{found[0]:.3f} ({found[1]})"
-
-
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
