@@ -12,6 +12,7 @@ import torch
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.lab.training.sara import stage_examples
+from okralong.pipelines.lab.training.sara_report import under
 from okralong.pipelines.lab.training.sara_rows import (
     SIDES,
     Asked,
@@ -24,7 +25,6 @@ from okralong.pipelines.lab.training.sara_rows import (
     instruction_examples,
     novel,
     reconstruction_examples,
-    under,
 )
 from okralong.pipelines.sara.artifact import Shape
 from okralong.pipelines.sara.compressor import Compressor

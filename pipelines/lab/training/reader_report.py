@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -168,14 +169,9 @@ def mark(row: ReadingRow, reply: str, calculator: bool = True) -> Marks:
     try:
         parsed = parse_answer(reply)
     except ReplyError:
-        return _marks(row, "", ())
+        return mark_text(row, "")
     answer = calculate(parsed.answer) if calculator else parsed.answer
-    return _marks(row, answer, find_citations(parsed.evidence, row.passages))
-
-
-def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) -> Marks:
-    """The marks of an answer that no model wrote."""
-    return _marks(row, answer, citations)
+    return mark_text(row, answer, find_citations(parsed.evidence, row.passages))
 
 
 def well_formed(role: str, reply: str) -> bool:
@@ -183,7 +179,8 @@ def well_formed(role: str, reply: str) -> bool:
     return _FORMS[role].fullmatch(reply.strip()) is not None
 
 
-def _marks(row: ReadingRow, answer: str, citations: Sequence[Citation]) -> Marks:
+def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) -> Marks:
+    """The marks of an answer with its citations."""
     shown = [piece for piece in row.evidence if any(_touch(piece, each) for each in row.passages)]
     right = [each for each in citations if any(_touch(piece, each) for piece in row.evidence)]
     f1, exact, numeric = scores(answer, row.answers)
@@ -213,23 +210,21 @@ def _mean(of: Callable[[Marks], float], when: Callable[[ReadingRow], bool] = lam
     return lambda row, marks: (of(marks), 1.0) if when(row) else (0.0, 0.0)
 
 
-def _held_back(row: ReadingRow) -> bool:
-    return not row.answerable
+def _refused(row: ReadingRow, marks: Marks) -> bool:
+    return marks.said_unanswerable and not row.answerable
 
 
-def _answerable(row: ReadingRow) -> bool:
-    return row.answerable
-
+_IN_VIEW: Final[Callable[[ReadingRow], bool]] = attrgetter("answerable")
 
 FIGURES: Final[dict[str, Ratio]] = {
     "F1": _mean(lambda marks: marks.f1),
     "EM": _mean(lambda marks: marks.exact),
-    "F1, evidence in view": _mean(lambda marks: marks.f1, _answerable),
-    "EM, evidence in view": _mean(lambda marks: marks.exact, _answerable),
+    "F1, evidence in view": _mean(lambda marks: marks.f1, _IN_VIEW),
+    "EM, evidence in view": _mean(lambda marks: marks.exact, _IN_VIEW),
     "citation precision": lambda row, marks: (marks.right, marks.cited) if row.answerable and row.evidence else (0, 0),
     "citation recall": lambda row, marks: (marks.found, marks.pieces) if row.answerable else (0, 0),
-    "unanswerable precision": lambda row, marks: (_held_back(row) and marks.said_unanswerable, marks.said_unanswerable),
-    "unanswerable recall": lambda row, marks: (_held_back(row) and marks.said_unanswerable, _held_back(row)),
+    "unanswerable precision": lambda row, marks: (_refused(row, marks), marks.said_unanswerable),
+    "unanswerable recall": lambda row, marks: (_refused(row, marks), not row.answerable),
 }
 """Each a sum over rows divided by another. Citations count where there is evidence to cite: not of answers that should
 not be there, and not where the set marks none."""

@@ -5,9 +5,11 @@ Reconstruction by stage, then gold answers by chunks shown as text; means with i
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
 import torch
@@ -19,18 +21,16 @@ from okralong.pipelines.lab.training.fit import Say, quiet
 from okralong.pipelines.lab.training.report import write_report
 from okralong.pipelines.lab.training.sara import DONE, TRAINED, Generator, SaraLearner, is_trained_by
 from okralong.pipelines.lab.training.sara_rows import (
-    CONDITIONS,
     Asked,
-    Condition,
     Encode,
     InstructionConfig,
     Material,
     MixedExample,
     SaraConfig,
+    StageConfig,
     alignment_examples,
     instruction_examples,
     reconstruction_examples,
-    under,
 )
 from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
@@ -39,6 +39,13 @@ from okralong.pipelines.sara.artifact import LORA
 from okralong.pipelines.sara.compressor import Compressor
 
 Floats = NDArray[np.float64]
+
+Condition = Literal["true", "shuffled", "none"]
+CONDITIONS: Final[tuple[Condition, ...]] = ("true", "shuffled", "none")
+"""Examples with their own vectors, with as many of other documents', or without any."""
+
+UNTRAINED = "untrained"
+"""The name of the compressor before its first stage, in figures."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,20 +76,87 @@ class Compared:
     f1: Estimate | None = None
 
 
+def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> list[Path]:
+    """Measure what ``train_sara`` wrote to ``out`` on the side test, and write the figures there.
+
+    Raises ConfigError where a stage of the config has not been trained.
+    """
+    missing = [name for name, _ in config.stages() if not (out / name / DONE).is_file()]
+    if missing:
+        raise ConfigError(f"{out} holds no finished stage {missing[0]}. Train it first: the same command, no --report.")
+    if not is_trained_by(out, config):
+        raise ConfigError(
+            f"{out} was trained by another config than this one (its {TRAINED} has it), and only figures may differ. "
+            "Give that one, or train by this one first: the same command, no --report."
+        )
+    encoder, test = cached_encoder(work, config.encoder), Material.read(config, data, "test")
+    generator = Generator.load(config.model)
+    parts: dict[str, dict[str, Compared]] = {}
+    if config.compression:
+        inputs = int(encoder.encode(["size"]).shape[1])
+        compressors = {UNTRAINED: generator.new_compressor(config, inputs)}
+        for name, trained in config.stages():
+            if not isinstance(trained, InstructionConfig):
+                compressors[name] = Compressor.load(out / name).to(generator.device)
+        encode, seed, count = encoder.encode, config.seed, config.figures.examples
+        tasks: list[tuple[StageConfig, str, list[MixedExample]]] = [
+            (config.alignment, "alignment", alignment_examples(test.documents, encode, count, seed))
+        ]
+        if (stage := config.reconstruction) is not None:
+            runs = reconstruction_examples(test.documents, encode, count // 2, stage.chunks, seed)
+            tasks.append((stage, "reconstruction", runs))
+        for of, task, examples in tasks:
+            if examples:
+                learners = {
+                    name: SaraLearner(generator.model, generator.tokenizer, each, config.model, of.reply_tokens)
+                    for name, each in compressors.items()
+                }
+                parts[f"The text of {task}, by what was learned"] = _by_stage(task, learners, examples, config, say)
+    parts |= _answers(config, generator, test, encoder.encode, out, say)
+    tables = [section for title, rows in parts.items() for section in (f"## {title}", table(rows))]
+    about = _about(config)
+    return write_report(out, "figures", ["# Figures of a trained SARA", about, *tables], {"about": about, **parts})
+
+
+def _answers(
+    config: SaraConfig, generator: Generator, test: Material, encode: Encode, out: Path, say: Say
+) -> dict[str, dict[str, Compared]]:
+    stage = config.instruction
+    if stage is None:
+        return {}
+    compressor = Compressor.load(out).to(generator.device)  # one that knows nothing where nothing is compressed
+    asked = test.asked()
+    if not asked:
+        return {}
+    rows: dict[str, Compared] = {}
+    for tuned in (False, True) if stage.learned and config.compression else (stage.learned,):
+        before = stage.learned and not tuned
+        # In this order: the adapter changes the model itself.
+        asks = generator.adapted(stage, config, out / LORA) if tuned else generator
+        learner = SaraLearner(asks.model, asks.tokenizer, compressor, config.model, stage.reply_tokens)
+        found = answer_figures(learner, asked, encode, config, compressor, say, alone=before)
+        rows |= {f"{name}{', before tuning' if before else ''}": each for name, each in found.items()}
+    return {f"The gold answer, by how many of {stage.retrieved} retrieved chunks stand as text": rows}
+
+
 @torch.inference_mode()
 def measured(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int) -> Measured:
     """Every example in batches of like length."""
     learner.eval()
-    order = sorted(range(len(examples)), key=lambda number: examples[number].length)
     nll, accuracy = np.zeros(len(examples)), np.zeros(len(examples))
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
+    for batch in _batches(examples, batch_size):
         losses, right, row = learner.token_losses([examples[number] for number in batch])
         counts = torch.bincount(row, minlength=len(batch)).double().cpu()
         for values, found in ((losses.double(), nll), (right.double(), accuracy)):
             sums = torch.zeros(len(batch), dtype=torch.float64).index_add_(0, row.cpu(), values.cpu())
             found[batch] = (sums / counts).numpy()
     return Measured(nll, accuracy, tuple(each.document for each in examples))
+
+
+def _batches(examples: Sequence[MixedExample], size: int) -> list[list[int]]:
+    """The numbers of the examples in batches of like length."""
+    order = sorted(range(len(examples)), key=lambda number: examples[number].length)
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def compared(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int) -> Compared:
@@ -104,10 +178,8 @@ def reply_f1(
 ) -> Estimate:
     """The mean token F1 of replies that are written out, each against the nearest of its answers' wordings."""
     learner.eval()
-    order = sorted(range(len(examples)), key=lambda number: examples[number].length)
     found = np.zeros(len(examples))
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
+    for batch in _batches(examples, batch_size):
         for number, reply in zip(batch, learner.write([examples[number] for number in batch]), strict=True):
             found[number] = best(token_f1, reply, answers[number])
     drawn = resample([each.document for each in examples])
@@ -133,19 +205,17 @@ def comparison(found: dict[Condition, Measured], before: Measured | None = None)
     )
 
 
-def reconstruction_figures(
-    learners: Mapping[str, SaraLearner], examples: Mapping[str, Sequence[MixedExample]], config: SaraConfig, say: Say
-) -> dict[str, dict[str, Compared]]:
-    """By what was learned so far, in that order, and by task ("alignment", "reconstruction")."""
-    found: dict[str, dict[str, Compared]] = {}
-    before: dict[str, Measured] = {}
+def _by_stage(
+    task: str, learners: Mapping[str, SaraLearner], examples: Sequence[MixedExample], config: SaraConfig, say: Say
+) -> dict[str, Compared]:
+    """The same examples by what was learned so far, in that order."""
+    found: dict[str, Compared] = {}
+    before: Measured | None = None
     for name, learner in learners.items():
-        for task, some in examples.items():
-            if some:
-                seen = measured_under_all(learner, some, config.figures.batch_size, config.seed)
-                found.setdefault(name, {})[task] = comparison(seen, before.get(task))
-                before[task] = seen["true"]
-                say(f"{name}, {task}: true less shuffled {shown(found[name][task].less_shuffled)}")
+        seen = measured_under_all(learner, examples, config.figures.batch_size, config.seed)
+        found[name] = comparison(seen, before)
+        before = seen["true"]
+        say(f"{name}, {task}: true less shuffled {shown(found[name].less_shuffled)}")
     return found
 
 
@@ -208,72 +278,25 @@ def shown(each: Estimate | None) -> str:
     return estimate_words(each, "+.3f") if each and each.low is not None and each.high is not None else NONE
 
 
-UNTRAINED = "untrained"
-"""The name of the compressor before its first stage, in figures."""
+def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
+    """The examples with their own vectors, with as many of other documents', or without any.
 
-
-def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> list[Path]:
-    """Measure what ``train_sara`` wrote to ``out`` on the side test, and write the figures there.
-
-    Raises ConfigError where a stage of the config has not been trained.
+    The same seed gives the same strangers. Raises ValueError where all examples are of one document.
     """
-    missing = [name for name, _ in config.stages() if not (out / name / DONE).is_file()]
-    if missing:
-        raise ConfigError(f"{out} holds no finished stage {missing[0]}. Train it first: the same command, no --report.")
-    if not is_trained_by(out, config):
-        raise ConfigError(
-            f"{out} was trained by another config than this one (its {TRAINED} has it), and only figures may differ. "
-            "Give that one, or train by this one first: the same command, no --report."
-        )
-    encoder, test = cached_encoder(work, config.encoder), Material.read(config, data, "test")
-    generator = Generator.load(config.model)
-    parts: dict[str, dict[str, Compared]] = {}
-    if config.compression:
-        inputs = int(encoder.encode(["size"]).shape[1])
-        compressors = {UNTRAINED: generator.new_compressor(config, inputs)}
-        for name, trained in config.stages():
-            if not isinstance(trained, InstructionConfig):
-                compressors[name] = Compressor.load(out / name).to(generator.device)
-        some = {"alignment": alignment_examples(test.documents, encoder.encode, config.figures.examples, config.seed)}
-        replies = {"alignment": config.alignment.reply_tokens}
-        if (stage := config.reconstruction) is not None:
-            count = config.figures.examples // 2
-            some["reconstruction"] = reconstruction_examples(
-                test.documents, encoder.encode, count, stage.chunks, config.seed
-            )
-            replies["reconstruction"] = stage.reply_tokens
-        for task, examples in some.items():
-            learners = {
-                name: SaraLearner(generator.model, generator.tokenizer, each, config.model, replies[task])
-                for name, each in compressors.items()
-            }
-            found = reconstruction_figures(learners, {task: examples}, config, say)
-            parts[f"The text of {task}, by what was learned"] = {name: each[task] for name, each in found.items()}
-    parts |= _answers(config, generator, test, encoder.encode, out, say)
-    tables = [section for title, rows in parts.items() for section in (f"## {title}", table(rows))]
-    about = _about(config)
-    return write_report(out, "figures", ["# Figures of a trained SARA", about, *tables], {"about": about, **parts})
-
-
-def _answers(
-    config: SaraConfig, generator: Generator, test: Material, encode: Encode, out: Path, say: Say
-) -> dict[str, dict[str, Compared]]:
-    stage = config.instruction
-    if stage is None:
-        return {}
-    compressor = Compressor.load(out).to(generator.device)  # one that knows nothing where nothing is compressed
-    asked = test.asked()
-    if not asked:
-        return {}
-    rows: dict[str, Compared] = {}
-    for tuned in (False, True) if stage.learned and config.compression else (stage.learned,):
-        before = stage.learned and not tuned
-        # In this order: the adapter changes the model itself.
-        asks = generator.adapted(stage, config, out / LORA) if tuned else generator
-        learner = SaraLearner(asks.model, asks.tokenizer, compressor, config.model, stage.reply_tokens)
-        found = answer_figures(learner, asked, encode, config, compressor, say, alone=before)
-        rows |= {f"{name}{', before tuning' if before else ''}": each for name, each in found.items()}
-    return {f"The gold answer, by how many of {stage.retrieved} retrieved chunks stand as text": rows}
+    if condition == "true":
+        return list(examples)
+    if condition == "none":
+        return [replace(each, compressed=(), embeddings=each.embeddings[:0]) for each in examples]
+    pool = [(each.document, vector) for each in examples for vector in each.embeddings]
+    random_ = random.Random(seed)
+    found = []
+    for each in examples:
+        others = [vector for document, vector in pool if document != each.document]
+        if len(each.embeddings) and not others:
+            raise ValueError("Vectors can be shuffled over documents only where there are two documents.")
+        drawn = [random_.choice(others) for _ in each.embeddings]
+        found.append(replace(each, embeddings=np.stack(drawn) if drawn else each.embeddings))
+    return found
 
 
 def _about(config: SaraConfig) -> str:

@@ -239,31 +239,6 @@ def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMes
     return answer_prompt(example.question, shown, pieces)
 
 
-Condition = Literal["true", "shuffled", "none"]
-CONDITIONS: Final[tuple[Condition, ...]] = ("true", "shuffled", "none")
-
-
-def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
-    """The examples with their own vectors, with as many of other documents', or without any.
-
-    The same seed gives the same strangers. Raises ValueError where all examples are of one document.
-    """
-    if condition == "true":
-        return list(examples)
-    if condition == "none":
-        return [replace(each, compressed=(), embeddings=each.embeddings[:0]) for each in examples]
-    pool = [(each.document, vector) for each in examples for vector in each.embeddings]
-    random_ = random.Random(seed)
-    found = []
-    for each in examples:
-        others = [vector for document, vector in pool if document != each.document]
-        if len(each.embeddings) and not others:
-            raise ValueError("Vectors can be shuffled over documents only where there are two documents.")
-        drawn = [random_.choice(others) for _ in each.embeddings]
-        found.append(replace(each, embeddings=np.stack(drawn) if drawn else each.embeddings))
-    return found
-
-
 # The order of the alignment stage (SARA appendix A.1). The paper ranks sentences by their token count and by the
 # entities that spaCy finds. No model of spaCy is at hand here, so entities are counted by a rule of ours: runs of
 # capitalised words that do not merely begin a sentence, dates, and other numbers, each once for every time it is said.
@@ -295,25 +270,15 @@ def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
 
     That the two ranks weigh the same is ours; the paper names both measures and not how they are joined.
     """
-    by_tokens = _ranks([count_tokens(each.reply) for each in examples])
-    by_entities = _ranks([count_entities(each.reply) for each in examples])
-    order = sorted(range(len(examples)), key=lambda number: by_tokens[number] + by_entities[number])
-    return [examples[number] for number in order]
+    ranks = _ranks([count_tokens(each.reply) for each in examples])
+    ranks += _ranks([count_entities(each.reply) for each in examples])
+    return [examples[number] for number in np.argsort(ranks, kind="stable")]
 
 
-def _ranks(values: Sequence[int]) -> list[float]:
-    """The rank of each value; equal values share the mean of theirs."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    ranks = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for place in order[start:end]:
-            ranks[place] = (start + end - 1) / 2
-        start = end
-    return ranks
+def _ranks(values: Sequence[int]) -> NDArray[np.float64]:
+    """The rank of each value, from 0; equal values share the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[place])
 
 
 T = TypeVar("T")
