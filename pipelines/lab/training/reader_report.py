@@ -48,209 +48,6 @@ from okralong.pipelines.reporting.statistics import (
 )
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A reply with what it took, in seconds from sending to the last byte.
-
-    ``read`` and ``written`` are the tokens that the server really read and wrote with the milliseconds that each took,
-    as llama.cpp says; (0, 0.0) from a server that does not. Tokens found in its cache are not read.
-    """
-
-    text: str
-    seconds: float
-    read: tuple[int, float] = (0, 0.0)
-    written: tuple[int, float] = (0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Over some replies: seconds an answer, and tokens a second while reading and while writing (None: unknown)."""
-
-    seconds: float
-    read: float | None
-    written: float | None
-
-
-def speed_of(replies: Sequence[Said]) -> Speed:
-    """The speed of at least one reply."""
-
-    def rate(parts: Sequence[tuple[int, float]]) -> float | None:
-        spent = sum(milliseconds for _, milliseconds in parts)
-        return 1000 * sum(tokens for tokens, _ in parts) / spent if spent else None
-
-    seconds = sum(said.seconds for said in replies) / len(replies)
-    return Speed(seconds, rate([said.read for said in replies]), rate([said.written for said in replies]))
-
-
-@dataclass(frozen=True)
-class Asker:
-    """A served reader. ``llm`` is settled as for a run, ``identity`` is that of weights and engine; questions are asked
-    one after the other.
-    """
-
-    llm: LlmConfig
-    client: openai.OpenAI
-    identity: str
-
-    def remembered(self, kept: KeptReplies, role: str, messages: Sequence[Message]) -> str:
-        """The text of ``ask``, or what the same reader replied before: a report that was killed goes on."""
-        request = self._request(role, messages)
-        key = hashlib.sha256(f"{self.identity}|{request.canonical()}".encode()).hexdigest()
-        found = kept.get(key)
-        if found is None:
-            found = self.ask(role, messages).text
-            kept.keep(key, found)
-        return found
-
-    def ask(self, role: str, messages: Sequence[Message]) -> Said:
-        """The reply to a prompt of ``role``."""
-        request = self._request(role, messages)
-        started = time.perf_counter()
-        reply = self.client.chat.completions.create(**request.parameters())
-        seconds = time.perf_counter() - started
-        read, written = _timings(reply)
-        text = reply.choices[0].message.content or ""
-        return Said(text, seconds, read, written)
-
-    def _request(self, role: str, messages: Sequence[Message]) -> LlmRequest:
-        return LlmRequest(
-            model=self.llm.model,
-            base_url=self.llm.base_url,
-            messages=tuple(with_demonstration(messages, role) if self.llm.demonstrations else messages),
-            max_tokens=self.llm.completion_limit(role),
-            temperature=0.0,
-            seed=self.llm.seed,
-            grammar=grammar(role, messages) if self.llm.constrained else None,
-        )
-
-
-def _timings(reply: Any) -> tuple[tuple[int, float], tuple[int, float]]:
-    """Tokens read and written with their milliseconds, from what llama.cpp's server adds to the protocol."""
-    said = (reply.model_extra or {}).get("timings") or {}
-    read = int(said.get("prompt_n", 0)), float(said.get("prompt_ms", 0.0))
-    return read, (int(said.get("predicted_n", 0)), float(said.get("predicted_ms", 0.0)))
-
-
-_EVIDENCE: Final = r'Evidence: \[\d{1,2}\] "[^"\n]+"'
-_FORMS: Final = {
-    "generate": re.compile(rf"(?:{_EVIDENCE}\n)*Answer: [^\n]+"),
-    "step": re.compile(rf"(?:{_EVIDENCE}\n|Evidence: none\n)+Query: [^\n]+\nAnswer: [^\n]+"),
-    "split": re.compile(r"[^\n]+\?(?:\n[^\n]+\?){0,3}"),
-}
-"""The replies that the contracts ask for, word for word; the parsers forgive much more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """One answer. ``f1`` and ``exact`` are 0 to 1, ``numeric`` None where no gold answer is a number. Of an
-    answer that is nothing but the right number both are 1: gold numbers are rounded as their writers liked.
-
-    ``said_unanswerable`` is what the reply says; ``cited`` counts its citations, ``right`` those that touch gold
-    evidence, ``pieces`` the gold pieces in the prompt and ``found`` those that a citation touches.
-    """
-
-    answer: str
-    f1: float
-    exact: float
-    numeric: bool | None
-    said_unanswerable: bool
-    cited: int
-    right: int
-    pieces: int
-    found: int
-
-
-def mark(row: ReadingRow, reply: str, calculator: bool = True) -> Marks:
-    """The marks of a reply to an answer prompt; one that holds no answer has 0 throughout.
-
-    With ``calculator`` a formula is worked out, as the executor does where the prompt asked for one.
-    """
-    try:
-        parsed = parse_answer(reply)
-    except ReplyError:
-        return mark_text(row, "")
-    answer = calculate(parsed.answer) if calculator else parsed.answer
-    return mark_text(row, answer, find_citations(parsed.evidence, row.passages))
-
-
-def well_formed(role: str, reply: str) -> bool:
-    """Whether a reply has the form that its prompt asks for, to the letter."""
-    return _FORMS[role].fullmatch(reply.strip()) is not None
-
-
-def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) -> Marks:
-    """The marks of an answer with its citations."""
-    shown = [piece for piece in row.evidence if any(_touch(piece, each) for each in row.passages)]
-    right = [each for each in citations if any(_touch(piece, each) for piece in row.evidence)]
-    f1, exact, numeric = scores(answer, row.answers)
-    return Marks(
-        answer=answer,
-        f1=f1,
-        exact=exact,
-        numeric=numeric,
-        said_unanswerable=answer == UNANSWERABLE,
-        cited=len(citations),
-        right=len(right),
-        pieces=len(shown),
-        found=sum(any(_touch(piece, each) for each in citations) for piece in shown),
-    )
-
-
-def _touch(piece: Span, place: Passage | Citation) -> bool:
-    """Whether a piece of evidence and a passage or citation have a character in common."""
-    return piece.doc_id == place.doc_id and piece.start_char < place.end_char and piece.end_char > place.start_char
-
-
-Ratio = Callable[[ReadingRow, Marks], tuple[float, float]]
-"""What a row adds to a figure's numerator and denominator; (0, 0): the figure does not look at it."""
-
-
-def _mean(of: Callable[[Marks], float], when: Callable[[ReadingRow], bool] = lambda row: True) -> Ratio:
-    return lambda row, marks: (of(marks), 1.0) if when(row) else (0.0, 0.0)
-
-
-def _refused(row: ReadingRow, marks: Marks) -> bool:
-    return marks.said_unanswerable and not row.answerable
-
-
-_IN_VIEW: Final[Callable[[ReadingRow], bool]] = attrgetter("answerable")
-
-FIGURES: Final[dict[str, Ratio]] = {
-    "F1": _mean(lambda marks: marks.f1),
-    "EM": _mean(lambda marks: marks.exact),
-    "F1, evidence in view": _mean(lambda marks: marks.f1, _IN_VIEW),
-    "EM, evidence in view": _mean(lambda marks: marks.exact, _IN_VIEW),
-    "citation precision": lambda row, marks: (marks.right, marks.cited) if row.answerable and row.evidence else (0, 0),
-    "citation recall": lambda row, marks: (marks.found, marks.pieces) if row.answerable else (0, 0),
-    "unanswerable precision": lambda row, marks: (_refused(row, marks), marks.said_unanswerable),
-    "unanswerable recall": lambda row, marks: (_refused(row, marks), not row.answerable),
-}
-"""Each a sum over rows divided by another. Citations count where there is evidence to cite: not of answers that should
-not be there, and not where the set marks none."""
-
-
-def figure(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> Estimate:
-    """A figure with its 95 % interval; not defined where no row counts."""
-    return estimate(*ratio(*_sums(of, rows, marks), _drawn(rows)))
-
-
-def difference(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks], others: Sequence[Marks]) -> Estimate:
-    """How much larger the figure of ``marks`` is than that of ``others``, on the same rows and paired draws."""
-    drawn = _drawn(rows)
-    (mine, own), (theirs, other) = (ratio(*_sums(of, rows, each), drawn) for each in (marks, others))
-    return estimate(mine - theirs, None if own is None or other is None else own - other)
-
-
-def _sums(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> tuple[Floats, Floats]:
-    pairs = np.array([of(row, each) for row, each in zip(rows, marks, strict=True)], dtype=np.float64)
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _drawn(rows: Sequence[ReadingRow]) -> Resample | None:
-    return resample(joined_by_documents([row.documents for row in rows]))
-
-
 TRIVIAL: Final = "best sentence"
 """The name of the reader that every report has, which is no model."""
 
@@ -285,30 +82,6 @@ class ReaderReportConfig(Settings):
         if remote:
             raise ValueError(f"readers.{remote[0]}.base_url: a report serves its readers itself; say embedded")
         return self
-
-
-Embed = Callable[[list[str]], NDArray[np.float32]]
-"""Unit vectors of some texts, (texts, dimension)."""
-
-
-def best_sentence(row: ReadingRow, embed: Embed) -> Marks:
-    """The marks of that sentence, cited as its own source."""
-    places = [(passage, start, end) for passage in row.passages for start, end in _sentences(passage)]
-    texts = [passage.text[start:end] for passage, start, end in places]
-    vectors = embed([row.question, *texts])
-    passage, start, end = places[int(np.argmax(vectors[1:] @ vectors[0]))]
-    quote = passage.text[start:end]
-    citation = Citation(passage.doc_id, passage.start_char + start, passage.start_char + end, quote)
-    return mark_text(row, " ".join(quote.split()), [citation])
-
-
-def _sentences(passage: Passage) -> list[tuple[int, int]]:
-    ends = list(boundaries(passage.text, ()))
-    spans = zip([0, *ends], ends, strict=False)
-    return [(start, end) for start, end in spans if passage.text[start:end].strip()]
-
-
-Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
 
 
 @dataclass
@@ -463,3 +236,230 @@ def _rate(tokens: float | None) -> str:
 
 def _share(found: tuple[float, int] | None) -> str:
     return NONE if found is None else f"{found[0]:.3f} ({found[1]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply with what it took, in seconds from sending to the last byte.
+
+    ``read`` and ``written`` are the tokens that the server really read and wrote with the milliseconds that each took,
+    as llama.cpp says; (0, 0.0) from a server that does not. Tokens found in its cache are not read.
+    """
+
+    text: str
+    seconds: float
+    read: tuple[int, float] = (0, 0.0)
+    written: tuple[int, float] = (0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Over some replies: seconds an answer, and tokens a second while reading and while writing (None: unknown)."""
+
+    seconds: float
+    read: float | None
+    written: float | None
+
+
+def speed_of(replies: Sequence[Said]) -> Speed:
+    """The speed of at least one reply."""
+
+    def rate(parts: Sequence[tuple[int, float]]) -> float | None:
+        spent = sum(milliseconds for _, milliseconds in parts)
+        return 1000 * sum(tokens for tokens, _ in parts) / spent if spent else None
+
+    seconds = sum(said.seconds for said in replies) / len(replies)
+    return Speed(seconds, rate([said.read for said in replies]), rate([said.written for said in replies]))
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A served reader. ``llm`` is settled as for a run, ``identity`` is that of weights and engine; questions are asked
+    one after the other.
+    """
+
+    llm: LlmConfig
+    client: openai.OpenAI
+    identity: str
+
+    def remembered(self, kept: KeptReplies, role: str, messages: Sequence[Message]) -> str:
+        """The text of ``ask``, or what the same reader replied before: a report that was killed goes on."""
+        request = self._request(role, messages)
+        key = hashlib.sha256(f"{self.identity}|{request.canonical()}".encode()).hexdigest()
+        found = kept.get(key)
+        if found is None:
+            found = self.ask(role, messages).text
+            kept.keep(key, found)
+        return found
+
+    def ask(self, role: str, messages: Sequence[Message]) -> Said:
+        """The reply to a prompt of ``role``."""
+        request = self._request(role, messages)
+        started = time.perf_counter()
+        reply = self.client.chat.completions.create(**request.parameters())
+        seconds = time.perf_counter() - started
+        read, written = _timings(reply)
+        text = reply.choices[0].message.content or ""
+        return Said(text, seconds, read, written)
+
+    def _request(self, role: str, messages: Sequence[Message]) -> LlmRequest:
+        return LlmRequest(
+            model=self.llm.model,
+            base_url=self.llm.base_url,
+            messages=tuple(with_demonstration(messages, role) if self.llm.demonstrations else messages),
+            max_tokens=self.llm.completion_limit(role),
+            temperature=0.0,
+            seed=self.llm.seed,
+            grammar=grammar(role, messages) if self.llm.constrained else None,
+        )
+
+
+def _timings(reply: Any) -> tuple[tuple[int, float], tuple[int, float]]:
+    """Tokens read and written with their milliseconds, from what llama.cpp's server adds to the protocol."""
+    said = (reply.model_extra or {}).get("timings") or {}
+    read = int(said.get("prompt_n", 0)), float(said.get("prompt_ms", 0.0))
+    return read, (int(said.get("predicted_n", 0)), float(said.get("predicted_ms", 0.0)))
+
+
+Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
+"""Serves a reader as its ``llm`` section says, for as long as the context lasts."""
+
+
+_EVIDENCE: Final = r'Evidence: \[\d{1,2}\] "[^"\n]+"'
+_FORMS: Final = {
+    "generate": re.compile(rf"(?:{_EVIDENCE}\n)*Answer: [^\n]+"),
+    "step": re.compile(rf"(?:{_EVIDENCE}\n|Evidence: none\n)+Query: [^\n]+\nAnswer: [^\n]+"),
+    "split": re.compile(r"[^\n]+\?(?:\n[^\n]+\?){0,3}"),
+}
+"""The replies that the contracts ask for, word for word; the parsers forgive much more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """One answer. ``f1`` and ``exact`` are 0 to 1, ``numeric`` None where no gold answer is a number. Of an
+    answer that is nothing but the right number both are 1: gold numbers are rounded as their writers liked.
+
+    ``said_unanswerable`` is what the reply says; ``cited`` counts its citations, ``right`` those that touch gold
+    evidence, ``pieces`` the gold pieces in the prompt and ``found`` those that a citation touches.
+    """
+
+    answer: str
+    f1: float
+    exact: float
+    numeric: bool | None
+    said_unanswerable: bool
+    cited: int
+    right: int
+    pieces: int
+    found: int
+
+
+def mark(row: ReadingRow, reply: str, calculator: bool = True) -> Marks:
+    """The marks of a reply to an answer prompt; one that holds no answer has 0 throughout.
+
+    With ``calculator`` a formula is worked out, as the executor does where the prompt asked for one.
+    """
+    try:
+        parsed = parse_answer(reply)
+    except ReplyError:
+        return mark_text(row, "")
+    answer = calculate(parsed.answer) if calculator else parsed.answer
+    return mark_text(row, answer, find_citations(parsed.evidence, row.passages))
+
+
+def well_formed(role: str, reply: str) -> bool:
+    """Whether a reply has the form that its prompt asks for, to the letter."""
+    return _FORMS[role].fullmatch(reply.strip()) is not None
+
+
+def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) -> Marks:
+    """The marks of an answer with its citations."""
+    shown = [piece for piece in row.evidence if any(_touch(piece, each) for each in row.passages)]
+    right = [each for each in citations if any(_touch(piece, each) for piece in row.evidence)]
+    f1, exact, numeric = scores(answer, row.answers)
+    return Marks(
+        answer=answer,
+        f1=f1,
+        exact=exact,
+        numeric=numeric,
+        said_unanswerable=answer == UNANSWERABLE,
+        cited=len(citations),
+        right=len(right),
+        pieces=len(shown),
+        found=sum(any(_touch(piece, each) for each in citations) for piece in shown),
+    )
+
+
+def _touch(piece: Span, place: Passage | Citation) -> bool:
+    """Whether a piece of evidence and a passage or citation have a character in common."""
+    return piece.doc_id == place.doc_id and piece.start_char < place.end_char and piece.end_char > place.start_char
+
+
+Ratio = Callable[[ReadingRow, Marks], tuple[float, float]]
+"""What a row adds to a figure's numerator and denominator; (0, 0): the figure does not look at it."""
+
+
+def _mean(of: Callable[[Marks], float], when: Callable[[ReadingRow], bool] = lambda row: True) -> Ratio:
+    return lambda row, marks: (of(marks), 1.0) if when(row) else (0.0, 0.0)
+
+
+def _refused(row: ReadingRow, marks: Marks) -> bool:
+    return marks.said_unanswerable and not row.answerable
+
+
+_IN_VIEW: Final[Callable[[ReadingRow], bool]] = attrgetter("answerable")
+
+FIGURES: Final[dict[str, Ratio]] = {
+    "F1": _mean(lambda marks: marks.f1),
+    "EM": _mean(lambda marks: marks.exact),
+    "F1, evidence in view": _mean(lambda marks: marks.f1, _IN_VIEW),
+    "EM, evidence in view": _mean(lambda marks: marks.exact, _IN_VIEW),
+    "citation precision": lambda row, marks: (marks.right, marks.cited) if row.answerable and row.evidence else (0, 0),
+    "citation recall": lambda row, marks: (marks.found, marks.pieces) if row.answerable else (0, 0),
+    "unanswerable precision": lambda row, marks: (_refused(row, marks), marks.said_unanswerable),
+    "unanswerable recall": lambda row, marks: (_refused(row, marks), not row.answerable),
+}
+"""Each a sum over rows divided by another. Citations count where there is evidence to cite: not of answers that should
+not be there, and not where the set marks none."""
+
+
+def figure(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> Estimate:
+    """A figure with its 95 % interval; not defined where no row counts."""
+    return estimate(*ratio(*_sums(of, rows, marks), _drawn(rows)))
+
+
+def difference(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks], others: Sequence[Marks]) -> Estimate:
+    """How much larger the figure of ``marks`` is than that of ``others``, on the same rows and paired draws."""
+    drawn = _drawn(rows)
+    (mine, own), (theirs, other) = (ratio(*_sums(of, rows, each), drawn) for each in (marks, others))
+    return estimate(mine - theirs, None if own is None or other is None else own - other)
+
+
+def _sums(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> tuple[Floats, Floats]:
+    pairs = np.array([of(row, each) for row, each in zip(rows, marks, strict=True)], dtype=np.float64)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _drawn(rows: Sequence[ReadingRow]) -> Resample | None:
+    return resample(joined_by_documents([row.documents for row in rows]))
+
+
+Embed = Callable[[list[str]], NDArray[np.float32]]
+"""Unit vectors of some texts, (texts, dimension)."""
+
+
+def best_sentence(row: ReadingRow, embed: Embed) -> Marks:
+    """The marks of that sentence, cited as its own source."""
+    places = [(passage, start, end) for passage in row.passages for start, end in _sentences(passage)]
+    texts = [passage.text[start:end] for passage, start, end in places]
+    vectors = embed([row.question, *texts])
+    passage, start, end = places[int(np.argmax(vectors[1:] @ vectors[0]))]
+    quote = passage.text[start:end]
+    citation = Citation(passage.doc_id, passage.start_char + start, passage.start_char + end, quote)
+    return mark_text(row, " ".join(quote.split()), [citation])
+
+
+def _sentences(passage: Passage) -> list[tuple[int, int]]:
+    ends = list(boundaries(passage.text, ()))
+    spans = zip([0, *ends], ends, strict=False)
+    return [(start, end) for start, end in spans if passage.text[start:end].strip()]

@@ -69,7 +69,7 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
     stage. Raises ConfigError when a model cannot be found, InputError when there is nothing to learn from.
     """
     encode = cached_encoder(work, config.encoder).encode
-    train, held = (Material.read(config, data, side) for side in ("train", "validation"))
+    train, held = Material.read(config, data, "train"), Material.read(config, data, "validation")
     generator = Generator.load(config.model)
     compressor = generator.new_compressor(config, int(encode(["size"]).shape[1]))
     for name, stage in config.stages():
@@ -78,11 +78,11 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
             for material, count in ((train, stage.examples), (held, stage.validation))
         )
         say(f"{name}: {len(learned):,} examples, {len(watched):,} held out")
-        in_order = name == "alignment" and config.curriculum
-        _fit_once(generator, compressor, config, stage, learned, watched, out / name, in_order, say)
+        learner = generator.learner(compressor, stage.reply_tokens, name == "alignment" and config.curriculum)
+        _fit_once(generator, learner, config, stage, learned, watched, out / name, say)
         losses = [entry["eval_loss"] for entry in evaluations_of(_history(out / name))]
-        first_and_best = f"loss on validation {losses[0]:.3f} first, {min(losses):.3f} at best" if losses else ""
-        say(f"{name}: {first_and_best or 'no evaluation'}")
+        said = f"loss on validation {losses[0]:.3f} first, {min(losses):.3f} at best" if losses else "no evaluation"
+        say(f"{name}: {said}")
         # From the files, as an interrupted training does: float16 rounds.
         compressor = Compressor.load(out / name).to(generator.device)
     _gather(out, config)
@@ -90,26 +90,22 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
 
 def _fit_once(
     generator: Generator,
-    compressor: Compressor,
+    learner: SaraLearner,
     config: SaraConfig,
     stage: StageConfig,
     train: Sequence[MixedExample],
     held: Sequence[MixedExample],
     folder: Path,
-    in_order: bool,
     say: Say,
 ) -> None:
     """Train a stage, unless its folder is complete and was made from the same."""
     recipe = config.recipe(stage)
-    plain = SaraLearner(generator.model, generator.tokenizer, compressor, config.model, stage.reply_tokens, in_order)
-    made_from = digest_of(plain, recipe, train, held)
+    made_from = digest_of(learner, recipe, train, held)
     if _said(folder).get("made_from") == made_from:
         return
     (folder / DONE).unlink(missing_ok=True)
-    learner = plain
     if isinstance(stage, InstructionConfig):
-        on = generator.adapted(stage, config)
-        learner = SaraLearner(on.model, on.tokenizer, compressor, config.model, stage.reply_tokens, in_order)
+        learner = generator.adapted(stage, config).learner(learner.compressor, stage.reply_tokens)
     fit(learner.to(generator.device), recipe, train, held, folder, generator.device, say)
     counts = {"train": len(train), "documents": len({each.document for each in train}), "validation": len(held)}
     (folder / DONE).write_text(json.dumps({"made_from": made_from, **counts}) + "\n", encoding="utf-8")
@@ -249,6 +245,10 @@ class Generator:
         )
         torch.manual_seed(config.seed)
         return Compressor(shape, token_scale(embedding)).to(self.device)
+
+    def learner(self, compressor: Compressor, reply_tokens: int, in_order: bool = False) -> SaraLearner:
+        """What learns: the compressor below the model, or the model's adapter where it has one."""
+        return SaraLearner(self.model, self.tokenizer, compressor, self.name, reply_tokens, in_order)
 
     def adapted(self, stage: InstructionConfig, config: SaraConfig, start: Path | None = None) -> Generator:
         """The same with an adapter to learn, a new one or that of the folder ``start``. The model itself is changed."""

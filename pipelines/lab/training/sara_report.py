@@ -107,10 +107,7 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
             tasks.append((stage, "reconstruction", runs))
         for of, task, examples in tasks:
             if examples:
-                learners = {
-                    name: SaraLearner(generator.model, generator.tokenizer, each, config.model, of.reply_tokens)
-                    for name, each in compressors.items()
-                }
+                learners = {name: generator.learner(each, of.reply_tokens) for name, each in compressors.items()}
                 parts[f"The text of {task}, by what was learned"] = _by_stage(task, learners, examples, config, say)
     parts |= _answers(config, generator, test, encoder.encode, out, say)
     tables = [section for title, rows in parts.items() for section in (f"## {title}", table(rows))]
@@ -133,8 +130,9 @@ def _answers(
         before = stage.learned and not tuned
         # In this order: the adapter changes the model itself.
         asks = generator.adapted(stage, config, out / LORA) if tuned else generator
-        learner = SaraLearner(asks.model, asks.tokenizer, compressor, config.model, stage.reply_tokens)
-        found = answer_figures(learner, asked, encode, config, compressor, say, alone=before)
+        found = answer_figures(
+            asks.learner(compressor, stage.reply_tokens), asked, encode, config, compressor, say, alone=before
+        )
         rows |= {f"{name}{', before tuning' if before else ''}": each for name, each in found.items()}
     return {f"The gold answer, by how many of {stage.retrieved} retrieved chunks stand as text": rows}
 
