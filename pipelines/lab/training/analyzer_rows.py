@@ -100,7 +100,8 @@ def build_rows(
 def _split(config: RowsConfig, catalog: Catalog, data: Path) -> Split:
     if isinstance(config.split, str):
         return Split.load(config.split)
-    named = [(choice.name, choice.part) for choice in (*config.sets, *config.questions_only)]
+    named = [(each.name, each.part) for each in config.sets]
+    named += [(each.name, each.part) for each in config.questions_only]
     sources = [source for source in catalog.sources if (source.name, source.part) in named]
     split, _ = build_split([read_dataset(source, data) for source in sources], config.split)
     return split
