@@ -53,8 +53,9 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
         """See ``Definition``: the temperatures are measured on ``held``, and written beside the weights."""
         from okralong.pipelines.lab.training.calibration import calibrate, figure_table, figures_of
 
-        kind = "heads" if recipe.kind == "heads" else "label_scorer"
-        config = AnalyzerConfig(kind=kind, model=recipe.model, adapter=str(out))
+        config = AnalyzerConfig(
+            kind="heads" if recipe.kind == "heads" else "label_scorer", model=recipe.model, adapter=str(out)
+        )
         temperatures = calibrate(config, out, examples_of(held))
         found = ", ".join(f"{key} {value:.2f}" for (key, _), value in zip(FIELDS, temperatures, strict=True))
         return [
