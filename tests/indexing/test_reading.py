@@ -30,8 +30,8 @@ LIMITS = IndexConfig().reading_limits()
 DRIVER = """
 import sys
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.readers.raw import Source
-from okralong.pipelines.indexing.reading.reader import Reader
+from okralong.pipelines.indexing.documents import Source
+from okralong.pipelines.indexing.sandbox import Reader
 with Reader(IndexConfig().reading_limits()) as reader:
     for path in sys.argv[1:]:
         for _ in reader.read(Source(path, "a")):

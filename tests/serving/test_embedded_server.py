@@ -26,7 +26,7 @@ from tests.processes import alive, wait_until_gone
 
 DRIVER = """
 import time
-from okralong.pipelines.serving.embedded import EmbeddedServer
+from okralong.pipelines.models.serving import EmbeddedServer
 server = EmbeddedServer.start(engine="llama.cpp", parallel=1, window=512)
 print(server.pid, server.base_url, flush=True)
 time.sleep(600)

@@ -1,7 +1,7 @@
 """Prompts as the token sequences that a provider counts, caches and cuts, each text tokenized once.
 
 A message is three marks, its role and its content, and three more marks open the reply, as OpenAI's cookbook counts
-chat prompts. Contents are o200k_base, counted as ``okralong.pipelines.tokens.count_tokens`` counts them.
+chat prompts. Contents are o200k_base, counted as ``okralong.pipelines.core.tokens.count_tokens`` counts them.
 """
 
 from __future__ import annotations
