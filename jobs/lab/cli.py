@@ -318,9 +318,9 @@ def train(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.lab.training.fit import CARD, definition_of, prepared, train_session
     from okralong.pipelines.lab.training.recipe import Recipe, export_files
     from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, LEARNED, READER_ROWS, without_sets
-    from okralong.pipelines.lab.training.session import CARD, definition_of, prepared, train_session
 
     console = Console()
     recipe = load_config(Recipe, config)
@@ -350,8 +350,7 @@ def _run(work: Callable[..., None], here: bool, console: Console) -> None:
     if here:
         work(say=partial(say_line, console))
         return
-    from okralong.actors.cluster import connected
-    from okralong.actors.trainer import run_on_cluster
+    from okralong.actors.cluster import connected, run_on_cluster
 
     with connected():
         run_on_cluster(work, partial(say_line, console))
@@ -443,10 +442,10 @@ def train_sara(
     """Train SARA's compressor and adapter, stage by stage, or measure them."""
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.lab.training.fit import CARD
     from okralong.pipelines.lab.training.sara import train_sara
     from okralong.pipelines.lab.training.sara_report import report_sara
     from okralong.pipelines.lab.training.sara_rows import SaraConfig
-    from okralong.pipelines.lab.training.session import CARD
 
     console = Console()
     settings = load_config(SaraConfig, config)

@@ -13,7 +13,7 @@ from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.lab.split import Side
-from okralong.pipelines.lab.training import session
+from okralong.pipelines.lab.training import fit
 from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, TrainingRow
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.jobs.conftest import call
@@ -138,7 +138,7 @@ def test_what_is_exported_trains_on_a_bare_machine(
     assert code == 0, said
     files = [str(tmp_path / "files" / name) for name in ("recipe.json", "train.jsonl", "validation.jsonl")]
     model = resolve_embedding_model("embedded")
-    assert session.main([*files, model.path, str(model.sha256), str(tmp_path / "mine")]) == 0
+    assert fit.main([*files, model.path, str(model.sha256), str(tmp_path / "mine")]) == 0
     assert "eval_loss" in capsys.readouterr().out
     assert (tmp_path / "mine" / "adapter" / "adapter_model.safetensors").is_file()
 

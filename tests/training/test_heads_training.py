@@ -12,9 +12,8 @@ from okralong.pipelines.answering.analysis import EVIDENCE, TYPES
 from okralong.pipelines.answering.analyzer_heads import HeadsAnalyzer
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.analyzer import HeadsLearner
-from okralong.pipelines.lab.training.fit import CHECKPOINTS, HISTORY
+from okralong.pipelines.lab.training.fit import CHECKPOINTS, HISTORY, fit_recipe
 from okralong.pipelines.lab.training.recipe import UNKNOWN, Lora, Recipe
-from okralong.pipelines.lab.training.session import fit_recipe
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.training.questions import invented_examples
 

@@ -12,8 +12,8 @@ from okralong.pipelines.answering.analysis import FIELDS, read_temperatures, wri
 from okralong.pipelines.answering.analyzer_label_scorer import LabelScorer
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.lab.training.analyzer import LabelLearner
+from okralong.pipelines.lab.training.fit import fit_recipe
 from okralong.pipelines.lab.training.recipe import UNKNOWN, Lora, Recipe, read_examples, write_examples
-from okralong.pipelines.lab.training.session import fit_recipe
 from okralong.pipelines.models.weights import ResolvedModel
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.training.questions import invented_examples

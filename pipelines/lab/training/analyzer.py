@@ -16,10 +16,9 @@ from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzer_heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads
 from okralong.pipelines.answering.analyzer_label_scorer import prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzer_rules import Features, features
-from okralong.pipelines.lab.training.fit import Learner, Log
+from okralong.pipelines.lab.training.fit import Definition, Learner, Log, causal_base
 from okralong.pipelines.lab.training.lora import CausalLearner, Row, save_adapter, with_adapter
 from okralong.pipelines.lab.training.recipe import UNKNOWN, Example, Recipe, example
-from okralong.pipelines.lab.training.session import Definition, causal_base
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 
 if TYPE_CHECKING:

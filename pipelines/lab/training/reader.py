@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from okralong.pipelines.core.types import Message
-from okralong.pipelines.lab.training.fit import Learner, Log, evaluations_of
+from okralong.pipelines.lab.training.fit import Definition, Learner, Log, causal_base, evaluations_of
 from okralong.pipelines.lab.training.lora import CausalLearner, Row, reply_counts, shared_size
 from okralong.pipelines.lab.training.recipe import ReadingExample, Recipe
-from okralong.pipelines.lab.training.session import Definition, causal_base
 from okralong.pipelines.models.merged_model import ASKED, ReaderFile
 from okralong.pipelines.models.weights import ResolvedModel, causal_model, chat_ids, text_ids
 

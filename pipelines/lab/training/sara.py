@@ -30,6 +30,7 @@ from okralong.pipelines.lab.training.fit import (
     evaluations_of,
     fit,
     quiet,
+    write_card,
 )
 from okralong.pipelines.lab.training.lora import begin_with, reply_counts, save_adapter, shared_size, with_adapter
 from okralong.pipelines.lab.training.sara_rows import (
@@ -48,7 +49,6 @@ from okralong.pipelines.lab.training.sara_rows import (
     prompt_of,
     reconstruction_examples,
 )
-from okralong.pipelines.lab.training.session import write_card
 from okralong.pipelines.models.loading import settle
 from okralong.pipelines.models.weights import EMBEDDED, available_cores, causal_model, resolve_embedding_model, text_ids
 from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, Shape, read_shape
