@@ -169,7 +169,8 @@ class LabelLearner(CausalLearner):
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
         """See ``Learner``. All rows are one family: the instructions, a third of a prompt, are read once for them."""
-        return {**self.family([self.row(each) for each in examples]), "labels": _labels(examples)}
+        # Labels first: by the first tensor of a batch the trainer counts its rows.
+        return {"labels": _labels(examples), **self.family([self.row(each) for each in examples])}
 
     def forward(
         self, labels: Tensor, shared: Tensor, input_ids: Tensor, attention_mask: Tensor, marks: Tensor

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +23,6 @@ from torch import Tensor
 from okralong.pipelines.answering.select_evidence import closeness
 from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError, Passage
 from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, chunk_document
 from okralong.pipelines.indexing.documents import RawDocument, make_document
@@ -237,48 +235,6 @@ def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMes
         return reconstruction_prompt(pieces)
     shown = [Passage(SHOWN_AS, 0, len(text), text, 0, 0.0) for text in example.passages]
     return answer_prompt(example.question, shown, pieces)
-
-
-# The order of the alignment stage (SARA appendix A.1). The paper ranks sentences by their token count and by the
-# entities that spaCy finds. No model of spaCy is at hand here, so entities are counted by a rule of ours: runs of
-# capitalised words that do not merely begin a sentence, dates, and other numbers, each once for every time it is said.
-
-_MONTH: Final = (
-    "(?:January|February|March|April|May|June|July|August|September|October|November|December|"
-    "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
-)
-_DATE: Final = re.compile(
-    rf"\b(?:\d{{1,2}}\s+{_MONTH}\.?(?:,?\s+\d{{4}})?|{_MONTH}\.?\s+\d{{1,2}}(?:,?\s+\d{{4}})?|{_MONTH}\.?\s+\d{{4}})\b"
-)
-_NUMBER: Final = re.compile(r"\d[\d.,:/]*")
-_NAME: Final = re.compile(r"\b[A-Z][\w'\u2019&-]*(?:\s+(?:of|the|and|de|von)?\s*[A-Z][\w'\u2019&-]*)*")
-_BEFORE_SENTENCE: Final = re.compile(r"(?:^|[.!?:\n]['\"\u201d)]*)\s*$")
-
-
-def count_entities(text: str) -> int:
-    """Dates, other numbers and names in ``text``. A single capitalised word that opens a sentence is no name."""
-    rest, dates = _DATE.subn(" ", text)
-    numbers = len(_NUMBER.findall(rest))
-    names = sum(
-        " " in match[0] or not _BEFORE_SENTENCE.search(rest[: match.start()][-8:]) for match in _NAME.finditer(rest)
-    )
-    return dates + numbers + names
-
-
-def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
-    """The examples by rising mean of two ranks: that of their tokens and that of their entities. Ties keep their order.
-
-    That the two ranks weigh the same is ours; the paper names both measures and not how they are joined.
-    """
-    ranks = _ranks([count_tokens(each.reply) for each in examples])
-    ranks += _ranks([count_entities(each.reply) for each in examples])
-    return [examples[number] for number in np.argsort(ranks, kind="stable")]
-
-
-def _ranks(values: Sequence[int]) -> NDArray[np.float64]:
-    """The rank of each value, from 0; equal values share the mean of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[place])
 
 
 T = TypeVar("T")
