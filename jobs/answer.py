@@ -42,7 +42,6 @@ from okralong.pipelines.llm.config import LlmConfig, read_deadline
 from okralong.pipelines.llm.ledger import drift, snapshot_rows
 from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.records import LedgerClient, Totals
-from okralong.pipelines.methods.registry import needs_logprobs, reads_vectors
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
 from okralong.pipelines.run.rows import answer_row
@@ -145,7 +144,7 @@ async def _drive(
     for question, why in unscoped:
         await crew.ledger.fail(question.query_id, "scope", "QuestionError", why)
         failed = Answer("failed", "", error=why)
-        await crew.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.config.strategy, {}))
+        await crew.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.strategy.name, {}))
     stops: list[Stop] = []
     done = 0
     places = asyncio.Semaphore(prepared.config.in_flight)
@@ -320,8 +319,8 @@ def answer_prepared(
         where = folder.path if folder.is_local else run
         looking = shared.looking if shared else None
         with (
-            nullcontext(shared.served) if shared else generator(config.llm, logs, reading_vectors(config)) as served,
-            _with_logprobs(config, served),
+            nullcontext(shared.served) if shared else generator(config.llm, logs, reading_vectors(prepared)) as served,
+            _with_logprobs(prepared, served),
             connected(address),
             _told(console, config),
             crew(prepared, where, served.llm, served.address, reopened, replies, batches, looking) as hands,
@@ -340,20 +339,20 @@ def answer_prepared(
         return _result(folder, prepared)
 
 
-def reading_vectors(config: RunConfig) -> Path | None:
+def reading_vectors(prepared: Prepared) -> Path | None:
     """The compressor whose generator a run's strategy needs; None where any generator will do."""
-    return config.sara.folder() if reads_vectors(config.strategy) else None
+    return prepared.config.sara.folder() if prepared.strategy.reads_vectors else None
 
 
 @contextmanager
-def _with_logprobs(config: RunConfig, served: Generator) -> Iterator[None]:
+def _with_logprobs(prepared: Prepared, served: Generator) -> Iterator[None]:
     """Raises ConfigError when the strategy needs log-probabilities and the server that was started here has none."""
-    if needs_logprobs(config.strategy) and served.facts.get("engine") == "transformers":
+    if prepared.strategy.needs_logprobs and served.facts.get("engine") == "transformers":
         raise ConfigError(
-            f"The strategy {config.strategy!r} works with the log-probabilities of the reply's tokens, and the model "
-            f"{config.llm.model} is served here by transformers, which gives none. Set llm.base_url to an endpoint "
-            "that does, llm.model to a .gguf file, which llama.cpp serves here, or choose another strategy. Nothing "
-            "was spent."
+            f"The strategy {prepared.strategy.name!r} works with the log-probabilities of the reply's tokens, and the "
+            f"model {prepared.config.llm.model} is served here by transformers, which gives none. Set llm.base_url to "
+            "an endpoint that does, llm.model to a .gguf file, which llama.cpp serves here, or choose another "
+            "strategy. Nothing was spent."
         )
     yield
 

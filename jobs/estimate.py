@@ -17,17 +17,18 @@ from okralong.jobs.answer import RunResult, answer_prepared, reading_vectors
 from okralong.jobs.generator import as_served
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, statuses
 from okralong.jobs.terminal import EstimateBar, say_line
+from okralong.pipelines.answering.cost_model import Priors
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, ConfigError
-from okralong.pipelines.methods.registry import granularities_needed, unforeseen
+from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.run.config import RunConfig
-from okralong.pipelines.run.dry_run import Asked, Outlook, asked_in, side_by_side
+from okralong.pipelines.run.dry_run import AskedQuestion, Outlook, asked_in, side_by_side
 from okralong.pipelines.run.estimate import (
     SHARE,
     Figures,
-    Priors,
     Range,
     Setting,
     StrategyEstimate,
@@ -82,7 +83,7 @@ def estimate_questions(
     """The estimate of a run. Nothing is spent but on the pilot, which goes into the run's own folder.
 
     Raises OkraError before anything is spent when archive, config or questions cannot be used, and ConfigError for a
-    pilot that has no folder to go to or a strategy of which nothing can be foreseen.
+    pilot that has no folder to go to or a strategy whose calls no estimate can tell.
     """
     console = console or Console()
     if asking.pilot and asking.run is None:
@@ -90,7 +91,7 @@ def estimate_questions(
             "A pilot is answered into the folder of the run to come, so that it is not paid for twice. Name it with "
             "--run, or leave --pilot out."
         )
-    if (why := unforeseen(config.strategy)) is not None:
+    if (why := describe(config.strategy, load_config(Policy, config.policy)).unforeseen) is not None:
         raise ConfigError(
             f"No estimate can tell what the strategy {config.strategy!r} will send: {why}. Answer a few questions with "
             "a small budget_usd and read what they cost, or estimate another strategy. Nothing was spent."
@@ -98,7 +99,7 @@ def estimate_questions(
     prepared = prepare(
         archive if asking.run is None else archive_of_run(Folder.of(asking.run), archive), questions, config
     )
-    llm = as_served(config.llm, reading_vectors(config))
+    llm = as_served(config.llm, reading_vectors(prepared))
     price = prepared.prices.price(llm.model, llm.price)
     strategies, left_out = _available(prepared)
     run = Folder.of(asking.run) if asking.run is not None else None
@@ -138,7 +139,7 @@ def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
     left_out: dict[str, str] = {}
     strategies = side_by_side(prepared.config.strategy)
     for name in strategies:
-        if missing := sorted(set(granularities_needed(name, prepared.policy)) - held):
+        if missing := sorted(set(describe(name, prepared.policy).granularities) - held):
             left_out[name] = f"the archive was indexed without chunks of {', '.join(map(str, missing))} tokens"
     return tuple(name for name in strategies if name not in left_out), left_out
 
@@ -151,7 +152,7 @@ async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> l
         async def look(number: int, scoped: Scoped) -> Outlook:
             async with places:
                 hand = hands[number % len(hands)]
-                outlook: Outlook = await plain_errors(hand.foresee.remote(scoped.question, scoped.doc_ids))
+                outlook: Outlook = await plain_errors(hand.dry_run.remote(scoped.question, scoped.doc_ids))
                 bar.advance()
                 return outlook
 
@@ -168,7 +169,7 @@ def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: s
     return answer_prepared(part, run, console=console, whole=False)
 
 
-def _notes(prepared: Prepared, asked: Mapping[str, Asked]) -> tuple[str, ...]:
+def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str, ...]:
     config = prepared.config
     notes = []
     if asked:

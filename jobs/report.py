@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.types import ConfigError, InputError
 
 if TYPE_CHECKING:
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.core.types import Question
     from okralong.pipelines.reporting.page import Report
 
 
@@ -32,15 +32,27 @@ def command(
     """Write one self-contained page with figures, pictures and every question's way to its sources."""
     from okralong.jobs.terminal import say_line
 
-    written = write(run_or_sweep, out=out, questions=questions, details=details)
     console = Console()
+
+    def note(line: str) -> None:
+        say_line(console, line, style="yellow")
+
+    written = write(run_or_sweep, out=out, questions=questions, details=details, note=note)
     say_line(console, f"written: {written[0]}")
     say_line(console, f"and {len(written) - 1} tables and pictures in the folder of that name")
 
 
-def write(location: str, *, out: str | None = None, questions: str | None = None, details: int = 10_000) -> list[str]:
+def write(
+    location: str,
+    *,
+    out: str | None = None,
+    questions: str | None = None,
+    details: int = 10_000,
+    note: Callable[[str], None] = lambda _: None,
+) -> list[str]:
     """Write the report of the run or sweep at ``location``; the paths written, the page's first.
 
+    Without matplotlib there are no pictures beside the page, which draws its charts by itself; ``note`` is told so.
     Raises InputError for a folder that is neither, or a name that is no page's, before anything is read.
     """
     from okralong.pipelines.core.storage import Folder
@@ -48,7 +60,15 @@ def write(location: str, *, out: str | None = None, questions: str | None = None
 
     folder = Folder.of(location)
     place, name = (folder, PAGE) if out is None else _place(out)
-    return write_report(place, name, _report(location, folder, questions, details))
+    report = _report(location, folder, questions, details)
+    try:
+        from okralong.pipelines.lab.pictures import report_pictures
+
+        pictures = report_pictures(report)
+    except ConfigError as error:
+        note(f"no pictures beside the page: {error}")
+        pictures = {}
+    return write_report(place, name, report, pictures)
 
 
 def _place(out: str) -> tuple[Folder, str]:
@@ -61,11 +81,16 @@ def _place(out: str) -> tuple[Folder, str]:
 
 
 def _report(location: str, folder: Folder, questions: str | None, details: int) -> Report:
-    from okralong.pipelines.lab.sweeps.pages import is_sweep, sweep_report
-    from okralong.pipelines.reporting.run import BEGUN, run_report
+    from okralong.pipelines.reporting.run import run_report
+    from okralong.pipelines.run.prepare import read_questions
+    from okralong.pipelines.run.rows import BEGUN
 
     if folder.exists(BEGUN):
-        return run_report(folder, _golds(questions), details)
+        asked = [] if questions is None else read_questions(questions)[0]
+        return run_report(folder, {question.query_id: question for question in asked}, details)
+
+    from okralong.pipelines.lab.sweeps.pages import is_sweep, sweep_report
+
     if not is_sweep(folder):
         raise InputError(
             f"{location} is neither a run (it has no {BEGUN}) nor a sweep (it has no scores). Give the folder that "
@@ -74,11 +99,3 @@ def _report(location: str, folder: Folder, questions: str | None, details: int) 
     if questions is not None:
         raise InputError("--questions is for a run: a sweep knows the gold answers of its sets. Leave it out.")
     return sweep_report(folder, details)
-
-
-def _golds(questions: str | None) -> dict[str, Question]:
-    from okralong.pipelines.run.prepare import read_questions
-
-    if questions is None:
-        return {}
-    return {question.query_id: question for question in read_questions(questions)[0]}

@@ -390,7 +390,7 @@ class Submission(Settings):
 
 SEARCHED_BYTES: Final = 2_000_000
 """Up to this size a file that is sent is searched for keys; larger ones are data. Ours."""
-_PACKAGE: Final = Path(__file__).parents[2]
+_PACKAGE: Final = Path(__file__).parents[1]
 _PARTS: Final = ("actors", "configs", "jobs", "pipelines")
 
 
@@ -424,7 +424,7 @@ def _search(place: Path, base: Path, environment: Mapping[str, str]) -> None:
 
 def _write_code(into: Path) -> None:
     into.mkdir()
-    root = Path(__file__).parents[3] / "okralong"  # in a checkout this folder holds links to the four parts
+    root = Path(__file__).parents[2] / "okralong"  # in a checkout this folder holds links to the four parts
     package = root if (root / "__init__.py").is_file() else _PACKAGE
     shutil.copyfile(package / "__init__.py", into / "__init__.py")
     for part in _PARTS:

@@ -6,13 +6,14 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 if TYPE_CHECKING:
+    from tests.fakes.endpoint.process import EndpointProcess
     from tests.fakes.object_store import ObjectStore
 
 # Ray reads these when it is imported.
@@ -23,6 +24,42 @@ os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+
+SLOW_FOLDERS: Final = ("actors", "faults", "models", "reader", "sara", "serving", "training")
+"""Folders of ``tests`` whose tests start Ray, a command's process or a model server, or train."""
+
+SLOW_MODULE: Final = "\npytestmark = pytest.mark.slow\n"
+"""The line by which a module outside these folders says the same of itself."""
+
+SLOW_FIXTURES: Final = {"browser", "endpoint_process", "merge_cache", "minilm", "random_reader", "ray_cluster", "store"}
+"""Fixtures that start Ray, a browser or a server's process, or load a model."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """``make quick`` does not import what is slow: torch, transformers and Ray alone take longer than many tests."""
+    if config.option.markexpr != "quick":
+        return None
+    if any((CHECKOUT / "tests" / name) in (collection_path, *collection_path.parents) for name in SLOW_FOLDERS):
+        return True
+    is_module = collection_path.suffix == ".py" and collection_path.is_file()
+    return True if is_module and SLOW_MODULE in collection_path.read_text(encoding="utf-8") else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as ``quick`` what is neither ``slow`` nor ``soak`` and uses no slow fixture.
+
+    Modules that are quick as a whole run first, before Ray runs beside them.
+    """
+    slow_modules: set[Path] = set()
+    for item in items:
+        folder = item.path.relative_to(CHECKOUT / "tests").parts[0]
+        marked = folder in SLOW_FOLDERS or any(item.iter_markers("slow")) or any(item.iter_markers("soak"))
+        if not marked and not SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("quick")
+        else:
+            slow_modules.add(item.path)
+    items.sort(key=lambda item: item.path in slow_modules)
+
 
 NODE_KEY = "sk-of-the-test-node-0123456789"
 """The API key in the environment of the test cluster's nodes, where keys belong; the driver's own may differ."""
@@ -149,6 +186,15 @@ def random_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.fakes.random_reader import write_random_reader
 
     return write_random_reader(tmp_path_factory.mktemp("readers") / "random", converted_model(), layers=range(30))
+
+
+@pytest.fixture(scope="session")
+def endpoint_process() -> Iterator[EndpointProcess]:
+    """One endpoint in a process of its own. Who uses it resets it first: a process takes seconds, a reset nothing."""
+    from tests.fakes.endpoint.process import EndpointProcess
+
+    with EndpointProcess() as process:
+        yield process
 
 
 @pytest.fixture

@@ -1,17 +1,22 @@
-"""The house rules that a reader relies on: which rooms know Ray, how long a file may be, what is installed for what."""
+"""Rules of the repository: what imports what, how long a file may be, which dependencies are declared."""
 
 from __future__ import annotations
 
 import ast
+import functools
+import graphlib
+import io
 import re
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("pipelines", "actors", "jobs", "configs", "benchmarks", "tests")
-KNOWS_RAY = {"pipelines/indexing/flow.py"}
-"""The Ray Data streams of the index job; everything else below ``pipelines`` runs without Ray."""
+PRODUCT = ("pipelines", "actors", "jobs")
+FOLDERS = (*PRODUCT, "configs", "benchmarks", "tests")
+MOST_SOURCE_LINES = 700
+"""Lines of a product file without blank lines, comments and docstrings: beyond that a file holds two things."""
 IMPORT_NAMES = {
     "bpe-openai": "bpe_openai",
     "faiss-cpu": "faiss",
@@ -23,39 +28,123 @@ IMPORT_NAMES = {
     "sentence-transformers": "sentence_transformers",
 }
 """Where a distribution is imported by another name; "" for one that is used for the files that it carries."""
+NO_SOURCE = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
 
 
-def sources() -> Iterator[tuple[str, str]]:
-    for room in ROOMS:
-        for file in sorted((ROOT / room).rglob("*.py")):
+def sources(folders: tuple[str, ...] = FOLDERS) -> Iterator[tuple[str, str]]:
+    for folder in folders:
+        for file in sorted((ROOT / folder).rglob("*.py")):
             yield str(file.relative_to(ROOT)), file.read_text(encoding="utf-8")
 
 
 def imported(code: str) -> set[str]:
+    """The distributions' names of what a file imports anywhere."""
+    return {module.split(".")[0] for module in modules(code)}
+
+
+@functools.cache
+def nodes(code: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(code)))
+
+
+@functools.cache
+def modules(code: str) -> set[str]:
+    """Modules that a file imports anywhere, with the names taken from them, as these may be modules, too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(code)):
+    for node in nodes(code):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.split(".")[0])
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
 
 
+def package(parts: list[str]) -> str:
+    """The package of a path or a module's name: the first level below pipelines, or the top-level folder."""
+    return "/".join(parts[:2]) if parts[0] == "pipelines" else parts[0]
+
+
+def source_lines(code: str) -> int:
+    """Lines with code on them: no blank lines, comments and docstrings."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type not in NO_SOURCE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in nodes(code):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
 def test_pure_logic_imports_no_ray() -> None:
-    pure = {name: code for name, code in sources() if name.startswith("pipelines/") and name not in KNOWS_RAY}
-    assert len(pure) > 100
+    pure = dict(sources(("pipelines",)))
+    assert len(pure) > 80
     assert [name for name, code in pure.items() if "ray" in imported(code)] == []
 
 
+def test_packages_form_a_tree() -> None:
+    """Jobs import actors, actors import pipelines, and no two packages below pipelines import each other."""
+    arrows: dict[str, set[str]] = {}
+    for name, code in sources(PRODUCT):
+        here = package(name.removesuffix(".py").split("/"))
+        names = [module.split(".")[1:] for module in modules(code) if module.startswith("okralong.")]
+        there = {package(parts) for parts in names if parts[0] in PRODUCT and parts != ["pipelines"]}
+        arrows.setdefault(here, set()).update(there - {here})
+    assert not {"jobs", "actors"} & set().union(*(there for here, there in arrows.items() if "/" in here))
+    assert "jobs" not in arrows["actors"]
+    assert list(graphlib.TopologicalSorter(arrows).static_order()), "raises where packages import each other"
+
+
 def test_no_file_is_longer_than_a_reader_bears() -> None:
-    lengths = {name: code.count("\n") for name, code in sources()}
-    assert [name for name, length in lengths.items() if length > 400] == []
-    assert sorted(lengths.values())[len(lengths) // 2] < 120
+    lengths = {name: source_lines(code) for name, code in sources(PRODUCT)}
+    assert {name: length for name, length in lengths.items() if length > MOST_SOURCE_LINES} == {}
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LABORATORY = ("okralong.pipelines.lab", "okralong.jobs.lab")
+
+
+def imports(code: str) -> Iterator[tuple[str, bool]]:
+    """Everything imported by its full name, and whether it is when the module is loaded, and not when one calls it."""
+    tree = ast.parse(code)
+    inner = {id(node) for each in ast.walk(tree) if isinstance(each, FUNCTIONS) for node in ast.walk(each)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) not in inner) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((f"{node.module}.{alias.name}", id(node) not in inner) for alias in node.names)
+
+
+def test_the_product_never_imports_the_laboratory() -> None:
+    product = {
+        file: code
+        for file, code in sources()
+        if file.startswith(("pipelines/", "actors/", "jobs/")) and not file.startswith(("pipelines/lab/", "jobs/lab/"))
+    }
+    found = {
+        (file, loaded)
+        for file, code in product.items()
+        for name, loaded in imports(code)
+        if name.startswith(LABORATORY)
+    }
+    # Its commands' names and options, which load no part of it, and pictures and a sweep's page when one asks for them.
+    assert found == {("jobs/cli.py", True), ("jobs/report.py", False)}
+    commands = (ROOT / "jobs" / "lab" / "cli.py").read_text(encoding="utf-8")
+    names = [name for name, loaded in imports(commands.replace("if TYPE_CHECKING:", "def types() -> None:")) if loaded]
+    assert [name for name in names if name.startswith(LABORATORY)] == []
 
 
 def test_every_dependency_is_imported_and_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["embedded"], "faiss-cpu"]
+    wanted = [*project["dependencies"], "faiss-cpu"]
+    wanted += [each for extra in ("embedded", "lab") for each in project["optional-dependencies"][extra]]
     names = [re.split(r"[\[<>=; ]", requirement)[0] for requirement in wanted]
     used = set().union(*(imported(code) for name, code in sources() if not name.startswith("tests/")))
     assert [name for name in names if (module := IMPORT_NAMES.get(name, name)) and module not in used] == []

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from okralong.pipelines.lab.evidence.bench import Row
-from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
+from okralong.pipelines.reporting.statistics import (
+    Estimate,
+    Floats,
+    estimate,
+    joined_by_documents,
+    mean,
+    mean_over_sets,
+    resample,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +86,7 @@ def _over_sets(values: Sequence[Floats], rows: Sequence[Sequence[Row]], seed: in
     drawn = [
         resample(joined_by_documents([row.documents for row in own]), seed + number) for number, own in enumerate(rows)
     ]
-    means = [one.means(each) for one, each in zip(drawn, values, strict=True) if one is not None]
-    whole = float(np.mean([each.mean() for each in values]))
-    return estimate(whole, np.mean(means, axis=0) if len(means) == len(values) else None)
+    return estimate(*mean_over_sets([mean(each, one) for one, each in zip(drawn, values, strict=True)]))
 
 
 def _mean(values: Sequence[float]) -> float:

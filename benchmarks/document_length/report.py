@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.document_length.figures import Shown, together, typical
 from benchmarks.document_length.sets import SEED
 from benchmarks.document_length.stages import REPEATS, STAGES
-from okralong.pipelines.reporting.statistics import Estimate
+from okralong.pipelines.reporting.tables import estimate_words, markdown_table
 
 COMMAND = "python -m benchmarks.document_length --data DATA --sets {} --out benchmarks/results/document_length.md"
 
@@ -88,7 +88,7 @@ def _sizes(sizes: Sequence[Size]) -> str:
             for count, tokens in (size.documents.get(length, (0, 0.0)) for length in lengths)
         ]
         rows.append([size.name, str(size.questions), str(size.sources), *cells])
-    return _table(["set", "questions", "sources", *(f"documents at {length:,}" for length in lengths)], rows)
+    return markdown_table(["set", "questions", "sources", *(f"documents at {length:,}" for length in lengths)], rows)
 
 
 def _shown(methods: Mapping[str, Mapping[int, Shown]]) -> str:
@@ -103,13 +103,13 @@ def _shown(methods: Mapping[str, Mapping[int, Shown]]) -> str:
                     f"{each.tokens:,.0f} ({each.tokens / first.tokens:.2f})",
                     f"{each.prompts:,.0f} ({each.prompts / first.prompts:.2f})",
                     f"{100 * each.tokens / each.document:.1f} %",
-                    _estimate(each.recall, ".3f"),
-                    "-" if each is first else _estimate(each.change, "+.3f"),
+                    estimate_words(each.recall),
+                    "-" if each is first else estimate_words(each.change, "+.3f"),
                     f"{each.all_evidence:.3f}",
                 ]
             )
     head = ["method", "length", "context tokens (ratio)", "all prompts (ratio)", "of the document"]
-    return _table([*head, "recall", "change", "all evidence"], rows)
+    return markdown_table([*head, "recall", "change", "all evidence"], rows)
 
 
 def _milliseconds(seconds: Mapping[int, Mapping[str, Sequence[float]]], reading: Mapping[int, Sequence[float]]) -> str:
@@ -124,7 +124,7 @@ def _milliseconds(seconds: Mapping[int, Mapping[str, Sequence[float]]], reading:
         ]
         for length, each in found.items()
     ]
-    return _table(["length", *STAGES, "all three", "first reading"], rows)
+    return markdown_table(["length", *STAGES, "all three", "first reading"], rows)
 
 
 def _joined(
@@ -141,14 +141,3 @@ def _read_together(
 
 def _timed(value: float, first: float) -> str:
     return f"{1000 * value:.2f} ({value / first:.2f})"
-
-
-def _estimate(each: Estimate, form: str) -> str:
-    if each.value is None:
-        return "-"
-    low, high = ("-" if end is None else format(end, form) for end in (each.low, each.high))
-    return f"{each.value:{form}} [{low}, {high}]"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])

@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
+from okralong.pipelines.answering.analysis import Analyzer
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.retrieve import assembled_retrieval, primary_retrieval
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.search import search
-from okralong.pipelines.core.types import Analysis, Candidates, Hit, RetrieverScores
+from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
-from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, Retrievals
+from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, Retrievals, analyzed_by
 from okralong.pipelines.lab.evidence.writers import GoldWriter
 
 REPEATS: Final = 3
@@ -31,12 +30,9 @@ STAGES: Final = ("retrieval", "analysis", "context")
 class Unremembered(Retrievals):
     """Every look-up is made; only the query's vector is at hand."""
 
-    async def find(
-        self, query: str, doc_ids: tuple[str, ...], granularity: int, k: int, prefix: str = ""
-    ) -> Candidates:
+    def shards(self, granularity: int) -> Sequence[LocalShard]:
         """See ``Retrievals``."""
-        vector = self.encoder.encode([prefix + query])[0]
-        return await search(self.archive.clients(granularity), query, vector, doc_ids, k)
+        return self.archive.clients(granularity)
 
 
 @dataclass(frozen=True)
@@ -87,12 +83,9 @@ class Stopwatch:
             self.policy,
             question.doc_ids,
             question.item.gold_queries,
-            self._analyze,
+            analyzed_by(self.analyzer),
             GoldWriter(),
         )
-
-    async def _analyze(self, text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
-        return self.analyzer.analyze([AnalysisInput(text, tuple(hit.chunk.text for hit in chunks), scores)])[0]
 
 
 def measure_stages(

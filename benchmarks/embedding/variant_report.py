@@ -12,6 +12,7 @@ import torch
 from benchmarks.embedding.variant_recall import PLAIN, SEED, Recall
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.reporting.statistics import Estimate
+from okralong.pipelines.reporting.tables import estimate_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _sizes(sets: Sequence[SetSize]) -> str:
 def _recall(name: str, ways: Mapping[str, Recall]) -> str:
     sets = list(ways[PLAIN].by_set)
     rows = "".join(
-        f"| {way} | {each.tokens:.0f} | {each.recall:.3f} | {_signed(each.difference)} | "
+        f"| {way} | {each.tokens:.0f} | {each.recall:.3f} | {estimate_words(each.difference, '+.3f')} | "
         f"{' | '.join(_value(each.by_set[set_name]) for set_name in sets)} |\n"
         for way, each in ways.items()
     )
@@ -96,13 +97,6 @@ def _speed(measured: Measured) -> str:
         "| way | seconds | throughput, of the plain way's: median | by document |\n|---|---|---|---|\n"
         f"{rows}"
     )
-
-
-def _signed(difference: Estimate | None) -> str:
-    if difference is None or difference.value is None:
-        return "-"
-    ends = ["-" if end is None else f"{end:+.3f}" for end in (difference.low, difference.high)]
-    return f"{difference.value:+.3f} [{', '.join(ends)}]"
 
 
 def _value(difference: Estimate | None) -> str:

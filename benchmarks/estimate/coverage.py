@@ -27,8 +27,8 @@ from pathlib import Path
 
 from benchmarks.estimate.here import Desk
 from benchmarks.estimate.manner import Manner
-from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
@@ -40,8 +40,9 @@ from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.lab.encoder import cached_encoder, index_encoder
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
-from okralong.pipelines.run.dry_run import METHOD, PRECISE, Asked, asked_in, side_by_side
-from okralong.pipelines.run.estimate import Figures, Priors, Range, Setting, StrategyEstimate, draw_pilot, estimate
+from okralong.pipelines.reporting.tables import markdown_table
+from okralong.pipelines.run.dry_run import METHOD, PRECISE, AskedQuestion, asked_in, side_by_side
+from okralong.pipelines.run.estimate import Figures, Range, Setting, StrategyEstimate, draw_pilot, estimate
 from okralong.pipelines.run.prepare import Scoped
 from okralong.pipelines.samples.questions import generate
 from tests.fakes.openai_server import FakeOpenAI
@@ -97,7 +98,7 @@ def one_archive(
             shown = side_by_side(strategy)
             outlooks = asyncio.run(desk.look(asked, shown))
             said = {0: estimate(outlooks, shown, setting)}
-            actual: dict[str, dict[str, Asked]] = {}
+            actual: dict[str, dict[str, AskedQuestion]] = {}
             noted = shown if strategy == strategies[0] else (strategy,)
             for name in noted:
                 run = work / f"{strategy}-{name}"
@@ -112,7 +113,7 @@ def one_archive(
     return rows
 
 
-def _rows(archive: int, name: str, pilot: int, said: StrategyEstimate, actual: Sequence[Asked]) -> list[Row]:
+def _rows(archive: int, name: str, pilot: int, said: StrategyEstimate, actual: Sequence[AskedQuestion]) -> list[Row]:
     usage = sum((call.usage for each in actual for call in each.calls), Usage())
     came_to = {
         "usd": sum(each.billed_usd for each in actual),
@@ -149,7 +150,7 @@ def table(rows: Sequence[Row]) -> str:
                     f"{statistics.median(abs(row.expected / row.actual - 1) for row in mine):.3f}",
                 ]
             )
-    return markdown_table(["strategy", "pilot", "figure", "covered", "width", "off"], lines)
+    return markdown_table(["strategy", "pilot", "figure", "covered", "width", "off"], lines) + "\n"
 
 
 def coverage(rows: Sequence[Row]) -> float:

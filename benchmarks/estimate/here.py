@@ -24,7 +24,7 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.methods.registry import load_strategy
-from okralong.pipelines.run.dry_run import Outlook, SilentGenerator, foresee
+from okralong.pipelines.run.dry_run import DryRunClient, Outlook, dry_run
 from okralong.pipelines.run.prepare import Scoped
 from okralong.pipelines.run.rows import answer_row
 
@@ -43,7 +43,7 @@ class Desk:
 
     async def look(self, asked: Sequence[Scoped], strategies: Sequence[str]) -> list[Outlook]:
         """The outlook of each question."""
-        return [await foresee(each.question, each.doc_ids, self.ports(), strategies) for each in asked]
+        return [await dry_run(each.question, each.doc_ids, self.ports(), strategies) for each in asked]
 
     async def answer(self, asked: Sequence[Scoped], strategy: str, run: Path) -> None:
         """Answer questions into a run folder, a few at a time."""
@@ -63,7 +63,7 @@ class Desk:
             await ledger.close()
 
     def ports(self) -> Ports:
-        """What the tools of each question share; the generator behind them is silent."""
+        """What the tools of each question share; the generator behind them asks nobody."""
 
         async def embed(texts: list[str]) -> Any:
             return self.encode(texts)
@@ -71,17 +71,17 @@ class Desk:
         async def analyze(asked: AnalysisInput) -> Analysis:
             return self.analyzer.analyze([asked])[0]
 
-        silent = SilentGenerator(token_counter(self.llm.tokenizer))
+        client = DryRunClient(token_counter(self.llm.tokenizer))
         return Ports(
             archive=self.archive,
             shards=self.archive.clients,
             embed=embed,
             analyze=analyze,
-            complete=silent.complete,
-            admit=silent.admit,
+            complete=client.complete,
+            admit=client.admit,
             policy=self.policy,
             window=self.llm.window,
-            count=silent.count,
+            count=client.count,
             completion_limit=self.llm.completion_limit,
         )
 

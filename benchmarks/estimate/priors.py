@@ -6,7 +6,7 @@
 *Replies*: o200k tokens of the replies in the reading rows, which follow from the public sets' own annotation.
 *Look-ups*: the method with gold types over the test side of the sets that have sub-questions, which it is given:
 *queries* is how many of them a question has, *new* the share of a further look-up's context that no earlier one had
-shown, read off the ladder that an estimate climbs (`pipelines/run/dry_run.py`). *sd* is over the rows of
+shown, read off the growth of prompts that an estimate counts (`pipelines/run/dry_run.py`). *sd* is over the rows of
 a line.
 """
 
@@ -22,17 +22,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Analysis, Hit, Message, OkraError, RetrieverScores
+from okralong.pipelines.core.types import Message, OkraError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.evidence.bench import Bench, BenchTools
+from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, given
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import Shelf
 from okralong.pipelines.lab.evidence.writers import GoldWriter
@@ -40,7 +39,8 @@ from okralong.pipelines.lab.gold import gold_analysis
 from okralong.pipelines.lab.split import Side, Split
 from okralong.pipelines.lab.training.rows import READER_ROWS
 from okralong.pipelines.methods.okralong import orchestrate
-from okralong.pipelines.run.dry_run import ladder, prompt_tokens
+from okralong.pipelines.reporting.tables import markdown_table
+from okralong.pipelines.run.dry_run import prompt_growth, prompt_tokens
 
 SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))
 POOL_TOKENS = 20_000
@@ -83,7 +83,7 @@ async def look_ups(bench: Bench, policy: Policy) -> Lines:
         plan = answer.plan
         if plan is None or plan.workflow not in ("split", "step"):
             continue
-        answers, reasons = await ladder(_tools(bench, policy, question, writer), asked, plan, demonstrate=False)
+        answers, reasons = await prompt_growth(_tools(bench, policy, question, writer), asked, plan, demonstrate=False)
         queries = len(question.item.gold_queries)
         found[plan.workflow, bench.name, "queries"].append(queries)
         if plan.workflow == "split":
@@ -96,7 +96,7 @@ async def look_ups(bench: Bench, policy: Policy) -> Lines:
 
 
 def _new(size: int, rungs: Sequence[int], look_ups: int) -> float | None:
-    """Where on the ladder a prompt over so many look-ups stands, as a share of the way of the later ones."""
+    """Where on the growth of prompts a prompt over so many look-ups stands, as a share of the way of the later ones."""
     if look_ups < 2 or rungs[0] == rungs[-1]:
         return None
     place = float(np.interp(size, rungs, range(1, len(rungs) + 1)))
@@ -104,9 +104,7 @@ def _new(size: int, rungs: Sequence[int], look_ups: int) -> float | None:
 
 
 def _tools(bench: Bench, policy: Policy, question: PooledQuestion, writer: Measuring) -> BenchTools:
-    async def by_gold(text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
-        return gold_analysis(question.item.gold.question.type, "same", evidence=True)
-
+    by_gold = given(gold_analysis(question.item.gold.question.type, "same", evidence=True))
     return BenchTools(bench.retrievals, policy, question.doc_ids, question.item.gold_queries, by_gold, writer)
 
 
@@ -117,7 +115,7 @@ def table(head: Sequence[str], found: Lines) -> str:
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
         shown = [f"{each:.3g}" for each in (np.mean(values), np.std(values), low, middle, high)]
         lines.append([*cells, str(len(values)), *shown])
-    return markdown_table([*head, "n", "mean", "sd", "5 %", "median", "95 %"], lines)
+    return markdown_table([*head, "n", "mean", "sd", "5 %", "median", "95 %"], lines) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

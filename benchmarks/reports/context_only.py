@@ -28,7 +28,6 @@ from benchmarks.reports.provenance import shown_path
 from benchmarks.reports.score import gold_questions
 from benchmarks.reports.scoring import Sheet, Spent, mark
 from benchmarks.reports.summary import Summary, groups, summarise
-from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy
@@ -41,6 +40,7 @@ from okralong.pipelines.core.types import Analysis, Message, OkraError, Plan, Re
 from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.weights import resolve_embedding_model
+from okralong.pipelines.reporting.tables import markdown_table
 
 STRATEGIES = ("std_rag", "long_context")
 """Those whose one prompt is settled before anything is asked, and which ask no analyzer."""
@@ -142,7 +142,7 @@ def table(summaries: Mapping[str, Mapping[str, Summary]]) -> str:
             sizes = [f"{each['context_tokens']:,.0f}", f"{each['prompt_tokens']:,.0f}"]
             rows.append([strategy, group, str(each["questions"]), f"{recall} ({counted})", *sizes, whole])
     head = ["strategy", "questions", "n", "recall [95 %] (n; n/a)", "context tokens", "prompt tokens", "whole scope"]
-    return markdown_table(head, rows)
+    return markdown_table(head, rows) + "\n"
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.reports.gold_file import read_gold
 from benchmarks.reports.provenance import begun_with, shown_path
 from benchmarks.reports.scoring import Sheet, score_run
 from benchmarks.reports.summary import groups, summarise
@@ -28,7 +29,7 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import OkraError
 from okralong.pipelines.lab.datasets.filings import read_reports
-from okralong.pipelines.lab.gold import Gold, read_gold
+from okralong.pipelines.lab.gold import Gold
 
 
 def gold_questions(source: Path) -> list[Gold]:

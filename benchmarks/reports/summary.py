@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.reports.scoring import Sheet
-from okralong.pipelines.reporting.statistics import clustered_interval
+from okralong.pipelines.reporting.statistics import clustered_mean
 
 Summary = dict[str, Any]
 
@@ -40,16 +40,16 @@ def summarise(sheets: Sequence[Sheet], seed: int = 7) -> Summary:
         "queue_s": _mean([each.queue_s for each in spent]),
         "seconds": stage_seconds(sheets),
         "f1": _mean([sheet.f1 for sheet in sheets]),
-        "f1_interval": clustered_interval(
+        "f1_interval": clustered_mean(
             [sheet.f1 for sheet in sheets], [sheet.gold.cluster for sheet in sheets], seed
-        ),
+        ).interval,
         "em": _mean([sheet.em for sheet in sheets]),
         "numeric": _mean([sheet.numeric for sheet in sheets if sheet.numeric is not None]),
         "numeric_defined": sum(sheet.numeric is not None for sheet in sheets),
         "recall": _mean([sheet.recall or 0.0 for sheet in recalled]),
-        "recall_interval": clustered_interval(
+        "recall_interval": clustered_mean(
             [sheet.recall or 0.0 for sheet in recalled], [sheet.gold.cluster for sheet in recalled], seed
-        ),
+        ).interval,
         "recall_defined": len(recalled),
         "recall_not_applicable": len(sheets) - len(recalled),
         "cited": _mean([float(sheet.cited) for sheet in sheets]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks.reports.summary import Summary
+from okralong.pipelines.reporting.tables import markdown_table
 
 Summaries = Mapping[str, Mapping[str, Summary]]
 """By run label, then by group."""
@@ -30,7 +31,7 @@ def quality_table(summaries: Summaries) -> str:
         ]
         for label, group, each in _walk(summaries)
     ]
-    return markdown_table(head, rows)
+    return markdown_table(head, rows) + "\n"
 
 
 def cost_table(summaries: Summaries) -> str:
@@ -47,7 +48,7 @@ def cost_table(summaries: Summaries) -> str:
         ]
         for label, group, each in _walk(summaries)
     ]
-    return markdown_table(head, rows)
+    return markdown_table(head, rows) + "\n"
 
 
 def stage_table(summaries: Summaries) -> str:
@@ -57,7 +58,7 @@ def stage_table(summaries: Summaries) -> str:
         for label, by_group in summaries.items()
         for stage, values in by_group["all"]["seconds"].items()
     ]
-    return markdown_table(["strategy", "stage", "questions with it", "mean s", "median s"], rows)
+    return markdown_table(["strategy", "stage", "questions with it", "mean s", "median s"], rows) + "\n"
 
 
 def mix_table(summaries: Summaries) -> str:
@@ -67,13 +68,7 @@ def mix_table(summaries: Summaries) -> str:
         for label, group, each in _walk(summaries)
         if each["analyzed_types"] or group == "all"
     ]
-    return markdown_table(["strategy", "questions", "analyzer's types", "workflows"], rows)
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose cells cannot break it."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines) + "\n"
+    return markdown_table(["strategy", "questions", "analyzer's types", "workflows"], rows) + "\n"
 
 
 def _walk(summaries: Summaries) -> list[tuple[str, str, Summary]]:

@@ -1,10 +1,11 @@
-"""``okralong compare``: two runs over the same questions; a regression beyond a bound ends with exit code 1."""
+"""The commands of the laboratory: names, options and what is printed. What they need is loaded when one is called."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,16 @@ from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, 
 
 if TYPE_CHECKING:
     from okralong.jobs.lab.sweep import SweepResult
-    from okralong.pipelines.lab.split import Account, Side
-    from okralong.pipelines.lab.sweeps.results import Compared
-    from okralong.pipelines.lab.sweeps.run import Point, Tune
+    from okralong.pipelines.lab.split import Side
+    from okralong.pipelines.lab.split_build import Account
+    from okralong.pipelines.lab.sweeps.config import Tune
+    from okralong.pipelines.lab.sweeps.results import Compared, Point
 
 PLAIN_WIDTH = 120
 """Columns of the table where the output is no terminal."""
+
+# --------
+# ``okralong compare``: two runs over the same questions; a regression beyond a bound ends with exit code 1.
 
 
 def compare(
@@ -56,7 +61,7 @@ def compare(
 
 
 def _print(console: Console, found: list[Compared]) -> None:
-    from okralong.pipelines.lab.sweeps.pages import shown_number
+    from okralong.pipelines.lab.sweeps.results import shown_number
 
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
@@ -64,15 +69,9 @@ def _print(console: Console, found: list[Compared]) -> None:
     for title in ("metric", "A", "B", "difference", "95 % interval", "p", "questions"):
         grid.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
     for each in found:
+        means = map(shown_number, (each.first, each.second, each.difference))
         interval = f"[{shown_number(each.low)}, {shown_number(each.high)}]"
-        figures = (
-            shown_number(each.first),
-            shown_number(each.second),
-            shown_number(each.difference),
-            interval,
-            shown_number(each.p),
-        )
-        grid.add_row(each.metric, *figures, f"{each.n:,}")
+        grid.add_row(each.metric, *means, interval, shown_number(each.p), f"{each.n:,}")
     console.print(grid)
 
 
@@ -105,33 +104,38 @@ def evaluate(
     show(expanded, console)
     if dry_run:
         return
-    agreed(yes)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with _agreed(yes, console):
         result = run_sweep(expanded, address=address, console=console)
-    except KeyboardInterrupt:
-        say_line(console, f"Stopped. {GO_ON}")
-        raise typer.Exit(EXIT_STOPPED) from None
     for name in result.written:
         say_line(console, f"written: {result.folder / name}")
     if result.statuses:  # a sweep that was stopped before its first answer has nothing to look at
-        say_line(console, f"written: {write(str(result.folder))[0]}")
+        page, *_ = write(str(result.folder), note=lambda line: say_line(console, line, style="yellow"))
+        say_line(console, f"written: {page}")
     if result.stopped:
         say_line(console, f"stopped: {result.stopped}", style="red")
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)
 
 
-def agreed(yes: bool) -> None:
-    """Ask whether to begin, unless that is said already. Raises ConfigError where nobody can be asked."""
+@contextmanager
+def _agreed(yes: bool, console: Console) -> Iterator[None]:
+    """Ask whether to begin, unless ``yes`` says so; a signal then ends the block in order, with what was finished.
+
+    Raises ConfigError where nobody can be asked, typer.Exit for no and for a signal.
+    """
+    from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.types import ConfigError
 
-    if yes:
-        return
-    if not sys.stdin.isatty():
+    if not yes and not sys.stdin.isatty():
         raise ConfigError("Nobody is here to be asked whether to begin. Add --yes, or --dry-run to look only.")
-    if not typer.confirm("Begin?"):
+    if not yes and not typer.confirm("Begin?"):
         raise typer.Exit(EXIT_OK)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        say_line(console, f"Stopped. {GO_ON}")
+        raise typer.Exit(EXIT_STOPPED) from None
 
 
 # --------
@@ -186,7 +190,7 @@ def split(
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.lab.datasets.base import load_catalog
     from okralong.pipelines.lab.datasets.registry import read_dataset
-    from okralong.pipelines.lab.split import SplitRules, build_split, card, write_manifest
+    from okralong.pipelines.lab.split_build import SplitRules, build_split, card
 
     console = Console()
     chosen = load_config(SplitRules, rules)
@@ -194,7 +198,7 @@ def split(
     absent = [source for source in sources if source.hub is None and not (data / source.path).exists()]
     datasets = [read_dataset(source, data) for source in sources if source not in absent]
     split, account = build_split(datasets, chosen)
-    write_manifest(out / "manifest.parquet", split.sides, split.about)
+    split.write(out / "manifest.parquet")
     (out / "card.md").write_text(card(account, split, chosen), encoding="utf-8")
     if absent:
         say_line(console, f"not in {data}, so not split: {', '.join(source.path for source in absent)}")
@@ -231,9 +235,8 @@ def tune(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.lab.sweeps.config import policy_of
-    from okralong.pipelines.lab.sweeps.results import cells_of, read_scores, summary_rows
-    from okralong.pipelines.lab.sweeps.run import CHOSEN, Tune, choose, points_of
+    from okralong.pipelines.lab.sweeps.config import CHOSEN, Tune, policy_of
+    from okralong.pipelines.lab.sweeps.results import cells_of, choose, points_of, read_scores, summary_rows
 
     console = Console()
     chosen = load_config(Tune, tune)
@@ -241,9 +244,7 @@ def tune(
     show(search, console)
     if dry_run:
         return
-    agreed(yes)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with _agreed(yes, console):
         _went_well(console, run_sweep(search, address=address, console=console))
         rows = read_scores(Folder.of(search.folder.path))
         points = points_of(chosen, summary_rows(cells_of(rows), chosen.seed))
@@ -260,9 +261,6 @@ def tune(
             expand_sweep(report, data, out / "report", work, console), address=address, console=console
         )
         _went_well(console, reported)
-    except KeyboardInterrupt:
-        say_line(console, f"Stopped. {GO_ON}")
-        raise typer.Exit(EXIT_STOPPED) from None
     say_line(console, f"written: {folder.path}/chosen.yaml, search.md, and the report on {chosen.report} in report/")
 
 
@@ -278,7 +276,8 @@ def _went_well(console: Console, result: SweepResult) -> None:
 
 
 def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
-    from okralong.pipelines.lab.sweeps.pages import shown_number, table
+    from okralong.pipelines.lab.sweeps.results import shown_number
+    from okralong.pipelines.reporting.tables import markdown_table
 
     shown = list(dict.fromkeys([tune.metric, *tune.most, "weighted_tokens"]))
     rows = [
@@ -289,7 +288,8 @@ def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
         for point in points
     ]
     words = f"Means over the sets on the side {tune.search}; the figures that count are those of {tune.report}."
-    return f"# {tune.title}: the search\n\n{words}\n\n{table(['values', *shown], rows)}\n"
+    table = markdown_table(["values", *shown], rows, range(1, len(shown) + 1))
+    return f"# {tune.title}: the search\n\n{words}\n\n{table}\n"
 
 
 def _words(point: Point) -> str:

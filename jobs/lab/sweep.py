@@ -1,4 +1,7 @@
-"""Cells of a sweep beside each other: one generator, one set of models, shards of one archive, one purse."""
+"""The evaluate job: sets and archives made once, cells run beside each other under one budget, then judged and scored.
+
+Each cell is an ordinary run folder, so a sweep that was stopped goes on where every cell's own journal left it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import io
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -40,12 +43,12 @@ from okralong.pipelines.lab.sweeps.config import (
     expand,
     sizes_by_set,
 )
-from okralong.pipelines.lab.sweeps.outline import Outlay, Outline, total
+from okralong.pipelines.lab.sweeps.outline import CostEstimate, Outline, total
 from okralong.pipelines.lab.sweeps.results import write_results
 from okralong.pipelines.lab.sweeps.run import (
     GoldQuestion,
     Material,
-    Purse,
+    SharedBudget,
     build,
     read_gold_questions,
     read_material,
@@ -65,8 +68,130 @@ from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, prepare
 from okralong.pipelines.run.rows import JUDGE
 
+LOCK = "okralong evaluate"
 OPEN = "over_budget"
 """The status of a question that is no end: a higher cap goes on with it."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else ""."""
+
+    folder: Path
+    cells: int
+    statuses: Mapping[str, int]
+    written: Sequence[str]
+    exit_code: int
+    stopped: str = ""
+
+
+@dataclass
+class Expanded:
+    """A sweep that may begin: its cells, its sets, and what it may cost."""
+
+    sweep: Sweep
+    folder: SweepFolder
+    plans: list[CellPlan]
+    material: Material
+    costs: dict[str, CostEstimate] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> int:
+        """Cells whose run is complete."""
+        runs = (Folder.of(self.folder.cell(plan.named.cell)) for plan in self.plans)
+        return sum(run.exists(MANIFEST) for run in runs)
+
+
+def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Console) -> Expanded:
+    """Check all, read the sets, and estimate; nothing is indexed and nothing is written.
+
+    Raises ConfigError or InputError for a strategy, policy, config or set that cannot be had.
+    """
+    folder = SweepFolder(out.expanduser().resolve())
+    plans = expand(sweep, folder)
+    if sweep.judge is not None:
+        judge_config(sweep.judge)
+    material = read_material(sweep, data, work, lambda line: say_line(console, line))
+    outline = Outline()
+    costs = {plan.named.cell: outline.of(plan, material.pooled[plan.named.set]) for plan in plans}
+    return Expanded(sweep, folder, plans, material, costs)
+
+
+def run_sweep(expanded: Expanded, *, address: str | None = None, console: Console | None = None) -> SweepResult:
+    """Run what is not finished, score every cell, and write the tables; the manifest last, when all is complete.
+
+    Raises OkraError before anything is spent when a part cannot be used, and MetricError when a score cannot be had.
+    """
+    console = console or Console()
+    started = time.monotonic()
+    folder = Folder.of(expanded.folder.path)
+    with folder.locked(LOCK):
+        folder.remove(MANIFEST)  # its presence means complete
+        cells = _prepared(expanded, console)
+        budget = SharedBudget(expanded.sweep.budget_usd, spent_so_far(expanded.folder))
+        ends = _run(expanded, cells, budget, address, console)
+        stops = [end for end in ends if end.fatal]
+        judged, unpaid = _judge(expanded, cells, budget) if not stops else ({}, "")
+        rows = _scored(expanded, cells, judged)
+        against = [as_system(name) for name in expanded.sweep.against]
+        written = write_results(folder, expanded.sweep.title, expanded.sweep.words, rows, against, expanded.sweep.seed)
+        statuses = Counter(str(row["status"]) for row in rows)
+        complete = not stops and all(Folder.of(cell.run).exists(MANIFEST) for cell in cells)
+        code, why = _outcome(expanded, statuses, stops, complete, unpaid)
+        if complete and code != EXIT_OVER_BUDGET:
+            folder.write_manifest(_manifest(expanded, statuses, time.monotonic() - started))
+        return SweepResult(expanded.folder.path, len(cells), dict(statuses), written, code, why)
+
+
+def spent_so_far(folder: SweepFolder) -> dict[str, float]:
+    """Dollars by cell and by its judge: of all that ran in the folder, also those that the sweep names no more."""
+    runs = {run.name: Folder.of(run) for run in folder.runs()}
+    judges = {f"{name}/{JUDGE}": run.at(JUDGE) for name, run in runs.items()}
+    return spent_before({**runs, **judges})
+
+
+# --------
+# Before anything is spent: what the cells may cost, and every cell checked.
+
+PLAIN_WIDTH = 160
+"""Columns of the table where the output is no terminal."""
+
+
+def show(expanded: Expanded, console: Console) -> None:
+    """Print a row for each method and variant over sets and seeds, and the whole, with what they may cost."""
+    sweep, plans, costs = expanded.sweep, expanded.plans, expanded.costs
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    grid = Table(title=f"{sweep.title}: {len(plans)} cells, {expanded.finished} of them finished", title_justify="left")
+    for title in ("method", "variant"):
+        grid.add_column(title, overflow="fold")
+    for title in ("cells", "questions", "calls", "prompt", "completion", "dollars"):
+        grid.add_column(title, justify="right", no_wrap=True)
+    for method, variant in sweep.systems():
+        own = [p for p in plans if (p.named.method, p.named.variant) == (method, variant)]
+        _row(grid, method, "" if variant == DEFAULT else variant, [costs[p.named.cell] for p in own])
+    grid.add_section()
+    _row(grid, "all", "", [costs[plan.named.cell] for plan in plans])
+    console.print(grid)
+    sets = {plan.named.set: costs[plan.named.cell].questions for plan in plans}
+    say_line(console, "sets: " + ", ".join(f"{name} ({questions:,} questions)" for name, questions in sets.items()))
+    guessed = sorted({p.config.strategy for p in plans if not costs[p.named.cell].described})
+    if guessed:
+        say_line(console, f"- nothing is known of {', '.join(guessed)}; its figures are a wide guess")
+    say_line(
+        console,
+        "- an outline without an index, from the sizes of policies and documents (configs/estimate.yaml); no "
+        "reply is counted as shared",
+    )
+    cap = "no cap" if sweep.budget_usd is None else f"the cap is ${sweep.budget_usd:g}"
+    say_line(console, f"- budget over the whole sweep: {cap}")
+
+
+def _row(grid: Table, method: str, variant: str, costs: Sequence[CostEstimate]) -> None:
+    sum_ = total(costs)
+    tokens = (f"{value:,.0f}" for value in (sum_.calls, sum_.prompt_tokens, sum_.completion_tokens))
+    dollars = f"${sum_.usd:,.2f} [{sum_.low_usd:,.2f}, {sum_.high_usd:,.2f}]"
+    grid.add_row(method, variant, str(len(costs)), f"{sum_.questions:,}", *tokens, dollars)
 
 
 @dataclass(frozen=True)
@@ -92,333 +217,6 @@ class PreparedCell:
         return any(ends.get(each.query_id, OPEN) == OPEN for each in asked)
 
 
-@dataclass(frozen=True)
-class CellEnd:
-    """How a cell's run ended this time."""
-
-    cell: str
-    result: RunResult
-
-
-@dataclass
-class Hands:
-    """What all cells of a sweep share while it runs."""
-
-    sweep: Sweep
-    purse: Purse
-    models: SharedModels
-    interrupt: Interrupt
-    console: Console
-    held: ExitStack
-    generators: dict[str, Generator]
-
-    @classmethod
-    @contextmanager
-    def of(cls, sweep: Sweep, key: str, purse: Purse, address: str | None, console: Console) -> Iterator[Hands]:
-        """Connected to Ray for the time of the block; everything that was started ends with it."""
-        with ExitStack() as held:
-            held.enter_context(connected(address))
-            models = SharedModels(key)
-            held.callback(models.keep, [])
-            yield cls(sweep, purse, models, Interrupt(), console, held, {})
-
-    def generator(self, config: RunConfig) -> Generator:
-        """The generator of a cell, served once for all cells that differ in nothing but the seed."""
-        llm, compressor = config.llm, reading_vectors(config)
-        key = f"{json.dumps(llm.model_dump(mode='json', exclude={'seed'}), sort_keys=True)} {compressor}"
-        if key not in self.generators:
-            served = self.held.enter_context(generator(llm, None, compressor))
-            for note in served.notes:
-                say_line(self.console, note, style="yellow")
-            self.generators[key] = served
-        served = self.generators[key]
-        return replace(served, llm=served.llm.model_copy(update={"seed": llm.seed}))
-
-
-def run_set(hands: Hands, cells: Sequence[PreparedCell], every: Sequence[PreparedCell]) -> list[CellEnd]:
-    """Run the cells of one set over one archive; ``every`` cell of the sweep may share its replies.
-
-    Cells that their share of the budget did not reach to the end go on one by one while others have left something.
-    Raises what a cell raised, after all have been stopped.
-    """
-    hands.models.bring(cell.prepared for cell in cells)
-    # One after the other before anything runs: each may start a server.
-    served = [hands.generator(cell.prepared.config) for cell in cells]
-    with hands.models.over([cell.prepared for cell in cells]) as looking:
-        work = list(zip(cells, served, looking, strict=True))
-        ends = _side_by_side(hands, work, every)
-        for at, end in enumerate(ends):
-            if end.result.exit_code == EXIT_OVER_BUDGET and (hands.purse.free_usd or 0.0) > 0.0:
-                ends[at] = _one(hands, *work[at], every, sharers=1)
-    return ends
-
-
-Work = tuple[PreparedCell, Generator, RetrievalNames]
-
-
-def _side_by_side(hands: Hands, work: Sequence[Work], every: Sequence[PreparedCell]) -> list[CellEnd]:
-    """All of it, ``parallel`` at a time; none is begun any more when one could not go on."""
-    ends: dict[str, CellEnd] = {}
-    waiting = list(work)
-    pool = ThreadPoolExecutor(hands.sweep.parallel, thread_name_prefix="okralong-cell")
-    running: set[Future[CellEnd]] = set()
-    try:
-        while waiting or running:
-            while waiting and len(running) < hands.sweep.parallel:
-                sharers = min(len(waiting), hands.sweep.parallel - len(running))
-                running.add(pool.submit(_one, hands, *waiting.pop(0), every, sharers))
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                end = future.result()
-                ends[end.cell] = end
-                if end.result.stopped and end.result.exit_code != EXIT_OVER_BUDGET:
-                    waiting.clear()
-    except BaseException:
-        hands.interrupt.fire()
-        raise
-    finally:
-        pool.shutdown(wait=True)
-    return [ends[cell.plan.named.cell] for cell, _, _ in work if cell.plan.named.cell in ends]
-
-
-def _one(
-    hands: Hands,
-    cell: PreparedCell,
-    served: Generator,
-    looking: RetrievalNames,
-    every: Sequence[PreparedCell],
-    sharers: int,
-) -> CellEnd:
-    name = cell.plan.named.cell
-    run = Folder.of(cell.run)
-    cap = hands.purse.grant(name, sharers)
-    try:
-        config = cell.prepared.config.model_copy(update={"budget_usd": cap})
-        prepared = replace(cell.prepared, config=config, replies_from=_sharing(hands.sweep, cell, every))
-        quiet = Console(file=io.StringIO())  # bars of several runs would draw over each other
-        shared = Shared(served, looking, hands.interrupt)
-        result = answer_prepared(prepared, str(cell.run), console=quiet, shared=shared)
-    finally:
-        spent = spent_usd(run)
-        hands.purse.settle(name, spent)
-    ended = ", ".join(f"{count} {status}" for status, count in sorted(result.statuses.items())) or "nothing was asked"
-    say_line(hands.console, f"  {name}: {ended}; ${spent:.4f}")
-    return CellEnd(name, result)
-
-
-def _sharing(sweep: Sweep, cell: PreparedCell, every: Sequence[PreparedCell]) -> tuple[str, ...]:
-    """The runs of the same set that have asked something already."""
-    if not sweep.share_replies:
-        return ()
-    own = [each.run for each in every if each.plan.named.set == cell.plan.named.set and each.run != cell.run]
-    return tuple(str(run) for run in own if (run / "journal").is_dir())
-
-
-# --------
-# The judge of a sweep: the answers of each cell marked by a language model, with a ledger of its own in each cell.
-
-
-def judge_config(said: JudgeConfig) -> RunConfig:
-    """The answer config whose ``llm`` judges. Raises ConfigError when it cannot be used or names the embedded model."""
-    config = load_config(RunConfig, said.answer, dict(said.overrides))
-    if config.llm.base_url == EMBEDDED or config.llm.mode == "batch":
-        raise ConfigError(
-            "judge asks the embedded model, or in batches: the first is too small to judge, and the judge asks in real "
-            "time. Set llm.base_url, llm.model and llm.mode: realtime in judge.overrides."
-        )
-    PriceTable.load(config.prices).price(config.llm.model, config.llm.price)
-    return config
-
-
-def judge_cells(
-    runs: Mapping[str, tuple[Path, Sequence[GoldQuestion]]], config: RunConfig, purse: Purse
-) -> dict[str, Mapping[str, float]]:
-    """Marks by cell and query_id: of answered questions with gold answers the judge's, of the others with an end 0, or
-    1 where "unanswerable" is the gold answer.
-
-    What it costs comes out of the ``purse``. Raises as ``judge`` does, and EndpointError when nobody can be asked.
-    """
-    with generator(config.llm, None) as served:
-        return {cell: _judged(cell, run, golds, config, served, purse) for cell, (run, golds) in runs.items()}
-
-
-def _judged(
-    cell: str, run: Path, golds: Sequence[GoldQuestion], config: RunConfig, served: Generator, purse: Purse
-) -> Mapping[str, float]:
-    ends = {row["query_id"]: row for row in table(Folder.of(run), "answers", ["query_id", "status", "answer"])}
-    marks: dict[str, float] = {}
-    asked = []
-    for each in golds:
-        question = each.gold.question
-        row = ends.get(question.query_id)
-        if row is None or row["status"] == "over_budget" or not question.answers:
-            continue
-        # The answer of one that is unanswerable is that word, whatever text stands in its row.
-        right = row["status"] == UNANSWERABLE and best(exact_match, UNANSWERABLE, question.answers)
-        marks[question.query_id] = float(right)
-        if row["status"] == "answered":
-            asked.append(ToJudge(question.query_id, question.question, question.answers, row["answer"] or ""))
-    folder, name = Folder.of(run / JUDGE), f"{cell}/{JUDGE}"
-    purse.settle(name, spent_usd(folder))
-    cap = purse.grant(name, 1)
-    try:
-        return marks | asyncio.run(_ask(asked, config, served, folder, cap))
-    finally:
-        purse.settle(name, spent_usd(folder))
-
-
-async def _ask(
-    asked: Sequence[ToJudge], config: RunConfig, served: Generator, folder: Folder, cap: float | None
-) -> dict[str, float]:
-    ledger = RunLedger(folder, cap)
-    llm = served.llm
-    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints)
-    prices = PriceTable.load(config.prices)
-    client = LlmClient(llm, ledger, limiter, prices, others=others, address=served.address, tags=config.tags)
-    try:
-        return dict(await judge(asked, client, config.concurrency))
-    except* Exception as group:
-        raise group.exceptions[0] from None
-    finally:
-        await client.aclose()
-        await ledger.close()
-
-
-# --------
-# A sweep on the terminal before it runs: how many cells, and what they may cost.
-
-PLAIN_WIDTH = 160
-"""Columns of the table where the output is no terminal."""
-
-
-def print_outline(
-    console: Console, sweep: Sweep, plans: Sequence[CellPlan], outlays: Mapping[str, Outlay], done: int
-) -> None:
-    """Print a row for each method and variant over sets and seeds, and the whole. ``done`` cells are finished."""
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
-    grid = Table(title=f"{sweep.title}: {len(plans)} cells, {done} of them finished", title_justify="left")
-    for title in ("method", "variant"):
-        grid.add_column(title, overflow="fold")
-    for title in ("cells", "questions", "calls", "prompt", "completion", "dollars"):
-        grid.add_column(title, justify="right", no_wrap=True)
-    for method, variant in sweep.systems():
-        own = [p for p in plans if (p.named.method, p.named.variant) == (method, variant)]
-        _row(grid, method, "" if variant == DEFAULT else variant, [outlays[p.named.cell] for p in own])
-    grid.add_section()
-    _row(grid, "all", "", [outlays[plan.named.cell] for plan in plans])
-    console.print(grid)
-    sets = {plan.named.set: outlays[plan.named.cell].questions for plan in plans}
-    say_line(console, "sets: " + ", ".join(f"{name} ({questions:,} questions)" for name, questions in sets.items()))
-    guessed = sorted({p.config.strategy for p in plans if not outlays[p.named.cell].described})
-    if guessed:
-        say_line(console, f"- nothing is known of {', '.join(guessed)}; its figures are a wide guess")
-    say_line(
-        console,
-        "- an outline without an index, from the sizes of policies and documents (configs/sweep_outline.yaml); no "
-        "reply is counted as shared",
-    )
-    cap = "no cap" if sweep.budget_usd is None else f"the cap is ${sweep.budget_usd:g}"
-    say_line(console, f"- budget over the whole sweep: {cap}")
-
-
-def _row(grid: Table, method: str, variant: str, outlays: Sequence[Outlay]) -> None:
-    sum_ = total(outlays)
-    tokens = (f"{value:,.0f}" for value in (sum_.calls, sum_.prompt_tokens, sum_.completion_tokens))
-    dollars = f"${sum_.usd:,.2f} [{sum_.low_usd:,.2f}, {sum_.high_usd:,.2f}]"
-    grid.add_row(method, variant, str(len(outlays)), f"{sum_.questions:,}", *tokens, dollars)
-
-
-# --------
-# The evaluate job: sets and archives made once, cells run beside each other under one budget, then scored.
-#
-# Each cell is an ordinary run folder, so a sweep that was stopped goes on where every cell's own journal left it.
-
-LOCK = "okralong evaluate"
-
-
-@dataclass(frozen=True)
-class SweepResult:
-    """What a sweep came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else ""."""
-
-    folder: Path
-    cells: int
-    statuses: Mapping[str, int]
-    written: Sequence[str]
-    exit_code: int
-    stopped: str = ""
-
-
-@dataclass
-class Expanded:
-    """A sweep that may begin: its cells, its sets, and what it may cost."""
-
-    sweep: Sweep
-    folder: SweepFolder
-    plans: list[CellPlan]
-    material: Material
-    outlays: dict[str, Outlay] = field(default_factory=dict)
-
-    @property
-    def finished(self) -> int:
-        """Cells whose run is complete."""
-        runs = (Folder.of(self.folder.cell(plan.named.cell)) for plan in self.plans)
-        return sum(run.exists(MANIFEST) for run in runs)
-
-
-def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Console) -> Expanded:
-    """Check all, read the sets, and estimate; nothing is indexed and nothing is written.
-
-    Raises ConfigError or InputError for a strategy, policy, config or set that cannot be had.
-    """
-    folder = SweepFolder(out.expanduser().resolve())
-    plans = expand(sweep, folder)
-    if sweep.judge is not None:
-        judge_config(sweep.judge)
-    material = read_material(sweep, data, work, lambda line: say_line(console, line))
-    outline = Outline()
-    outlays = {plan.named.cell: outline.of(plan, material.pooled[plan.named.set]) for plan in plans}
-    return Expanded(sweep, folder, plans, material, outlays)
-
-
-def show(expanded: Expanded, console: Console) -> None:
-    """Print the cells and what they may cost."""
-    print_outline(console, expanded.sweep, expanded.plans, expanded.outlays, expanded.finished)
-
-
-def run_sweep(expanded: Expanded, *, address: str | None = None, console: Console | None = None) -> SweepResult:
-    """Run what is not finished, score every cell, and write the tables; the manifest last, when all is complete.
-
-    Raises OkraError before anything is spent when a part cannot be used, and MetricError when a score cannot be had.
-    """
-    console = console or Console()
-    started = time.monotonic()
-    folder = Folder.of(expanded.folder.path)
-    with folder.locked(LOCK):
-        folder.remove(MANIFEST)  # its presence means complete
-        cells = _prepared(expanded, console)
-        purse = Purse(expanded.sweep.budget_usd, spent_so_far(expanded.folder))
-        ends = _run(expanded, cells, purse, address, console)
-        stops = [end for end in ends if end.result.stopped and end.result.exit_code != EXIT_OVER_BUDGET]
-        judged, unpaid = _judged_sweep_run(expanded, cells, purse) if not stops else ({}, "")
-        rows = _scored(expanded, cells, judged)
-        against = [as_system(name) for name in expanded.sweep.against]
-        written = write_results(folder, expanded.sweep.title, rows, against, expanded.sweep.seed)
-        statuses = Counter(str(row["status"]) for row in rows)
-        complete = not stops and all(Folder.of(cell.run).exists(MANIFEST) for cell in cells)
-        code, why = _outcome(expanded, statuses, stops, complete, unpaid)
-        if complete and code != EXIT_OVER_BUDGET:
-            folder.write_manifest(_manifest(expanded, statuses, time.monotonic() - started))
-        return SweepResult(expanded.folder.path, len(cells), dict(statuses), written, code, why)
-
-
-def spent_so_far(folder: SweepFolder) -> dict[str, float]:
-    """Dollars by cell and by its judge: of all that ran in the folder, also those that the sweep names no more."""
-    runs = {run.name: Folder.of(run) for run in folder.runs()}
-    judges = {f"{name}/{JUDGE}": run.at(JUDGE) for name, run in runs.items()}
-    return spent_before({**runs, **judges})
-
-
 def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
     """Archives, files and every cell checked: a bad cell must not cost what the others before it cost."""
     sweep, folder, plans = expanded.sweep, expanded.folder, expanded.plans
@@ -442,42 +240,236 @@ def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
     return cells
 
 
+# --------
+# Cells beside each other: one generator, one set of models, shards of one archive, one budget.
+
+
+@dataclass(frozen=True)
+class CellEnd:
+    """How a cell's run ended this time."""
+
+    cell: str
+    result: RunResult
+
+    @property
+    def fatal(self) -> bool:
+        """Whether it stopped for a reason that would stop every other cell as well."""
+        return bool(self.result.stopped) and self.result.exit_code != EXIT_OVER_BUDGET
+
+
+@dataclass
+class Session:
+    """What all cells of a sweep share while it runs. ``every`` cell may share its replies with others of its set."""
+
+    sweep: Sweep
+    every: Sequence[PreparedCell]
+    budget: SharedBudget
+    models: SharedModels
+    console: Console
+    held: ExitStack
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    generators: dict[str, Generator] = field(default_factory=dict)
+
+    def generator(self, prepared: Prepared) -> Generator:
+        """The generator of a cell, served once for all cells that differ in nothing but the seed."""
+        llm, compressor = prepared.config.llm, reading_vectors(prepared)
+        key = f"{json.dumps(llm.model_dump(mode='json', exclude={'seed'}), sort_keys=True)} {compressor}"
+        if key not in self.generators:
+            served = self.held.enter_context(generator(llm, None, compressor))
+            for note in served.notes:
+                say_line(self.console, note, style="yellow")
+            self.generators[key] = served
+        served = self.generators[key]
+        return replace(served, llm=served.llm.model_copy(update={"seed": llm.seed}))
+
+    def others(self, cell: PreparedCell) -> tuple[str, ...]:
+        """The runs of the same set that have asked something already, whose replies the cell need not pay for."""
+        if not self.sweep.share_replies:
+            return ()
+        own = [each.run for each in self.every if each.plan.named.set == cell.plan.named.set and each.run != cell.run]
+        return tuple(str(run) for run in own if (run / "journal").is_dir())
+
+
 def _run(
-    expanded: Expanded, cells: Sequence[PreparedCell], purse: Purse, address: str | None, console: Console
+    expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget, address: str | None, console: Console
 ) -> list[CellEnd]:
+    """Run the cells that have something left to do, set by set; no further set after a fatal end."""
     waiting = [cell for cell in cells if cell.may_go_on or not Folder.of(cell.run).exists(MANIFEST)]
     if not waiting:
         say_line(console, "every cell is finished; the tables are written anew")
         return []
     ends: list[CellEnd] = []
-    with Hands.of(expanded.sweep, str(expanded.folder.path), purse, address, console) as hands:
+    with ExitStack() as held:
+        held.enter_context(connected(address))
+        models = SharedModels(str(expanded.folder.path))
+        held.callback(models.keep, [])
+        session = Session(expanded.sweep, cells, budget, models, console, held)
         for name in dict.fromkeys(cell.plan.named.set for cell in waiting):
             own = [cell for cell in waiting if cell.plan.named.set == name]
             waiting = [cell for cell in waiting if cell.plan.named.set != name]
-            ends += run_set(hands, own, cells)
-            hands.models.keep(cell.prepared for cell in waiting)
-            if any(end.result.stopped and end.result.exit_code != EXIT_OVER_BUDGET for end in ends):
+            ends += _run_set(session, own)
+            models.keep(cell.prepared for cell in waiting)
+            if any(end.fatal for end in ends):
                 break
     return ends
 
+
+Work = tuple[PreparedCell, Generator, RetrievalNames]
+
+
+def _run_set(session: Session, cells: Sequence[PreparedCell]) -> list[CellEnd]:
+    """Run the cells of one set over one archive.
+
+    Cells that their share of the budget did not reach to the end go on one by one while others have left something.
+    Raises what a cell raised, after all have been stopped.
+    """
+    session.models.bring(cell.prepared for cell in cells)
+    # One after the other before anything runs: each may start a server.
+    served = [session.generator(cell.prepared) for cell in cells]
+    with session.models.over([cell.prepared for cell in cells]) as retrievals:
+        work = list(zip(cells, served, retrievals, strict=True))
+        ends = _side_by_side(session, work)
+        for at, end in enumerate(ends):
+            if end.result.exit_code == EXIT_OVER_BUDGET and (session.budget.free_usd or 0.0) > 0.0:
+                ends[at] = _run_cell(session, *work[at], sharers=1)
+    return ends
+
+
+def _side_by_side(session: Session, work: Sequence[Work]) -> list[CellEnd]:
+    """All of it, ``parallel`` at a time; none is begun any more after a fatal end."""
+    ends: dict[str, CellEnd] = {}
+    waiting = list(work)
+    parallel = session.sweep.parallel
+    pool = ThreadPoolExecutor(parallel, thread_name_prefix="okralong-cell")
+    running: set[Future[CellEnd]] = set()
+    try:
+        while waiting or running:
+            while waiting and len(running) < parallel:
+                sharers = min(len(waiting), parallel - len(running))
+                running.add(pool.submit(_run_cell, session, *waiting.pop(0), sharers))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for end in (future.result() for future in done):
+                ends[end.cell] = end
+                if end.fatal:
+                    waiting.clear()
+    except BaseException:
+        session.interrupt.fire()
+        raise
+    finally:
+        pool.shutdown(wait=True)
+    return [ends[cell.plan.named.cell] for cell, _, _ in work if cell.plan.named.cell in ends]
+
+
+def _run_cell(
+    session: Session, cell: PreparedCell, served: Generator, retrieval: RetrievalNames, sharers: int
+) -> CellEnd:
+    """Run a cell under its share of the budget, of which ``sharers`` may be waiting for some."""
+    name = cell.plan.named.cell
+    cap = session.budget.grant(name, sharers)
+    try:
+        config = cell.prepared.config.model_copy(update={"budget_usd": cap})
+        prepared = replace(cell.prepared, config=config, replies_from=session.others(cell))
+        silent = Console(file=io.StringIO())  # bars of several runs would draw over each other
+        shared = Shared(served, retrieval, session.interrupt)
+        result = answer_prepared(prepared, str(cell.run), console=silent, shared=shared)
+    finally:
+        spent = spent_usd(Folder.of(cell.run))
+        session.budget.settle(name, spent)
+    ended = ", ".join(f"{count} {status}" for status, count in sorted(result.statuses.items())) or "nothing was asked"
+    say_line(session.console, f"  {name}: {ended}; ${spent:.4f}")
+    return CellEnd(name, result)
+
+
+# --------
+# The judge of a sweep: the answers of each cell marked by a language model, with a ledger of its own in each cell.
 
 Marks = Mapping[str, Mapping[str, float]]
 """The judge's, by cell and query_id."""
 
 
-def _judged_sweep_run(expanded: Expanded, cells: Sequence[PreparedCell], purse: Purse) -> tuple[Marks, str]:
-    """The marks of a judge that is paid out of the ``purse``: of all cells, or none and why it could not be paid."""
+def _judge(expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget) -> tuple[Marks, str]:
+    """The marks of a judge that is paid out of the ``budget``: of all cells, or none and why it could not be paid."""
     if expanded.sweep.judge is None:
         return {}, ""
     golds = _golds(expanded)
     runs = {cell.plan.named.cell: (cell.run, golds[cell.plan.named.set]) for cell in cells}
     try:
-        return judge_cells(runs, judge_config(expanded.sweep.judge), purse), ""
+        return judge_cells(runs, judge_config(expanded.sweep.judge), budget), ""
     except OverBudget:
         return {}, (
             f"The budget of ${expanded.sweep.budget_usd} over the whole sweep does not reach for the judge, so the "
             "tables have no marks of it. Raise budget_usd and run the same command: verdicts that arrived are kept."
         )
+
+
+def judge_config(said: JudgeConfig) -> RunConfig:
+    """The answer config whose ``llm`` judges. Raises ConfigError when it cannot be used or names the embedded model."""
+    config = load_config(RunConfig, said.answer, dict(said.overrides))
+    if config.llm.base_url == EMBEDDED or config.llm.mode == "batch":
+        raise ConfigError(
+            "judge asks the embedded model, or in batches: the first is too small to judge, and the judge asks in real "
+            "time. Set llm.base_url, llm.model and llm.mode: realtime in judge.overrides."
+        )
+    PriceTable.load(config.prices).price(config.llm.model, config.llm.price)
+    return config
+
+
+def judge_cells(
+    runs: Mapping[str, tuple[Path, Sequence[GoldQuestion]]], config: RunConfig, budget: SharedBudget
+) -> dict[str, Mapping[str, float]]:
+    """Marks by cell and query_id: of answered questions with gold answers the judge's, of the others with an end 0, or
+    1 where "unanswerable" is the gold answer.
+
+    What it costs comes out of the ``budget``. Raises as ``judge`` does, and EndpointError when nobody can be asked.
+    """
+    with generator(config.llm, None) as served:
+        return {cell: _judged(cell, run, golds, config, served, budget) for cell, (run, golds) in runs.items()}
+
+
+def _judged(
+    cell: str, run: Path, golds: Sequence[GoldQuestion], config: RunConfig, served: Generator, budget: SharedBudget
+) -> Mapping[str, float]:
+    ends = {row["query_id"]: row for row in table(Folder.of(run), "answers", ["query_id", "status", "answer"])}
+    marks: dict[str, float] = {}
+    asked = []
+    for each in golds:
+        question = each.gold.question
+        row = ends.get(question.query_id)
+        if row is None or row["status"] == "over_budget" or not question.answers:
+            continue
+        # The answer of one that is unanswerable is that word, whatever text stands in its row.
+        right = row["status"] == UNANSWERABLE and best(exact_match, UNANSWERABLE, question.answers)
+        marks[question.query_id] = float(right)
+        if row["status"] == "answered":
+            asked.append(ToJudge(question.query_id, question.question, question.answers, row["answer"] or ""))
+    folder, name = Folder.of(run / JUDGE), f"{cell}/{JUDGE}"
+    budget.settle(name, spent_usd(folder))
+    cap = budget.grant(name, 1)
+    try:
+        return marks | asyncio.run(_ask(asked, config, served, folder, cap))
+    finally:
+        budget.settle(name, spent_usd(folder))
+
+
+async def _ask(
+    asked: Sequence[ToJudge], config: RunConfig, served: Generator, folder: Folder, cap: float | None
+) -> dict[str, float]:
+    ledger = RunLedger(folder, cap)
+    llm = served.llm
+    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints)
+    prices = PriceTable.load(config.prices)
+    client = LlmClient(llm, ledger, limiter, prices, others=others, address=served.address, tags=config.tags)
+    try:
+        return dict(await judge(asked, client, config.concurrency))
+    except* Exception as group:
+        raise group.exceptions[0] from None
+    finally:
+        await client.aclose()
+        await ledger.close()
+
+
+# --------
+# Scores, and what the sweep came to.
 
 
 def _golds(expanded: Expanded) -> Mapping[str, Sequence[GoldQuestion]]:

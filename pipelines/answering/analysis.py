@@ -135,6 +135,15 @@ def make_analysis(
     )
 
 
+def sure_analysis(question_type: str, pattern: str, evidence: bool, analyzer: str) -> Analysis:
+    """An analysis in which each of these labels has probability 1. Raises ValueError for a label that is none."""
+    chosen = (question_type, pattern, EVIDENCE[0 if evidence else 1])
+    one_hot = [
+        {label: float(label == said) for label in labels} for said, (_, labels) in zip(chosen, FIELDS, strict=True)
+    ]
+    return make_analysis(*one_hot, analyzer)
+
+
 def best(probabilities: Mapping[str, float]) -> str:
     """The most probable label; the first one in the mapping's order among equals."""
     return max(probabilities, key=lambda label: probabilities[label])

@@ -25,6 +25,7 @@ from okralong.pipelines.answering.analysis import (
     analyzer_prompt,
     make_analysis,
     parse_reply,
+    sure_analysis,
 )
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.citations import Ask, always, ask_and_read
@@ -64,10 +65,7 @@ async def labels_by_generator(
 ) -> Analysis:
     """The same where nobody else may speak."""
     (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
-    said = EVIDENCE[0 if evidence else 1]
-    labels: tuple[tuple[tuple[str, ...], str], ...] = ((TYPES, kind), (PATTERNS, pattern), (EVIDENCE, said))
-    types, patterns, holds = ({label: float(label == chosen) for label in all_} for all_, chosen in labels)
-    return make_analysis(types, patterns, holds, f"llm:{reply.model}")
+    return sure_analysis(kind, pattern, evidence, f"llm:{reply.model}")
 
 
 def generator_prompt(asked: AnalysisInput) -> list[Message]:
@@ -167,14 +165,7 @@ class GivenLabels:
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
         """See ``Analyzer``."""
-        return [self._said(asked) for asked in batch]
-
-    def _said(self, asked: AnalysisInput) -> Analysis:
-        kind, pattern, evidence = self.labels[asked.query_id]
-        held = EVIDENCE[0 if evidence else 1]
-        chosen = ((TYPES, kind), (PATTERNS, pattern), (EVIDENCE, held))
-        types, patterns, holds = ({label: float(label == one) for label in every} for every, one in chosen)
-        return make_analysis(types, patterns, holds, self.name)
+        return [sure_analysis(*self.labels[asked.query_id], self.name) for asked in batch]
 
 
 def write_labels(path: Path, labels: Iterable[tuple[str, Labels]]) -> None:
@@ -315,8 +306,6 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     if config.kind == "labels" and config.labels is not None:
         return GivenLabels.load(config.labels)
     if config.kind == "rules":
-        from okralong.pipelines.answering.analyzer_rules import KeywordRules
-
         return KeywordRules()
     # Imported here: torch and transformers take seconds, and the rules need neither.
     if config.kind == "heads":

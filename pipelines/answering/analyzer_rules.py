@@ -1,6 +1,8 @@
-"""The cue words of the rule analyzer, one list for each question type. All of them are ours, not the paper's.
+"""The analyzer of readable rules, which needs no model, and the numbers that the trained heads read.
 
-A pattern's weight says how sure it makes us: 3 alone decides against a lesser cue, 1 only leans.
+Keywords give the type, literal tokens the pattern, and word overlap the evidence. A label that a rule chose gets a
+probability of about 0.7, never 1, and one chosen because no rule matched gets less. Keywords and numbers are ours, not
+the paper's. A keyword's weight: 3 alone decides against a lesser one, 1 only leans.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ import Stemmer
 from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, make_analysis
 from okralong.pipelines.core.types import Analysis, QuestionType
 
-Cue = tuple[re.Pattern[str], float]
+Keyword = tuple[re.Pattern[str], float]
 
 
-def _cues(*pairs: tuple[str, float]) -> tuple[Cue, ...]:
+def _keywords(*pairs: tuple[str, float]) -> tuple[Keyword, ...]:
     return tuple((re.compile(pattern, re.IGNORECASE), weight) for pattern, weight in pairs)
 
 
-ARITHMETIC: Final = _cues(
+ARITHMETIC: Final = _keywords(
     (r"(\bper\s?cent(age)?\b|%).{0,30}\b(change|increase|decrease|growth|decline|rise|drop|of)\b", 3),
     (r"\b(change|increase|decrease|growth|decline|grow|grew|rise|drop)\b.{0,60}\b(per\s?cent(age)?|%)", 3),
     (r"\bwhat (is|was|were|are|would be) the (net |overall )?(change|difference|increase|decrease|growth)\b", 3),
@@ -42,7 +44,7 @@ ARITHMETIC: Final = _cues(
     (r"\b(change|increase|decrease|grow|rise|fall)\b.{0,40}\b(from|between)\b.{0,12}\b(19|20)\d\d\b", 2),
 )
 
-MULTI_SOURCE: Final = _cues(
+MULTI_SOURCE: Final = _keywords(
     (r"\b(which|who|what|whose)\b.{0,90}\b\w+(er|more|less|earlier|first|later)\b.{0,90},?\s\w[^,?]*\bor\b", 3.5),
     (r"\b(which|who|what) of\b.{0,60}\b(two|three|four|these|them|following|companies|segments)\b", 3),
     (r"\bwhich (one )?(is|was|has|had)\b.{0,60}\bor\b", 3),
@@ -55,7 +57,7 @@ MULTI_SOURCE: Final = _cues(
     (r"\b(difference|differ)\b.{0,20}\bbetween\b.{0,40}\b(approach|method|policy|strategy|view|model)", 2),
 )
 
-MULTI_BRIDGE: Final = _cues(
+MULTI_BRIDGE: Final = _keywords(
     (r"\b(of|by|for|in|with|from|at|did|is|was|does|has) the \w+(\s\w+){0,3}(,)? (that|who|which|whose|where)\b", 3),
     (
         r"\bthe (company|firm|person|man|woman|author|actor|actress|director|subsidiary|segment|team|band|city|country|"
@@ -91,7 +93,7 @@ MULTI_BRIDGE: Final = _cues(
     (r"\b(starring|featuring|directed by|written by) (an?|the) \w+( \w+){0,3} (of|from|who|that|born)\b", 3),
 )
 
-ABSTRACTIVE: Final = _cues(
+ABSTRACTIVE: Final = _keywords(
     (r"^(why|how come)\b", 3),
     (r"^how (do|does|did|is|are|was|were|has|have|can|could|will|would|might|should)\b", 2.5),
     (r"\b(describe|summari[sz]e|explain|outline|discuss|elaborate|characteri[sz]e|give an overview)\b", 3.5),
@@ -102,13 +104,13 @@ ABSTRACTIVE: Final = _cues(
     (r"\bhow\b.{0,60}\b(affect|impact|influence|contribute|work|manage|address|respond)", 2),
 )
 
-CUES: Final[dict[QuestionType, tuple[Cue, ...]]] = {
+KEYWORDS: Final[dict[QuestionType, tuple[Keyword, ...]]] = {
     "arithmetic": ARITHMETIC,
     "multi-source": MULTI_SOURCE,
     "multi-bridge": MULTI_BRIDGE,
     "abstractive": ABSTRACTIVE,
 }
-"""``extractive`` has no cues: it is what remains."""
+"""``extractive`` has no keywords: it is what remains."""
 
 COMPARATIVE: Final = re.compile(
     r"\b(more|less|fewer|higher|lower|larger|smaller|bigger|greater|older|younger|earlier|later|first|longer|shorter|"
@@ -117,8 +119,7 @@ COMPARATIVE: Final = re.compile(
 )
 """With two names or more in a question, a comparative makes it one of several sources."""
 
-# --------
-# Words of questions and passages, as the rules see them: content words, stems, and what looks like a name.
+# Words of questions and passages: content words, stems, and what looks like a name.
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z'\u2019&-]*|\d[\d.,]*\d|\d")
 _QUOTED = re.compile(r"[\"\u201c]([^\"\u201c\u201d]{2,})[\"\u201d]")
@@ -183,8 +184,7 @@ def literal_tokens(question: str) -> list[str]:
     return list(dict.fromkeys([*quoted, *numbers, *names(question), *tickers]))
 
 
-# --------
-# What can be told of a question and its primary passages without reading them with a model: numbers, each near 1.
+# Features: what can be told of a question and its primary passages without a model, as numbers near 1.
 #
 # Three kinds: how the two retrievers scored their first chunks and how far they agree, how much of the question stands
 # in the passages, and what the question's own words look like. All are ours.
@@ -265,7 +265,8 @@ def _covered(question: str, passages: Sequence[str]) -> list[float]:
 def _wording(question: str) -> list[float]:
     low = question.casefold().strip()
     strongest = [
-        max((weight for cue, weight in cues if cue.search(question)), default=0.0) / 3 for cues in CUES.values()
+        max((weight for pattern, weight in keywords if pattern.search(question)), default=0.0) / 3
+        for keywords in KEYWORDS.values()
     ]
     return [
         min(len(low.split()) / 20, 3.0),
@@ -288,20 +289,14 @@ def _share(wanted: Sequence[T], held: Callable[[T], bool]) -> float:
 COUNT: Final = len(features(AnalysisInput("", ())))
 """How many numbers there are."""
 
-# --------
-# An analyzer made of readable rules, which needs no model.
-#
-# It is honest about its limits: a label that a rule chose gets about 0.7, never 1, and one chosen because no rule
-# spoke gets less. Every number here is ours, not the paper's.
-
 EXTRACTIVE_WEIGHT: Final = 1.5
-"""What a question with no cue at all weighs as extractive; one weak cue does not outweigh it."""
+"""What a question with no keyword at all weighs as extractive; one weak keyword does not outweigh it."""
 
 COMPARED_NAMES_WEIGHT: Final = 2.0
-"""Two names or more and a comparative, without any other cue of a comparison."""
+"""Two names or more and a comparative, without any other keyword of a comparison."""
 
 SMOOTHING: Final = 0.35
-"""Added to every type's weight, so that no type gets probability 0: a single strong cue ends near 0.6."""
+"""Added to every type's weight, so that no type gets probability 0: a single strong keyword ends near 0.6."""
 
 EVIDENCE_SHARE: Final = 0.6
 """Share of the question's content words, by stem, that the passages must hold for "evidence present"."""
@@ -317,7 +312,7 @@ SURE: Final = 0.7
 
 
 class KeywordRules:
-    """Cue words for the type, literal tokens for the pattern, word overlap for the evidence."""
+    """Keywords for the type, literal tokens for the pattern, word overlap for the evidence."""
 
     name = "keyword-rules"
 
@@ -333,9 +328,9 @@ def type_scores(question: str) -> Mapping[str, float]:
     """A positive weight for each question type."""
     weights: dict[str, float] = dict.fromkeys(TYPES, 0.0)
     weights["extractive"] = EXTRACTIVE_WEIGHT
-    for question_type, cues in CUES.items():
-        # The strongest cue counts whole and the others a little: ten weak hints are not one proof.
-        found = sorted((weight for pattern, weight in cues if pattern.search(question)), reverse=True)
+    for question_type, keywords in KEYWORDS.items():
+        # The strongest keyword counts whole and the others a little: ten weak hints are not one proof.
+        found = sorted((weight for pattern, weight in keywords if pattern.search(question)), reverse=True)
         if found:
             weights[question_type] = found[0] + 0.2 * len(found[1:])
     if len(names(question)) >= 2 and COMPARATIVE.search(question):

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
+from okralong.pipelines.answering.context import prompt_fits
 from okralong.pipelines.answering.prompts import HIDDEN, STAND_INS, Evidence, neutralise
+from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Citation, Message, NobodyAsked, Passage, Reply, ReplyError
 
 _TELLING = 20
@@ -136,6 +139,13 @@ Ask = Callable[[str, Sequence[Message]], Awaitable[Reply]]
 def always(messages: Sequence[Message]) -> bool:
     """Any prompt fits."""
     return True
+
+
+async def ask_for(tools: Tools, role: str, step: str, messages: Sequence[Message], read: Callable[[str], T]) -> T:
+    """What ``read`` makes of the generator's reply to a prompt of ``role``. Raises as ``ask_and_read`` does."""
+    fits = partial(prompt_fits, role=role, tools=tools)
+    found, _ = await ask_and_read(partial(tools.complete, role=role), step, messages, read, fits)
+    return found
 
 
 async def ask_and_read(

@@ -39,9 +39,8 @@ def _widen_left(text: str, start: int, limit: int, tokens: int, count: Callable[
         places = [match.end() for match in boundary.finditer(text, limit, start) if match.end() < start]
         # From the nearest to the farthest, so that the text between grows along the list.
         places = [*reversed(places), *([0] if limit == 0 and start > 0 else [])]
-        fitting = _count_fitting(places, lambda place: count(text[place:start]) <= tokens)
-        if fitting:
-            return places[fitting - 1]
+        if (place := _furthest(places, lambda place: count(text[place:start]) <= tokens)) is not None:
+            return place
     return start
 
 
@@ -49,21 +48,23 @@ def _widen_right(text: str, end: int, limit: int, tokens: int, count: Callable[[
     for boundary in (_SENTENCE, _WORD):
         places = [match.end() for match in boundary.finditer(text, end, limit) if match.end() < limit]
         places = [*places, *([limit] if limit == len(text) and limit > end else [])]
-        fitting = _count_fitting(places, lambda place: count(text[end:place]) <= tokens)
-        if fitting:
-            return places[fitting - 1]
+        if (place := _furthest(places, lambda place: count(text[end:place]) <= tokens)) is not None:
+            return place
     return end
 
 
-def _count_fitting(places: Sequence[int], fits: Callable[[int], bool]) -> int:
-    """How many of ``places`` fit, each one being wider than the one before: a binary search."""
-    low, high = 0, len(places)
+def _furthest(places: Sequence[int], fits: Callable[[int], bool]) -> int | None:
+    """The last of ``places`` that fits, each one being wider than the one before."""
+    number = most_that_fits(len(places), lambda number: fits(places[number - 1]))
+    return places[number - 1] if number else None
+
+
+def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to ``most`` that ``fits``, by bisection; 0 where none does. What is more fits less."""
+    low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        if fits(places[middle - 1]):
-            low = middle
-        else:
-            high = middle - 1
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low
 
 
@@ -286,20 +287,14 @@ def fit_passages(
 
 
 def _cut_to_fit(passage: Passage, build: BuildPrompt, role: str, tools: Tools) -> Passage:
-    low, high = 0, len(passage.text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if prompt_fits(build([_head(passage, middle)]), role, tools):
-            low = middle
-        else:
-            high = middle - 1
-    if low == 0:
+    length = most_that_fits(len(passage.text), lambda n: prompt_fits(build([_head(passage, n)]), role, tools))
+    if length == 0:
         raise QuestionError(
             f"The question leaves no room for any passage in the generator's window of {tools.window} tokens, of which "
             f"a reply may take {tools.completion_limit(role)}. Ask a shorter question, lower the completion limit of "
             "the config's llm section, or name a model with a larger window."
         )
-    return _head(passage, low)
+    return _head(passage, length)
 
 
 def _head(passage: Passage, length: int) -> Passage:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.context import fit_passages, merge, passage_of, prompt_fits
+from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, parse_answer
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Document, Hit, Passage
@@ -272,15 +272,9 @@ async def best_chunks(tools: Tools, question: str) -> list[Passage]:
     )
     hits = list(found.semantic[: policy.fallback_count])
     build = partial(answer_prompt, question, calculator=tools.calculator)
-    low, high = 0, len(hits)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if prompt_fits(build(_passages(hits[:middle])), ROLE, tools):
-            low = middle
-        else:
-            high = middle - 1
+    fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
     # Not even one fits: the first is handed on, and cut where it is shown.
-    return _passages(hits[: max(low, 1)])
+    return _passages(hits[: max(fitting, 1)])
 
 
 def _passages(hits: list[Hit]) -> list[Passage]:

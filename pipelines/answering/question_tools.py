@@ -1,4 +1,9 @@
-"""Retrieved chunks as the journal keeps them: ids, places and scores, without the text, which the archive has."""
+"""The tools of one question, over ports that may be local objects or actors: what ``Tools`` promises, made durable.
+
+Analysis, plan and retrieved chunk ids are written to the journal before they are used, and read from there when the
+question is taken up again: a batch of another shape may round differently and flip a label, and the plan must not.
+Retrieved chunks are kept there without their text, which the archive has.
+"""
 
 from __future__ import annotations
 
@@ -41,48 +46,6 @@ from okralong.pipelines.core.types import (
     TokenVectors,
 )
 from okralong.pipelines.llm.config import ANALYZE
-
-
-def retrieval_record(candidates: Candidates) -> dict[str, Any]:
-    """``{"exact": rows, "semantic": rows}``; a row holds a chunk's fields but its text, and the score."""
-    return {"exact": _rows(candidates.exact), "semantic": _rows(candidates.semantic)}
-
-
-def chunks_from_record(body: Mapping[str, Any], document: Callable[[str], Document]) -> Candidates:
-    """The candidates of a record; ``document`` gives the texts that the rows point into."""
-    return Candidates(
-        tuple(_hit(row, document) for row in body["exact"]), tuple(_hit(row, document) for row in body["semantic"])
-    )
-
-
-def _rows(hits: Sequence[Hit]) -> list[list[Any]]:
-    return [
-        [
-            hit.chunk.chunk_id,
-            hit.chunk.doc_id,
-            hit.chunk.granularity,
-            hit.chunk.ordinal,
-            hit.chunk.start_char,
-            hit.chunk.end_char,
-            hit.chunk.n_tokens,
-            hit.chunk.table_id,
-            hit.score,
-        ]
-        for hit in hits
-    ]
-
-
-def _hit(row: Sequence[Any], document: Callable[[str], Document]) -> Hit:
-    chunk_id, doc_id, granularity, ordinal, start, end, n_tokens, table_id, score = row
-    text = document(doc_id).text[start:end]
-    return Hit(Chunk(chunk_id, doc_id, granularity, ordinal, start, end, n_tokens, text, table_id), score)
-
-
-# --------
-# The tools of one question, over ports that may be local objects or actors: what ``Tools`` promises, made durable.
-#
-# Analysis, plan and retrieved chunk ids are written to the journal before they are used, and read from there when the
-# question is taken up again: a batch of another shape may round differently and flip a label, and the plan must not.
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -188,9 +151,7 @@ class QuestionTools:
         path = self._path(step)
         with self._timed("retrieve"):
             wanted = {"query": query, "granularity": granularity, "k": k}
-            recorded = self.log.recorded(path, "retrieval")
-            body = json.loads(recorded) if recorded else None
-            if body is not None and body["wanted"] == wanted:
+            if (body := self._recorded(path, "retrieval", wanted)) is not None:
                 return chunks_from_record(body, self.ports.archive.document)
             vector = (await self.ports.embed([query]))[0]
             found = await search(self.ports.shards(granularity), query, vector, self.doc_ids, k)
@@ -249,9 +210,7 @@ class QuestionTools:
         with self._timed("select"):
             offered = {hit.chunk.chunk_id: hit for hit in pool}
             wanted = {"query": query, "pool": list(offered)}
-            recorded = self.log.recorded(path, "selection")
-            body = json.loads(recorded) if recorded else None
-            if body is not None and body["wanted"] == wanted:
+            if (body := self._recorded(path, "selection", wanted)) is not None:
                 return [offered[chunk_id] for chunk_id in body["chosen"]]
             chosen = await pick()
             ids = [hit.chunk.chunk_id for hit in chosen]
@@ -297,9 +256,8 @@ class QuestionTools:
         """See ``Tools``."""
         path = self._path(step)
         wanted = json.loads(encode(asked))
-        recorded = self.log.recorded(path, "found")
-        body = json.loads(recorded) if recorded else None
-        if body is None or body["wanted"] != wanted:
+        body = self._recorded(path, "found", wanted)
+        if body is None:
             body = {"wanted": wanted, "found": json.loads(encode(await make()))}
             await self.log.record(path, "found", encode(body))
         return body["found"]
@@ -334,6 +292,12 @@ class QuestionTools:
     async def _ask(self, path: str, messages: Sequence[Message]) -> Reply:
         return await self.ports.complete(self.question.query_id, path, ANALYZE, messages)
 
+    def _recorded(self, path: str, kind: str, wanted: Any) -> Any:
+        """The body recorded at a path, where it is that of the same ``wanted``; else None."""
+        recorded = self.log.recorded(path, kind)
+        body = json.loads(recorded) if recorded else None
+        return body if body is not None and body["wanted"] == wanted else None
+
     def _no_scorer(self) -> ConfigError:
         return ConfigError(
             f"The strategy, or the policy {self.policy.name!r} by its selection.method, measures likelihoods, and this "
@@ -365,3 +329,30 @@ class QuestionTools:
 
     def _spent(self, stage: str, seconds: float) -> None:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+
+def retrieval_record(candidates: Candidates) -> dict[str, Any]:
+    """``{"exact": rows, "semantic": rows}``; a row holds a chunk's fields but its text, and the score."""
+    return {"exact": _rows(candidates.exact), "semantic": _rows(candidates.semantic)}
+
+
+def chunks_from_record(body: Mapping[str, Any], document: Callable[[str], Document]) -> Candidates:
+    """The candidates of a record; ``document`` gives the texts that the rows point into."""
+    return Candidates(
+        tuple(_hit(row, document) for row in body["exact"]), tuple(_hit(row, document) for row in body["semantic"])
+    )
+
+
+_KEPT: Final = ("chunk_id", "doc_id", "granularity", "ordinal", "start_char", "end_char", "n_tokens", "table_id")
+"""The fields of a chunk in a row, in their order."""
+
+
+def _rows(hits: Sequence[Hit]) -> list[list[Any]]:
+    return [[*(getattr(hit.chunk, name) for name in _KEPT), hit.score] for hit in hits]
+
+
+def _hit(row: Sequence[Any], document: Callable[[str], Document]) -> Hit:
+    *kept, score = row
+    fields = dict(zip(_KEPT, kept, strict=True))
+    text = document(fields["doc_id"]).text[fields["start_char"] : fields["end_char"]]
+    return Hit(Chunk(**fields, text=text), score)

@@ -1,19 +1,20 @@
-"""The assembled retriever's arithmetic: two ranked lists become one (paper section 3.4, appendix B.3).
+"""Retrieval as a strategy asks for it, and the two workflows that retrieve more than once.
 
-The scores of BM25 and of cosine similarity live on different scales, so each list is stretched to 0..1 before the
-weighted sum S = w_e * exact + w_s * semantic. The alternative looks at ranks alone: S = w_e / (k + rank_e) +
-w_s / (k + rank_s), reciprocal rank fusion (Cormack et al. 2009), with weights, which are ours.
+The assembled retriever (paper section 3.4, appendix B.3) fuses the ranked lists of BM25 and of dense vectors, drops
+what lies far behind the first, and cuts the rest to the plan's size. The query splitter retrieves for each
+sub-question; the step-wise reasoner retrieves and reasons in turns (section 3.3).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 
-from okralong.pipelines.answering.citations import ask_and_read, find_citations
+from okralong.pipelines.answering.citations import ask_for, find_citations
 from okralong.pipelines.answering.context import fit_passages, process_context, prompt_fits
 from okralong.pipelines.answering.generate import calculate, generate
 from okralong.pipelines.answering.policy import FusionPolicy
@@ -30,185 +31,10 @@ from okralong.pipelines.answering.tools import Branch, Retriever, Tools
 from okralong.pipelines.core.types import Answer, Candidates, Chunk, Hit, NobodyAsked, Passage, Plan, RetrieverScores
 
 
-def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
-    """The union of both lists with fused scores, best first, ties by chunk_id.
-
-    A chunk that one side did not offer counts 0 there.
-    """
-    exact, semantic = normalised(candidates.exact), normalised(candidates.semantic)
-    return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
-
-
-def fuse_ranks(
-    candidates: Candidates, exact_weight: float, semantic_weight: float, rank_constant: float = 60
-) -> list[Hit]:
-    """The same union by reciprocal ranks; the default constant is that of Cormack et al. 2009.
-
-    These scores lie close together. With k = 60 and 20 candidates a side even the last of one side has 61/80 of that
-    side's top score, so a chunk that only one side of weight w found stays above 0.76 * w / (w_e + w_s) of the best
-    score possible: a relative threshold below that drops nothing, and one made for min-max scores means nothing here.
-    """
-    exact = reciprocal_ranks(len(candidates.exact), rank_constant)
-    semantic = reciprocal_ranks(len(candidates.semantic), rank_constant)
-    return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
-
-
-def fuse_by(policy: FusionPolicy, candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
-    """``fuse`` or ``fuse_ranks``, as the policy's ``method`` says."""
-    if policy.method == "reciprocal_rank":
-        return fuse_ranks(candidates, exact_weight, semantic_weight, policy.rank_constant)
-    return fuse(candidates, exact_weight, semantic_weight)
-
-
-def _weighted_sum(
-    candidates: Candidates,
-    exact: Sequence[float],
-    semantic: Sequence[float],
-    exact_weight: float,
-    semantic_weight: float,
-) -> list[Hit]:
-    chunks: dict[str, Chunk] = {}
-    fused: dict[str, float] = {}
-    for hit, share in zip(candidates.exact, exact, strict=True):
-        chunk = hit.chunk
-        chunks[chunk.chunk_id] = chunk
-        fused[chunk.chunk_id] = exact_weight * share
-    for hit, share in zip(candidates.semantic, semantic, strict=True):
-        chunk = hit.chunk
-        chunks[chunk.chunk_id] = chunk
-        fused[chunk.chunk_id] = fused.get(chunk.chunk_id, 0.0) + semantic_weight * share
-    ranked = sorted([(-score, chunk_id) for chunk_id, score in fused.items()])
-    return [Hit(chunks[chunk_id], -negated) for negated, chunk_id in ranked]
-
-
-def normalised(hits: Sequence[Hit]) -> list[float]:
-    """The hits' scores, stretched to 0..1. Of a list whose scores are all equal, or of one hit, 1 throughout."""
-    scores = [hit.score for hit in hits]
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
-    if not high > low:
-        return [1.0] * len(scores)
-    width = high - low
-    return [(score - low) / width for score in scores]
-
-
-def reciprocal_ranks(count: int, rank_constant: float) -> list[float]:
-    """1 / (``rank_constant`` + rank) of so many hits, best first; the first has rank 1."""
-    return [1.0 / (rank_constant + rank) for rank in range(1, count + 1)]
-
-
-def sort_hits(hits: Sequence[Hit]) -> list[Hit]:
-    """Best first; equal scores by chunk_id, so that the same input always gives the same order."""
-    return sorted(hits, key=lambda hit: (-hit.score, hit.chunk.chunk_id))
-
-
-# --------
-# Putting the finds of several queries together so that each query keeps its evidence.
-#
-# Fused scores are relative to the best chunk of their own query, so a strong sub-question would crowd out a weak one
-# if all hits were ranked in one list. Taking turns is fair: first the best of each query, then the second of each.
-
-
-def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Every chunk of ``finds`` once, in turns over the queries; a chunk found twice keeps its best score.
-
-    The order is the order of importance: what must go when the window is too small goes from the end.
-    """
-    best: dict[str, Hit] = {}
-    for turn in zip_longest(*finds):
-        for hit in turn:
-            if hit is None:
-                continue
-            known = best.get(hit.chunk.chunk_id)
-            # A key that is assigned again keeps its place in the dict: the first turn decides the order.
-            if known is None or hit.score > known.score:
-                best[hit.chunk.chunk_id] = hit
-    return list(best.values())
-
-
-# --------
-# Which of the ranked chunks are shown: the best few, less those far behind the first (paper appendix B.3).
-
-
-def select(hits: Sequence[Hit], count: int, threshold: float) -> list[Hit]:
-    """The first ``count`` of ``hits`` (best first) whose score is at least ``threshold`` times the top score."""
-    if not hits:
-        return []
-    floor = threshold * hits[0].score
-    return [hit for hit in hits if hit.score >= floor][:count]
-
-
-def within_tokens(hits: Sequence[Hit], max_tokens: int | None) -> list[Hit]:
-    """The first of ``hits`` (most important first) that hold at most ``max_tokens`` tokens together; None: all.
-
-    The first one is kept whatever its size. The list ends at the first chunk that does not fit: a shorter one behind
-    it would be shown in place of a better one. What the context processor adds afterwards is not counted.
-    """
-    if max_tokens is None:
-        return list(hits)
-    kept: list[Hit] = []
-    used = 0
-    for hit in hits:
-        used += hit.chunk.n_tokens
-        if kept and used > max_tokens:
-            break
-        kept.append(hit)
-    return kept
-
-
-# --------
-# A chunk in its surroundings: ranked higher where the text around it fits the query too. Ours, not in the papers.
-#
-# Small chunks show evidence for few tokens, but have few words to be found by: the row of a table does not say which
-# company and which year it is about, the page around it does. The larger chunks are indexed anyway, and cost no token,
-# since they are only looked up and never shown. Talk about one topic in a meeting runs on over several chunks of any
-# size; there it is the neighbours of the same size that tell.
-
-
-def lift(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> list[Hit]:
-    """``hits`` with ``weight`` times the score of their surroundings added, best first.
-
-    A chunk's surroundings are the chunks of ``wide`` that it overlaps, each counted by its share of the chunk's
-    characters; a part that none of them covers counts 0.
-    """
-    around: dict[str, list[Hit]] = {}
-    for hit in sorted(wide, key=lambda hit: hit.chunk.start_char):
-        around.setdefault(hit.chunk.doc_id, []).append(hit)
-    return sort_hits([Hit(h.chunk, h.score + weight * _score(h.chunk, around.get(h.chunk.doc_id, []))) for h in hits])
-
-
-def _score(chunk: Chunk, wide: Sequence[Hit]) -> float:
-    """``wide`` are chunks of one granularity in one document, by position: they do not overlap each other."""
-    last = bisect_right(wide, chunk.end_char - 1, key=lambda hit: hit.chunk.start_char)
-    total = 0.0
-    for hit in reversed(wide[:last]):
-        if hit.chunk.end_char <= chunk.start_char:
-            break
-        shared = min(hit.chunk.end_char, chunk.end_char) - max(hit.chunk.start_char, chunk.start_char)
-        total += hit.score * shared
-    return total / max(1, chunk.end_char - chunk.start_char)
-
-
-def beside(hits: Sequence[Hit], weight: float) -> list[Hit]:
-    """``hits``, chunks of one granularity, each with ``weight`` times the score of its better neighbour added.
-
-    A neighbour that is not among ``hits`` counts 0. Best first.
-    """
-    scores = {(hit.chunk.doc_id, hit.chunk.ordinal): hit.score for hit in hits}
-
-    def better(chunk: Chunk) -> float:
-        return max(scores.get((chunk.doc_id, chunk.ordinal + step), 0.0) for step in (-1, 1))
-
-    return sort_hits([Hit(hit.chunk, hit.score + weight * better(hit.chunk)) for hit in hits])
-
-
-# --------
-# Retrieval as a strategy asks for it: both retrievers, fused, thresholded, chosen from, cut to the plan's size.
-
-
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
     """The chunks that ``plan`` shows for ``query``, the most important first.
 
-    Steps: ``step``, ``step/wide`` where the policy ranks chunks in their surroundings, and ``step/select`` where it has
+    Steps: ``step``, ``step/wide`` where the policy boosts chunks by larger ones, and ``step/select`` where it has
     a selection. Raises QuestionError when the question's scope names no document.
     """
     weights = plan.exact_weight, plan.semantic_weight
@@ -222,6 +48,12 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     shortest = within_tokens(sorted(pool, key=lambda hit: hit.chunk.n_tokens), plan.max_tokens)
     chosen = await choose(tools, f"{step}/select", query, pool, min(plan.count, len(shortest)))
     return within_tokens(chosen, plan.max_tokens)
+
+
+async def dense_retrieval(tools: Retriever, step: str, query: str, plan: Plan) -> list[Hit]:
+    """The ``plan.count`` best chunks of the plan's size by dense vectors, as most baselines retrieve."""
+    found = await tools.retrieve(step, query, granularity=plan.granularity, k=plan.count)
+    return list(found.semantic[: plan.count])
 
 
 async def primary_retrieval(tools: Retriever, step: str, query: str) -> tuple[list[Hit], RetrieverScores]:
@@ -245,7 +77,7 @@ async def _ranked(
     weights: tuple[float, float],
     neighbours: float = 0.0,
 ) -> tuple[list[Hit], Candidates]:
-    """The fused candidates, lifted by their neighbours and surroundings where the plan and the policy say so.
+    """The fused candidates, boosted by neighbours and larger chunks where the plan and the policy say so.
 
     Beside them what the retrievers found at ``granularity``.
     """
@@ -253,16 +85,12 @@ async def _ranked(
     found = await tools.retrieve(step, query, granularity=granularity, k=k)
     fused = fuse_by(fusion, found, *weights)
     if neighbours:
-        fused = beside(fused, neighbours)
+        fused = boost_by_neighbours(fused, neighbours)
     around = fusion.surroundings
     if around is None or around.granularity <= granularity:
         return fused, found
     wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
-    return lift(fused, fuse_by(fusion, wide, *weights), around.weight), found
-
-
-# --------
-# The query splitter: one retrieval for each sub-question, beside each other, and one context from all (paper 3.3).
+    return boost_by_wider(fused, fuse_by(fusion, wide, *weights), around.weight), found
 
 
 async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
@@ -274,16 +102,9 @@ async def split_question(tools: Tools, step: str, question: str, limit: int) -> 
     if not prompt_fits(messages, "split", tools):
         return [question]
     try:
-        found, _ = await ask_and_read(
-            partial(tools.complete, role="split"),
-            step,
-            messages,
-            lambda text: read_split(text, limit),
-            lambda prompt: prompt_fits(prompt, "split", tools),
-        )
+        return await ask_for(tools, "split", step, messages, partial(read_split, limit=limit))
     except NobodyAsked:
         return [question]
-    return found
 
 
 async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[Hit]:
@@ -293,25 +114,17 @@ async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[Hit]:
     sub_questions = await split_question(tools, "split/questions", question, plan.max_sub_questions)
     of_one = replace(plan, count=plan.sub_question_count, max_tokens=plan.sub_question_tokens)
     branches = [
-        Branch(
-            f"split/{number}",
-            assembled_retrieval,
-            {"step": "retrieve", "query": sub_question, "plan": of_one},
-        )
+        Branch(f"split/{number}", assembled_retrieval, {"step": "retrieve", "query": sub_question, "plan": of_one})
         for number, sub_question in enumerate(sub_questions, start=1)
     ]
     return pool(await tools.gather(branches))
 
 
-# --------
-# The step-wise reasoner: read, say what is missing, look that up, read again (paper section 3.3).
-#
-# It stops when the reply holds an answer, when there is nothing new to look up, or at the plan's bound; then one last
-# call answers from everything gathered.
-
-
 async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
-    """Answer by at most ``plan.max_steps`` steps.
+    """Read, say what is missing, look that up, read again (paper section 3.3): at most ``plan.max_steps`` steps.
+
+    It stops when the reply holds an answer, when there is nothing new to look up, or at the bound; then one last call
+    answers from everything gathered.
 
     Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair`` when its reply is of no
     use), ``step/1/retrieve`` onward, and ``generate``. Raises ReplyError when a repaired reply is of no use either.
@@ -349,13 +162,166 @@ async def _reason(
     if not shown:
         return ParsedStep(), []
     try:
-        parsed, _ = await ask_and_read(
-            partial(tools.complete, role="step"),
-            step,
-            step_prompt(question, shown),
-            read_step,
-            lambda prompt: prompt_fits(prompt, "step", tools),
-        )
+        return await ask_for(tools, "step", step, step_prompt(question, shown), read_step), shown
     except NobodyAsked:
         return ParsedStep(), shown
-    return parsed, shown
+
+
+def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
+    """The union of both lists with fused scores S = w_e * exact + w_s * semantic, best first, ties by chunk_id.
+
+    The scores of BM25 and of cosine similarity live on different scales, so each list is stretched to 0..1 first.
+    A chunk that one side did not offer counts 0 there.
+    """
+    exact, semantic = normalised(candidates.exact), normalised(candidates.semantic)
+    return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
+
+
+def fuse_ranks(
+    candidates: Candidates, exact_weight: float, semantic_weight: float, rank_constant: float = 60
+) -> list[Hit]:
+    """The same union by reciprocal ranks, S = w_e / (k + rank_e) + w_s / (k + rank_s): reciprocal rank fusion (Cormack
+    et al. 2009, whose constant is the default) with weights, which are ours.
+
+    These scores lie close together. With k = 60 and 20 candidates a side even the last of one side has 61/80 of that
+    side's top score, so a chunk that only one side of weight w found stays above 0.76 * w / (w_e + w_s) of the best
+    score possible: a relative threshold below that drops nothing, and one made for min-max scores means nothing here.
+    """
+    exact = reciprocal_ranks(len(candidates.exact), rank_constant)
+    semantic = reciprocal_ranks(len(candidates.semantic), rank_constant)
+    return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
+
+
+def fuse_by(policy: FusionPolicy, candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
+    """``fuse`` or ``fuse_ranks``, as the policy's ``method`` says."""
+    if policy.method == "reciprocal_rank":
+        return fuse_ranks(candidates, exact_weight, semantic_weight, policy.rank_constant)
+    return fuse(candidates, exact_weight, semantic_weight)
+
+
+def _weighted_sum(
+    candidates: Candidates,
+    exact: Sequence[float],
+    semantic: Sequence[float],
+    exact_weight: float,
+    semantic_weight: float,
+) -> list[Hit]:
+    chunks: dict[str, Chunk] = {}
+    fused: dict[str, float] = defaultdict(float)
+    sides = (candidates.exact, exact, exact_weight), (candidates.semantic, semantic, semantic_weight)
+    for hits, shares, weight in sides:
+        for hit, share in zip(hits, shares, strict=True):
+            chunks[hit.chunk.chunk_id] = hit.chunk
+            fused[hit.chunk.chunk_id] += weight * share
+    return sort_hits([Hit(chunks[chunk_id], score) for chunk_id, score in fused.items()])
+
+
+def normalised(hits: Sequence[Hit]) -> list[float]:
+    """The hits' scores, stretched to 0..1. Of a list whose scores are all equal, or of one hit, 1 throughout."""
+    scores = [hit.score for hit in hits]
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    if not high > low:
+        return [1.0] * len(scores)
+    width = high - low
+    return [(score - low) / width for score in scores]
+
+
+def reciprocal_ranks(count: int, rank_constant: float) -> list[float]:
+    """1 / (``rank_constant`` + rank) of so many hits, best first; the first has rank 1."""
+    return [1.0 / (rank_constant + rank) for rank in range(1, count + 1)]
+
+
+def sort_hits(hits: Sequence[Hit]) -> list[Hit]:
+    """Best first; equal scores by chunk_id, so that the same input always gives the same order."""
+    return sorted(hits, key=lambda hit: (-hit.score, hit.chunk.chunk_id))
+
+
+# The neighbour boost: a small chunk is ranked higher where the text around it fits the query too. Ours, not in the
+# papers.
+#
+# Small chunks show evidence for few tokens, but have few words to be found by: the row of a table does not say which
+# company and which year it is about, the page around it does. The larger chunks are indexed anyway, and cost no token,
+# since they are only looked up and never shown. Talk about one topic in a meeting runs on over several chunks of any
+# size; there it is the neighbours of the same size that tell.
+
+
+def boost_by_wider(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> list[Hit]:
+    """``hits`` with ``weight`` times the score of the larger chunks around them added, best first.
+
+    Those are the chunks of ``wide`` that a chunk overlaps, each counted by its share of the chunk's characters; a part
+    that none of them covers counts 0.
+    """
+    around: dict[str, list[Hit]] = {}
+    for hit in sorted(wide, key=lambda hit: hit.chunk.start_char):
+        around.setdefault(hit.chunk.doc_id, []).append(hit)
+    return sort_hits([Hit(h.chunk, h.score + weight * _score(h.chunk, around.get(h.chunk.doc_id, []))) for h in hits])
+
+
+def _score(chunk: Chunk, wide: Sequence[Hit]) -> float:
+    """``wide`` are chunks of one granularity in one document, by position: they do not overlap each other."""
+    last = bisect_right(wide, chunk.end_char - 1, key=lambda hit: hit.chunk.start_char)
+    total = 0.0
+    for hit in reversed(wide[:last]):
+        if hit.chunk.end_char <= chunk.start_char:
+            break
+        shared = min(hit.chunk.end_char, chunk.end_char) - max(hit.chunk.start_char, chunk.start_char)
+        total += hit.score * shared
+    return total / max(1, chunk.end_char - chunk.start_char)
+
+
+def boost_by_neighbours(hits: Sequence[Hit], weight: float) -> list[Hit]:
+    """``hits``, chunks of one granularity, each with ``weight`` times the score of its better neighbour added.
+
+    A neighbour that is not among ``hits`` counts 0. Best first.
+    """
+    scores = {(hit.chunk.doc_id, hit.chunk.ordinal): hit.score for hit in hits}
+
+    def better(chunk: Chunk) -> float:
+        return max(scores.get((chunk.doc_id, chunk.ordinal + step), 0.0) for step in (-1, 1))
+
+    return sort_hits([Hit(hit.chunk, hit.score + weight * better(hit.chunk)) for hit in hits])
+
+
+def select(hits: Sequence[Hit], count: int, threshold: float) -> list[Hit]:
+    """The first ``count`` of ``hits`` (best first) whose score is at least ``threshold`` times the top score."""
+    if not hits:
+        return []
+    floor = threshold * hits[0].score
+    return [hit for hit in hits if hit.score >= floor][:count]
+
+
+def within_tokens(hits: Sequence[Hit], max_tokens: int | None) -> list[Hit]:
+    """The first of ``hits`` (most important first) that hold at most ``max_tokens`` tokens together; None: all.
+
+    The first one is kept whatever its size. The list ends at the first chunk that does not fit: a shorter one behind
+    it would be shown in place of a better one. What the context processor adds afterwards is not counted.
+    """
+    if max_tokens is None:
+        return list(hits)
+    kept: list[Hit] = []
+    used = 0
+    for hit in hits:
+        used += hit.chunk.n_tokens
+        if kept and used > max_tokens:
+            break
+        kept.append(hit)
+    return kept
+
+
+def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Every chunk of ``finds`` once, in turns over the queries; a chunk found twice keeps its best score.
+
+    Fused scores are relative to the best chunk of their own query, so a strong sub-question would crowd out a weak one
+    if all hits were ranked in one list. Taking turns is fair: first the best of each query, then the second of each.
+    The order is the order of importance: what must go when the window is too small goes from the end.
+    """
+    best: dict[str, Hit] = {}
+    for turn in zip_longest(*finds):
+        for hit in turn:
+            if hit is None:
+                continue
+            known = best.get(hit.chunk.chunk_id)
+            # A key that is assigned again keeps its place in the dict: the first turn decides the order.
+            if known is None or hit.score > known.score:
+                best[hit.chunk.chunk_id] = hit
+    return list(best.values())

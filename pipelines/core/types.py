@@ -5,7 +5,8 @@ Every message is one paragraph that names the file, the row or key, and the reme
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -37,6 +38,22 @@ class OkraError(Exception):
 
 class ConfigError(OkraError):
     """A config file has an unknown key, a wrong unit or an impossible value."""
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Around the imports of packages that only ``pip install 'okralong[extra]'`` brings.
+
+    Raises ConfigError that says so when one of them is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        raise ConfigError(
+            f"The Python package {package} is not installed. It belongs to the extra {extra!r} of okralong: "
+            f"pip install 'okralong[{extra}]'."
+        ) from error
 
 
 class InputError(OkraError):

@@ -1,6 +1,6 @@
 """The process that reads documents: requests come on its standard input, frames go to its standard output.
 
-    python -m okralong.pipelines.indexing.reading.child LIMITS PARENT
+    python -m okralong.pipelines.indexing.sandbox_process LIMITS PARENT
 
 A request is a line of JSON with a source and how many of its readings to skip. The process ends when its input ends,
 when nothing was asked of it for a while, when its parent does, and with ``OUT_OF_MEMORY`` when a document needed more

@@ -78,7 +78,7 @@ class CachedEncoder:
 
 
 # --------
-# The packaged sentence encoder for the bench: loaded only when a text is new, and what is said of it without that.
+# The packaged encoder: loaded only when a text is new.
 
 LIMIT: Final = EmbeddingConfig().max_seq_length
 """Tokens of a text, the encoder's special ones included, that the packaged encoder sees; it has 512 positions."""

@@ -1,7 +1,4 @@
-"""The analyzer's three labels as gold: from the set's own annotation and from what our retrievers really find.
-
-The bench uses them as the upper bound of any analyzer, training as what is to be learned.
-"""
+"""What is known of a question's answer: what of it a context shows, its operands, and the analyzer's labels."""
 
 from __future__ import annotations
 
@@ -9,45 +6,13 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, make_analysis
+from okralong.pipelines.answering.analysis import TYPES, sure_analysis
 from okralong.pipelines.core.types import Analysis, InputError, Pattern, Question
-
-PATTERN_CHUNKS: Final = 5
-"""Chunks of each retriever that are compared: the factoid scope (paper appendix B.3)."""
-
-PATTERN_MARGIN: Final = 0.0
-"""One side must hold more of the evidence than the other by more than this share to be preferred. Ours."""
-
-
-def pattern_label(exact_share: float, semantic_share: float) -> Pattern:
-    """The side whose own chunks hold more of the gold evidence (shares 0 to 1), or "same"."""
-    if exact_share > semantic_share + PATTERN_MARGIN:
-        return "exact"
-    return "semantic" if semantic_share > exact_share + PATTERN_MARGIN else "same"
-
-
-def evidence_label(share: float) -> bool:
-    """Whether the primary chunks hold the evidence: all of it (``share`` is 0 to 1)."""
-    return share >= 1.0
-
-
-def gold_analysis(question_type: str, pattern: Pattern, evidence: bool) -> Analysis:
-    """An analysis that is sure of these labels. Raises ValueError for a type that is none of the five."""
-    if question_type not in TYPES:
-        raise ValueError(f"{question_type!r} is none of the question types {', '.join(TYPES)}")
-    said = "yes" if evidence else "no"
-    return make_analysis(
-        {label: float(label == question_type) for label in TYPES},
-        {label: float(label == pattern) for label in PATTERNS},
-        {label: float(label == said) for label in EVIDENCE},
-        "gold",
-    )
-
 
 # --------
 # Answer recall: does what must be known for the answer stand in the context that the generator was shown?
@@ -109,9 +74,7 @@ def _number(word: str) -> str:
 
 
 # --------
-# A question with all that is known of its answer, and the file that keeps such questions.
-#
-# ``gold.jsonl`` has the columns of a questions file and those that only scoring needs, so it can be asked as it is.
+# A question with all that is known of its answer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,52 +93,6 @@ class Gold:
     def cluster(self) -> str:
         """The documents asked about, as one name: what the bootstrap resamples."""
         return ";".join(self.question.doc_ids)
-
-
-def write_questions(path: Path, golds: Iterable[Gold]) -> None:
-    """A questions file for ``okralong answer``: jsonl with the columns of ``Question``."""
-    _write(path, (asdict(gold.question) for gold in golds))
-
-
-def write_gold(path: Path, golds: Iterable[Gold]) -> None:
-    """A questions file with the columns dataset, source_type and parts."""
-    _write(
-        path,
-        ({**asdict(g.question), "dataset": g.dataset, "source_type": g.source_type, "parts": g.parts} for g in golds),
-    )
-
-
-def read_gold(path: Path) -> list[Gold]:
-    """What ``write_gold`` wrote. Raises InputError naming the line that cannot be read."""
-    if not path.is_file():
-        raise InputError(f"The gold file {path} does not exist. Make it with python -m benchmarks.reports.prepare.")
-    golds = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-        if not line:
-            continue
-        try:
-            row = json.loads(line)
-            question = Question(
-                row["query_id"],
-                row["question"],
-                doc_ids=tuple(row["doc_ids"]),
-                answers=tuple(row["answers"]),
-                evidence=tuple(row.get("evidence", ())),
-                type=row["type"],
-            )
-            parts = tuple(tuple(part) for part in row["parts"])
-            golds.append(Gold(question, row["dataset"], row["source_type"], parts))
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{path}, line {number} is no gold question: {type(error).__name__}: {error}. "
-                "Make the file again with python -m benchmarks.reports.prepare."
-            ) from error
-    return golds
-
-
-def _write(path: Path, rows: Iterable[object]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
 # --------
@@ -304,3 +221,33 @@ def _key(question: str) -> str:
 
 def _keys(answers: Sequence[str]) -> frozenset[str]:
     return frozenset(" ".join(words(answer)) for answer in answers)
+
+
+# --------
+# The analyzer's three labels as gold: from the set's own annotation and from what our retrievers really find. The bench
+# uses them as the upper bound of any analyzer, training as what is to be learned.
+
+PATTERN_CHUNKS: Final = 5
+"""Chunks of each retriever that are compared: the factoid scope (paper appendix B.3)."""
+
+PATTERN_MARGIN: Final = 0.0
+"""One side must hold more of the evidence than the other by more than this share to be preferred. Ours."""
+
+
+def pattern_label(exact_share: float, semantic_share: float) -> Pattern:
+    """The side whose own chunks hold more of the gold evidence (shares 0 to 1), or "same"."""
+    if exact_share > semantic_share + PATTERN_MARGIN:
+        return "exact"
+    return "semantic" if semantic_share > exact_share + PATTERN_MARGIN else "same"
+
+
+def evidence_label(share: float) -> bool:
+    """Whether the primary chunks hold the evidence: all of it (``share`` is 0 to 1)."""
+    return share >= 1.0
+
+
+def gold_analysis(question_type: str, pattern: Pattern, evidence: bool) -> Analysis:
+    """An analysis that is sure of these labels. Raises ValueError for a type that is none of the five."""
+    if question_type not in TYPES:
+        raise ValueError(f"{question_type!r} is none of the question types {', '.join(TYPES)}")
+    return sure_analysis(question_type, pattern, evidence, "gold")

@@ -1,42 +1,311 @@
-"""The course of a training as a picture: losses above, accuracies on validation below, a column for each stage."""
+"""Every picture that is a file: a report's charts, recall against tokens, and the course of a training.
+
+This is the one module that loads matplotlib, which belongs to the extra ``lab``; a report's page draws its charts in
+the browser and needs none of it. The same numbers give the same bytes, whatever style a user has set for matplotlib.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from okralong.pipelines.core.types import needs_extra
+from okralong.pipelines.reporting.charts import Panel
+from okralong.pipelines.reporting.page import Report
+from okralong.pipelines.reporting.rows import ACCURACY, COST, plain
+from okralong.pipelines.reporting.statistics import Estimate
+
+with needs_extra("lab"):
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b")
+"""Okabe and Ito's palette for readers who do not see all colours, black and yellow softened; markers tell as well."""
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
+INK: Final = "#24292f"
+FAINT: Final = "#d0d7de"
+DPI: Final = 160
+NAME_CHARS: Final = 36
+"""Of a method, set or type. Ours."""
+
+
+@contextmanager
+def _style(size: float = 9.0) -> Iterator[None]:
+    """Our style and no other for the time of the block; ``size`` is of the letters, in points."""
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    style: Any = dict.fromkeys(inked, INK)
+    style |= {"svg.hashsalt": "okralong", "svg.fonttype": "none", "text.parse_math": False, "font.size": size}
+    style |= {"axes.linewidth": 0.6, "axes.axisbelow": True, "grid.color": FAINT, "grid.linewidth": 0.5}
+    style |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font has not
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(style)
+        yield
+
+
+def _svg(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _look(number: int, **more: Any) -> dict[str, Any]:
+    return {**more, "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+# --------
+# A report's charts as PNG and SVG, for papers and slides.
+
+WIDTH: Final = 7.0
+"""Inches: two columns of a paper."""
+
+
+def report_pictures(report: Report) -> dict[str, bytes]:
+    """The charts of a run's or a sweep's report by file name. One that has nothing to show is left out."""
+    drawn: dict[str, Figure] = {}
+    with _style():
+        for number, panel in enumerate(report.panels):
+            measures = {measure for figures in panel.points.values() for measure in figures}
+            accuracy = next((measure for measure in ACCURACY if measure in measures), None)
+            if accuracy and "weighted_tokens" in measures:
+                name = _numbered("cost_accuracy", number, len(report.panels), panel.name)
+                drawn[name] = _scatter(panel, accuracy, "weighted_tokens")
+        if report.latency["bars"]:
+            drawn["latency"] = _bars(report.latency, share=False, label="mean seconds a question")
+        if report.mix["bars"]:
+            drawn["workflows"] = _bars(report.mix, share=True, label="share of questions")
+        for number, matrix in enumerate(report.confusions):
+            name = _numbered("confusion", number, len(report.confusions), str(matrix["name"]))
+            drawn[name] = _confusion(matrix)
+        return {file: body for name, figure in drawn.items() for file, body in _saved(name, figure)}
+
+
+def _numbered(kind: str, number: int, of: int, name: str) -> str:
+    slug = "".join(char if char.isascii() and char.isalnum() else "_" for char in name.lower()).strip("_")[:40]
+    return kind if of == 1 else f"{kind}_{number + 1}_{slug or 'set'}"
+
+
+def _saved(name: str, figure: Figure) -> Iterator[tuple[str, bytes]]:
+    for suffix, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+        out = io.BytesIO()
+        figure.savefig(out, format=suffix, dpi=DPI, metadata=metadata)
+        yield f"{name}.{suffix}", out.getvalue()
+
+
+def _canvas(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, height), facecolor="white", layout="constrained")
+    return figure, figure.subplots()
+
+
+def _legend(axis: Axes) -> None:
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
+    figure, axis = _canvas(4.0)
+    places = panel.places(accuracy, cost)
+    for number, (name, (x, y)) in enumerate(places.items()):
+        found = panel.points[name]
+        reach: dict[str, Any] = {"xerr": _reach(x, found[cost]), "yerr": _reach(y, found[accuracy])}
+        look = _look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
+        axis.errorbar(x, y, **look, **reach)
+    line = [places[name] for name in panel.frontier(accuracy, cost)]
+    if len(line) > 1:
+        axis.plot(*zip(*line, strict=True), color=INK, lw=0.9, ls="--", zorder=1)
+    costs = [x for x, _ in places.values()]
+    if min(costs) > 0 and max(costs) / min(costs) > 8:
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}"))
+    axis.set_ylim(bottom=0)
+    axis.grid(visible=True)
+    axis.set_xlabel(f"{COST[cost]} a question")
+    axis.set_ylabel(ACCURACY[accuracy])
+    axis.set_title(_short(panel.name), fontsize=9.5)
+    _legend(axis)
+    return figure
+
+
+def _reach(value: float, found: Estimate) -> list[list[float]] | None:
+    """How far the interval goes to both sides, as error bars take it."""
+    if found.interval is None:
+        return None
+    low, high = found.interval
+    return [[max(0.0, value - low)], [max(0.0, high - value)]]
+
+
+def _bars(data: Mapping[str, Any], *, share: bool, label: str) -> Figure:
+    bars: Sequence[Mapping[str, Any]] = data["bars"][::-1]
+    figure, axis = _canvas(0.9 + 0.34 * len(bars))
+    left = [0.0] * len(bars)
+    for number, part in enumerate(data["parts"]):
+        widths = [bar["parts"][number] / ((bar["n"] or 1) if share else 1) for bar in bars]
+        colour = COLOURS[number % len(COLOURS)]
+        axis.barh(range(len(bars)), widths, left=left, height=0.62, color=colour, label=_short(part))
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axis.set_yticks(range(len(bars)), [_short(bar["label"]) for bar in bars])
+    for at, bar in enumerate(bars):
+        if not share and bar["total"] is not None:
+            axis.plot([bar["total"]] * 2, [at - 0.4, at + 0.4], color=INK, lw=1.6)
+    axis.grid(visible=True, axis="x")
+    axis.set_xlabel(label)
+    _legend(axis)
+    return figure
+
+
+def _confusion(matrix: Mapping[str, Any]) -> Figure:
+    labels, counts = [_short(label) for label in matrix["labels"]], matrix["counts"]
+    figure, axis = _canvas(1.2 + 0.5 * len(labels))
+    shares = [[count / (sum(row) or 1) for count in row] for row in counts]
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for g, row in enumerate(counts):
+        for s, count in enumerate(row):
+            axis.text(s, g, str(count), ha="center", va="center", color="white" if shares[g][s] > 0.55 else INK)
+    axis.set_xticks(range(len(labels)), labels)
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set_xlabel("the analyzer's type")
+    axis.set_ylabel("gold type")
+    return figure
+
+
+def _short(name: str) -> str:
+    """A name as a picture has room for it."""
+    text = plain(name)
+    return text if len(text) <= NAME_CHARS else f"{text[: NAME_CHARS - 1]}…"
+
+
+# --------
+# Recall against tokens, as the evidence bench measures them: one panel a set, one line a method. Up and to the left is
+# better. The ground is painted white, so that the picture reads alike on light and dark pages.
+
+PANELS_A_ROW: Final = 3
+PANEL_HEIGHT: Final = 2.5
+LEGEND_ROW: Final = 0.24
+LEGEND_COLUMNS: Final = 4
+RECALL_WIDTH: Final = 9.0
+"""Inches; at 96 pixels an inch, about the 860 pixels of a README."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallLine:
+    """A method's points: mean context ``tokens`` (above zero) and mean ``recall``, one for each budget."""
+
+    label: str
+    tokens: Sequence[float]
+    recall: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallPanel:
+    """A set with the numbers of its questions and documents, and the methods measured on it.
+
+    ``measure`` says what the recall is of, for sets that mark no evidence.
+    """
+
+    name: str
+    questions: int
+    documents: int
+    lines: Sequence[RecallLine]
+    measure: str = "evidence recall"
+
+
+def draw_recall(path: Path, panels: Sequence[RecallPanel]) -> None:
+    """Write the picture of ``panels`` to an SVG file. A method has one colour and marker in all panels.
+
+    Raises ValueError when there is no panel with a point, or a point has no tokens.
+    """
+    labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
+    tokens = [each for panel in panels for line in panel.lines for each in line.tokens]
+    if not tokens or min(tokens) <= 0:
+        raise ValueError("The picture needs panels with points, each at more than zero tokens.")
+    columns = min(PANELS_A_ROW, len(panels))
+    rows, legend_rows = -(-len(panels) // columns), -(-len(labels) // LEGEND_COLUMNS)
+    height = rows * PANEL_HEIGHT + legend_rows * LEGEND_ROW + 0.15
+    legend_share = (legend_rows * LEGEND_ROW + 0.15) / height
+    with _style(8.5):
+        layout = ConstrainedLayoutEngine(rect=(0, legend_share, 1, 1 - legend_share))
+        figure = Figure(figsize=(RECALL_WIDTH, height), facecolor="white", layout=layout)
+        looks = {label: _look(n, markersize=4.5, linewidth=1.4) for n, label in enumerate(labels)}
+        axes = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
+        for n, (axis, panel) in enumerate(zip(axes, panels, strict=False)):
+            _recall_panel(axis, panel, looks)
+            _token_scale(axis, min(tokens), max(tokens))
+            if n % columns == 0 or panel.measure != panels[n - 1].measure:
+                axis.set_ylabel(panel.measure)
+            if n + columns >= len(panels):
+                axis.set_xlabel("context tokens (o200k, log scale)")
+        for axis in axes[len(panels) :]:
+            axis.set_visible(False)
+        handles = [Line2D([], [], label=label, **look) for label, look in looks.items()]
+        figure.legend(handles=handles, loc="lower center", ncols=LEGEND_COLUMNS)
+        _svg(figure, path)
+
+
+def _recall_panel(axis: Axes, panel: RecallPanel, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    for line in panel.lines:
+        points = sorted(zip(line.tokens, line.recall, strict=True))
+        front = 4 if len(points) == 1 else 3  # a lone point would drown under the lines
+        axis.plot(*zip(*points, strict=True), clip_on=False, zorder=front, **looks[line.label])
+    documents = "1 document" if panel.documents == 1 else f"{panel.documents:,} documents"
+    axis.set_title(f"{panel.name}\n{panel.questions:,} questions, {documents}", fontsize=9)
+
+
+def _token_scale(axis: Axes, least: float, most: float) -> None:
+    """Tokens by powers of two, recall from 0 to 1, the same in all panels."""
+    first, last = math.floor(math.log2(least / 1000) + 0.01), math.ceil(math.log2(most / 1000) - 0.01)
+    last = max(last, first + 1)
+    axis.set_xscale("log", base=2)
+    axis.set_xlim(1000 * 2.0**first, 1000 * 2.0**last)
+    axis.xaxis.set_major_locator(FixedLocator([1000 * 2.0**n for n in range(first, last + 1)]))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n / 1000:g}k" if n >= 1000 else f"{n:.0f}"))
+    axis.set_ylim(0, 1)
+    axis.grid(visible=True)
+    axis.tick_params(labelsize=8, length=2.5)
+
+
+# --------
+# The course of a training: losses above, accuracies on validation below, a column for each stage.
 
 Log = Sequence[Mapping[str, float]]
 """A trainer's log."""
 
 
 def draw_curves(logs: Mapping[str, Log], path: Path) -> None:
-    """Write an SVG of the logs, by the name of their stage, to ``path``. The same logs give the same bytes.
+    """Write an SVG of the logs, by the name of their stage, to ``path``.
 
     Stages learn different things, so they share no axis.
     """
-    figure = Figure(figsize=(max(7, 4 * len(logs)), 6), layout="constrained")
-    panels = figure.subplots(2, len(logs), sharex="col", squeeze=False)
-    for (name, log), losses, shares in zip(logs.items(), *panels, strict=True):
-        for key, label in (("loss", "train"), ("eval_loss", "validation")):
-            _line(losses, log, key, label, "." if label == "validation" else "")
-        for key in sorted({key for entry in log for key in entry if key.endswith("_accuracy")}):
-            _line(shares, log, key, key.removeprefix("eval_").removesuffix("_accuracy"), ".")
-        losses.set_title(name)
-        shares.set_xlabel("epoch")
-        for axes in (losses, shares):
-            axes.grid(alpha=0.3)
-            axes.legend(frameon=False)
-    panels[0, 0].set_ylabel("loss")
-    panels[1, 0].set_ylabel("accuracy on validation")
-    with rc_context({"svg.hashsalt": "okralong"}):
-        figure.savefig(path, format="svg", metadata={"Date": None})
+    with _style():
+        figure = Figure(figsize=(max(7, 4 * len(logs)), 6), facecolor="white", layout="constrained")
+        panels = figure.subplots(2, len(logs), sharex="col", squeeze=False)
+        for (name, log), losses, shares in zip(logs.items(), *panels, strict=True):
+            measured = sorted({key for entry in log for key in entry if key.endswith("_accuracy")})
+            _curves(losses, log, {"loss": "train", "eval_loss": "validation"})
+            _curves(shares, log, {key: key.removeprefix("eval_").removesuffix("_accuracy") for key in measured})
+            losses.set_title(name)
+            shares.set_xlabel("epoch")
+        panels[0, 0].set_ylabel("loss")
+        panels[1, 0].set_ylabel("accuracy on validation")
+        _svg(figure, path)
 
 
-def _line(axes: Axes, log: Log, key: str, label: str, marker: str) -> None:
-    points = [(entry["epoch"], entry[key]) for entry in log if key in entry]
-    if points:
-        axes.plot(*zip(*points, strict=True), label=label, marker=marker)
+def _curves(axis: Axes, log: Log, labels: Mapping[str, str]) -> None:
+    for number, (key, label) in enumerate(labels.items()):
+        points = [(entry["epoch"], entry[key]) for entry in log if key in entry]
+        if points:
+            marker = "" if key == "loss" else "."  # a loss is logged too often for markers
+            axis.plot(*zip(*points, strict=True), color=COLOURS[number % len(COLOURS)], label=label, marker=marker)
+    axis.grid(visible=True)
+    axis.legend()

@@ -1,28 +1,76 @@
-"""Retrieval and reasoning in turns: IRCoT (Trivedi et al. 2023, section 3), the iterative way of Adaptive-RAG.
+"""Adaptive-RAG (Jeong et al. 2024, section 3): a classifier says how complex the question is, and that is how it is
+answered: A without retrieval, B by one retrieval, C by retrieval and reasoning in turns (IRCoT).
 
-Each sentence of a chain of thought is the query of the next look-up; the answer is read from all that was gathered.
+Where this differs from the paper:
+
+- The classifier is the generator, prompted; the paper trains a T5-large on which of the three ways answered right.
+- Retrieval is dense, five chunks of 512 tokens a look-up, as OkraLong's authors ran it (their section 4.2); the paper's
+  own is BM25 over paragraphs.
+- The reader and the reasoner are prompted in our words and without worked examples; the paper's have some.
+- Retrieval has the question's scope, and A answers as it is: nothing is looked up when the generator does not know.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import partial
 from typing import Final, Literal
 
-from okralong.pipelines.answering.citations import ask_and_read
-from okralong.pipelines.answering.context import passage_of, prompt_fits
+from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate, generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, neutralise, parse_answer, strip_thought
+from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, Plan, Question, ReplyError
 from okralong.pipelines.methods.flare import write_sentence
-from okralong.pipelines.methods.registry import most_of, plain_plan
+
+UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and asks"
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.adaptive_rag.granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``classify``, ``plan``, then ``generate`` (A), ``retrieve`` and ``generate`` (B), or those of
+    ``interleave`` (C). Raises ReplyError when there is no letter in the repaired reply either.
+    """
+    words = question.question
+    letter = await ask_for(tools, "classify", "classify", complexity_prompt(words), read_complexity)
+    plan = await tools.record_plan("plan", _plan(letter, tools))
+    if plan.count == 0:
+        result = await _answer_closed_book(tools, "generate", words)
+    elif plan.workflow == "step":
+        result = await interleave(tools, words, plan, tools.policy.adaptive_rag.max_chunks)
+    else:
+        hits = await dense_retrieval(tools, "retrieve", words, plan)
+        result = await generate(tools, "generate", words, [passage_of(hit) for hit in hits], hits)
+    return replace(result, plan=plan)
+
+
+def _plan(letter: Complexity, tools: Tools) -> Plan:
+    policy = tools.policy.adaptive_rag
+    size, count = policy.granularity, policy.count
+    if letter == "A":
+        return plain_plan(size, 0, "Adaptive-RAG, A: no retrieval")
+    if letter == "B":
+        return plain_plan(size, count, f"Adaptive-RAG, B: the {count} best dense chunks of {size} tokens")
+    sentence = tools.completion_limit("sentence")  # those written before stand in each prompt
+    shown = [size * min(number * count, policy.max_chunks) for number in range(1, policy.max_steps + 2)]
+    calls = [("sentence", tokens + number * sentence) for number, tokens in enumerate(shown[:-1])]
+    calls.append(("generate", shown[-1]))
+    reason = f"Adaptive-RAG, C: at most {policy.max_steps} look-ups of {count} chunks, by a chain of thought"
+    return plain_plan(size, count, reason, workflow="step", max_steps=policy.max_steps, most=most_of(tools, calls))
 
 
 async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -> Answer:
-    """Answer by at most ``plan.max_steps`` sentences over at most ``max_chunks`` chunks, those found first.
+    """IRCoT (Trivedi et al. 2023, section 3): each sentence of a chain of thought is the query of the next look-up.
+
+    Answer by at most ``plan.max_steps`` sentences over at most ``max_chunks`` chunks, those found first.
 
     Steps: ``retrieve``, then ``step/1/reason``, ``step/1/retrieve`` onward until a sentence concludes or repeats one,
     and ``generate``. The reader sees the passages and not the chain, as in the paper.
@@ -30,8 +78,7 @@ async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -
     gathered: dict[str, Hit] = {}
 
     async def look_up(step: str, query: str) -> list[Hit]:
-        found = await tools.retrieve(step, query, granularity=plan.granularity, k=plan.count)
-        for hit in found.semantic[: plan.count]:
+        for hit in await dense_retrieval(tools, step, query, plan):
             if len(gathered) < max_chunks:
                 gathered.setdefault(hit.chunk.chunk_id, hit)
         return list(gathered.values())
@@ -47,30 +94,8 @@ async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -
     return await generate(tools, "generate", question, [passage_of(hit) for hit in hits], hits)
 
 
-# --------
-# The answer prompt without passages, for a route that looks nothing up. Its reply is read by ``prompts/answer.py``.
-
-CLOSED_BOOK_INSTRUCTIONS: Final = """You answer questions from what you know. Reply in this form:
-Answer: the shortest complete answer
-{calculation}
-If you do not know it, reply only: Answer: unanswerable"""
-
-
-def closed_book_prompt(question: str, calculator: bool = False) -> list[Message]:
-    """The messages; with ``calculator``, a formula is asked for where one is needed."""
-    instructions = CLOSED_BOOK_INSTRUCTIONS.format(calculation=FORMULA if calculator else RESULT)
-    return [
-        Message("system", instructions),
-        Message("user", f"{QUESTION_MARK.strip()} {neutralise(question).strip()}"),
-    ]
-
-
-# --------
-# An answer without any passage: what the generator knows by itself.
-
-
-async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
-    """One call, no context and no citation. Raises what ``Tools.complete`` raises."""
+async def _answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
+    """What the generator knows by itself: one call, no context and no citation."""
     reply = await tools.complete(step, closed_book_prompt(question, tools.calculator), role="generate")
     parsed = parse_answer(reply.text)
     if parsed.unanswerable:
@@ -78,11 +103,8 @@ async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
     return Answer("answered", calculate(parsed.answer) if tools.calculator else parsed.answer)
 
 
-# --------
-# Adaptive-RAG's question to its classifier: how much retrieval does this question need? (Jeong et al. 2024, 3.2)
-#
-# Contract of a reply: one of the letters A, B and C. The letters and what they stand for are the paper's; the words
-# are ours, since its classifier is a trained T5 that is never told.
+# The question to the classifier (section 3.2). Contract of a reply: one of the letters A, B and C. The letters and what
+# they stand for are the paper's; the words are ours, since its classifier is a trained T5 that is never told.
 
 Complexity = Literal["A", "B", "C"]
 
@@ -113,56 +135,16 @@ def read_complexity(reply: str) -> Complexity:
     return letters[found[1].upper()]
 
 
-# --------
-# Adaptive-RAG (Jeong et al. 2024, section 3): a classifier says how complex the question is, and that is how it is
-# answered: A without retrieval, B by one retrieval, C by retrieval and reasoning in turns (IRCoT).
-#
-# Where this differs from the paper:
-#
-# - The classifier is the generator, prompted; the paper trains a T5-large on which of the three ways answered right. -
-# Retrieval is dense, five chunks of 512 tokens a look-up, as OkraLong's authors ran it (their section 4.2); the
-# paper's own is BM25 over paragraphs. - The reader and the reasoner are prompted in our words and without worked
-# examples; the paper's have some. - Retrieval has the question's scope, and A answers as it is: nothing is looked up
-# when the generator does not know.
-
-UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and asks"
+CLOSED_BOOK_INSTRUCTIONS: Final = """You answer questions from what you know. Reply in this form:
+Answer: the shortest complete answer
+{calculation}
+If you do not know it, reply only: Answer: unanswerable"""
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.adaptive_rag.granularity]
-
-
-async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``classify``, ``plan``, then ``generate`` (A), ``retrieve`` and ``generate`` (B), or those of
-    ``operators/interleave.py`` (C). Raises ReplyError when there is no letter in the repaired reply either.
-    """
-    words = question.question
-    ask = partial(tools.complete, role="classify")
-    fits = partial(prompt_fits, role="classify", tools=tools)
-    letter, _ = await ask_and_read(ask, "classify", complexity_prompt(words), read_complexity, fits)
-    plan = await tools.record_plan("plan", _plan(letter, tools))
-    if plan.count == 0:
-        result = await answer_closed_book(tools, "generate", words)
-    elif plan.workflow == "step":
-        result = await interleave(tools, words, plan, tools.policy.adaptive_rag.max_chunks)
-    else:
-        found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=plan.count)
-        hits = found.semantic[: plan.count]
-        result = await generate(tools, "generate", words, [passage_of(hit) for hit in hits], hits)
-    return replace(result, plan=plan)
-
-
-def _plan(letter: Complexity, tools: Tools) -> Plan:
-    policy = tools.policy.adaptive_rag
-    size, count = policy.granularity, policy.count
-    if letter == "A":
-        return plain_plan(size, 0, "Adaptive-RAG, A: no retrieval")
-    if letter == "B":
-        return plain_plan(size, count, f"Adaptive-RAG, B: the {count} best dense chunks of {size} tokens")
-    sentence = tools.completion_limit("sentence")  # those written before stand in each prompt
-    shown = [size * min(number * count, policy.max_chunks) for number in range(1, policy.max_steps + 2)]
-    calls = [("sentence", tokens + number * sentence) for number, tokens in enumerate(shown[:-1])]
-    calls.append(("generate", shown[-1]))
-    reason = f"Adaptive-RAG, C: at most {policy.max_steps} look-ups of {count} chunks, by a chain of thought"
-    return plain_plan(size, count, reason, workflow="step", max_steps=policy.max_steps, most=most_of(tools, calls))
+def closed_book_prompt(question: str, calculator: bool = False) -> list[Message]:
+    """The messages; with ``calculator``, a formula is asked for where one is needed."""
+    instructions = CLOSED_BOOK_INSTRUCTIONS.format(calculation=FORMULA if calculator else RESULT)
+    return [
+        Message("system", instructions),
+        Message("user", f"{QUESTION_MARK.strip()} {neutralise(question).strip()}"),
+    ]

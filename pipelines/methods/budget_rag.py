@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.context import most_that_fits, passage_of
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question
-from okralong.pipelines.methods.registry import most_of, plain_plan
 
 
 def granularities(policy: Policy) -> list[int]:
@@ -63,10 +63,7 @@ def _head(passage: Passage, max_tokens: int) -> Passage:
     """As much of ``passage`` as holds ``max_tokens``, whole words."""
     if passage.n_tokens <= max_tokens:
         return passage
-    low, high = 0, len(passage.text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if count_tokens(passage.text[:middle]) <= max_tokens else (low, middle - 1)
-    at = max((place for place in range(low + 1) if passage.text[place : place + 1].isspace()), default=0)
+    longest = most_that_fits(len(passage.text), lambda length: count_tokens(passage.text[:length]) <= max_tokens)
+    at = max((place for place in range(longest + 1) if passage.text[place : place + 1].isspace()), default=0)
     text = passage.text[:at]
     return replace(passage, text=text, end_char=passage.start_char + at, n_tokens=count_tokens(text))

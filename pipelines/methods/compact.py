@@ -1,30 +1,90 @@
-"""CompAct's prompt: what a few further passages add to a summary, and whether that suffices (Yoon et al. 2024, 3.2).
+"""CompAct (Yoon et al. 2024): the 30 best chunks, five at a time, are worked into one summary, which grows until the
+generator finds it complete; the answer is read from the summary alone.
 
-Contract of a reply::
+Thirty chunks in six rounds of five, and a reader that sees summary and evaluation, are the authors' settings
+(``run_prompt.py``, their section 4.1; OkraLong's section 4.2 takes the same thirty).
 
-    Summary: what is known so far, in under 200 words
-    Evaluation: [INCOMPLETE] the year is missing
+Where this differs from the paper:
 
-The two parts, their marks and the 200 words are the paper's; the words are ours.
+- The prompted variant: the generator compresses. The paper distils a Mistral-7B for it, whose tokens OkraLong's authors
+  do not count; here each compression is a call like any other, and costs.
+- Chunks of 512 tokens by dense retrieval; the paper's are passages of 100 words, so a segment here is four times as
+  long.
+- A summary may have ``llm.max_completion_tokens.compress`` tokens, 384 unless set; the authors allow 900.
+- The answer has neither context nor citations, since what the reader saw stands in no document.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import ask_and_read
-from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
+from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.context import fit_passages, passage_of
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.prompts import cut_at_labels, framed_prompt, label_pattern, neutralise, strip_thought
+from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
-from okralong.pipelines.methods.registry import most_of, plain_plan
+
+UNFORESEEN: Final = "it stops when the generator finds a summary complete"
+ROLE: Final = "compress"
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.compact.granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``retrieve``, those of ``digest``, ``generate``."""
+    plan = await tools.record_plan("plan", _plan(tools))
+    hits = await dense_retrieval(tools, "retrieve", question.question, plan)
+    text = (await digest(tools, question.question, hits, tools.policy.compact.segment)).text
+    # It is shown as a passage, but stands in no document, so the answer has neither context nor citations.
+    written = Passage("summary", 0, len(text), text, count_tokens(text), 1.0)
+    found = await generate(tools, "generate", question.question, [written] if text else [])
+    return Answer(found.status, found.answer, plan=plan)
+
+
+def _plan(tools: Tools) -> Plan:
+    policy = tools.policy.compact
+    rounds = -(-policy.candidates // policy.segment)
+    summary = tools.completion_limit("compress")
+    calls = [("compress", policy.granularity * policy.segment + summary)] * rounds
+    reason = f"CompAct: the {policy.candidates} best dense chunks, {policy.segment} at a time, into one summary"
+    most = most_of(tools, [*calls, ("generate", summary)])
+    return plain_plan(policy.granularity, policy.candidates, reason, workflow="step", max_steps=rounds, most=most)
+
+
+async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int) -> Digest:
+    """What ``hits``, most important first and ``segment`` at a time, say on the question.
+
+    Steps: ``segment/1/compress`` onward (each with ``/repair`` where its reply is of no use), until a summary is
+    complete or all are read. Raises ReplyError when a repaired reply holds no summary either.
+    """
+    so_far = NOTHING_YET
+    for number, start in enumerate(range(0, len(hits), segment), start=1):
+        part = hits[start : start + segment]
+        build = partial(compress_prompt, question, so_far)
+        shown = fit_passages([passage_of(hit) for hit in part], part, build, ROLE, tools)
+        so_far = await ask_for(tools, ROLE, f"segment/{number}/compress", build(shown), read_digest)
+        if so_far.complete:
+            break
+    return so_far
+
+
+# The prompt of one round: what a few further passages add to a summary, and whether that suffices (section 3.2). The
+# two parts of a reply, their marks and the 200 words are the paper's; the words are ours::
+#
+#     Summary: what is known so far, in under 200 words
+#     Evaluation: [INCOMPLETE] the year is missing
 
 INSTRUCTIONS: Final = """Do not answer the question yet: gather what another reader needs to answer it. \
 Reply in this form:
@@ -78,90 +138,3 @@ def read_digest(reply: str) -> Digest:
     evaluation = parts.get("evaluation", "")
     complete = _COMPLETE.search(evaluation) is not None and "incomplete" not in evaluation.casefold()
     return Digest(" ".join(summary.split()), complete, " ".join(_MARKS.sub("", evaluation).split()))
-
-
-# --------
-# Chunks read a few at a time into one summary that grows until it suffices (CompAct, Yoon et al. 2024, section 3).
-
-ROLE = "compress"
-
-
-async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int) -> Digest:
-    """What ``hits``, most important first and ``segment`` at a time, say on the question.
-
-    Steps: ``segment/1/compress`` onward (each with ``/repair`` where its reply is of no use), until a summary is
-    complete or all are read. Raises ReplyError when a repaired reply holds no summary either.
-    """
-    so_far = NOTHING_YET
-    for number, start in enumerate(range(0, len(hits), segment), start=1):
-        part = hits[start : start + segment]
-        build = partial(compress_prompt, question, so_far)
-        shown = fit_passages([passage_of(hit) for hit in part], part, build, ROLE, tools)
-        so_far, _ = await ask_and_read(
-            partial(tools.complete, role=ROLE),
-            f"segment/{number}/compress",
-            build(shown),
-            read_digest,
-            partial(prompt_fits, role=ROLE, tools=tools),
-        )
-        if so_far.complete:
-            break
-    return so_far
-
-
-async def answer_from_text(tools: Tools, step: str, question: str, text: str) -> Answer:
-    """An answer from a text that stands in no document: it is shown as a passage, but it is no source, so the answer
-    has neither context nor citations.
-    """
-    written = Passage("summary", 0, len(text), text, count_tokens(text), 1.0)
-    found = await generate(tools, step, question, [written] if text else [])
-    return Answer(found.status, found.answer)
-
-
-# --------
-# CompAct (Yoon et al. 2024): the 30 best chunks, five at a time, are worked into one summary, which grows until the
-# generator finds it complete; the answer is read from the summary alone.
-#
-# Thirty chunks in six rounds of five, and a reader that sees summary and evaluation, are the authors' settings
-# (``run_prompt.py``, their section 4.1; OkraLong's section 4.2 takes the same thirty).
-#
-# Where this differs from the paper:
-#
-# - The prompted variant: the generator compresses. The paper distils a Mistral-7B for it, whose tokens OkraLong's
-# authors do not count; here each compression is a call like any other, and costs. - Chunks of 512 tokens by dense
-# retrieval; the paper's are passages of 100 words, so a segment here is four times as long. - A summary may have
-# ``llm.max_completion_tokens.compress`` tokens, 384 unless set; the authors allow 900. - The answer has neither
-# context nor citations, since what the reader saw stands in no document.
-
-UNFORESEEN: Final = "it stops when the generator finds a summary complete"
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.compact.granularity]
-
-
-async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, those of ``operators/digest.py``, ``generate``."""
-    plan = await tools.record_plan("plan", _plan(tools))
-    found = await tools.retrieve("retrieve", question.question, granularity=plan.granularity, k=plan.count)
-    hits = found.semantic[: plan.count]
-    gathered = await digest(tools, question.question, hits, tools.policy.compact.segment)
-    result = await answer_from_text(tools, "generate", question.question, gathered.text)
-    return replace(result, plan=plan)
-
-
-def _plan(tools: Tools) -> Plan:
-    policy = tools.policy.compact
-    rounds = -(-policy.candidates // policy.segment)
-    summary = tools.completion_limit("compress")
-    calls = [("compress", policy.granularity * policy.segment + summary)] * rounds
-    reason = f"CompAct: the {policy.candidates} best dense chunks, {policy.segment} at a time, into one summary"
-    return plain_plan(
-        policy.granularity,
-        policy.candidates,
-        reason,
-        workflow="step",
-        max_steps=rounds,
-        most=most_of(tools, [*calls, ("generate", summary)]),
-    )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from okralong.pipelines.answering.generate import answer_from_full_text
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
-from okralong.pipelines.methods.registry import plain_plan
 
 
 def granularities(policy: Policy) -> list[int]:

@@ -1,6 +1,21 @@
-"""LongLLMLingua's arithmetic: which tokens of a text a question makes more likely, and how many of them stay.
+"""LongLLMLingua (Jiang et al. 2024): a small language model shortens the 30 best chunks for the question, and the
+generator answers once, from what is left.
 
-Equations are those of Jiang et al. 2024, section 4. Pure: the likelihoods come from outside.
+Coarse (section 4.1): chunks are ranked by how likely each makes the question, the best stand first, and twice the
+target stays. Fine (4.2, 4.3): of each chunk the tokens that the question makes more likely stay, more of the better
+chunks', 2,000 tokens together. Own code rather than the package ``llmlingua``, which fetches a vocabulary when it
+starts and needs the cache format of older transformers.
+
+Where this differs from the paper:
+
+- The small model is the run's scorer, SmolLM2-135M unless told otherwise; the paper's is LLaMA-2-7B-Chat.
+- A token's two likelihoods are measured within its chunk; the paper reads segments of 200 tokens behind what it has
+  kept so far.
+- How much the coarse part keeps is ours: twice the target. The authors' README keeps 100 tokens more than the target,
+  which suits their short passages.
+- Instruction and question are left whole; the paper shortens them a little.
+- Subsequence recovery is the search for quotations: they are looked for in the whole chunks, and cited from there.
+- The context of an answer is each stretch of a document that stayed; their tokens are counted as shown.
 """
 
 from __future__ import annotations
@@ -10,68 +25,48 @@ from dataclasses import replace
 from typing import Any, Final
 
 from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import LongLlmLinguaPolicy, Policy
+from okralong.pipelines.answering.policy import LongLlmLinguaPolicy, Policy, plain_plan
+from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question
-from okralong.pipelines.methods.registry import most_of, plain_plan
 
-Span = tuple[int, int]
-
-
-def contrasts(conditioned: Sequence[float], plain: Sequence[float]) -> list[float]:
-    """How much more likely each token is behind the question than without it, in nats (equation 3: the perplexity
-    without, less that with). Both are log-likelihoods of the same tokens.
-    """
-    return [asked - alone for asked, alone in zip(conditioned, plain, strict=True)]
-
-
-def shares(count: int, mean: float, spread: float) -> list[float]:
-    """The share of its tokens that each of ``count`` documents keeps, the most important first: falling in a line from
-    ``mean`` + ``spread`` to ``mean`` - ``spread``, within 0 and 1 (equation 5).
-    """
-    if count == 1:
-        return [min(max(mean, 0.0), 1.0)]
-    return [min(max(mean + spread * (1 - 2 * rank / (count - 1)), 0.0), 1.0) for rank in range(count)]
-
-
-def most_telling(values: Sequence[float], share: float) -> list[int]:
-    """The places of the highest ``values``, a ``share`` of them and at least one, rising; of equals the first stay."""
-    kept = max(1, round(share * len(values))) if values else 0
-    return sorted(sorted(range(len(values)), key=lambda place: (-values[place], place))[:kept])
-
-
-def kept_spans(ends: Sequence[int], places: Sequence[int]) -> list[Span]:
-    """The stretches of a text that some of its tokens cover, neighbours joined. A token holds the blanks before it."""
-    starts = [0, *ends]
-    spans: list[Span] = []
-    for place in places:
-        start, end = starts[place], ends[place]
-        if spans and spans[-1][1] == start:
-            spans[-1] = (spans[-1][0], end)
-        elif end > start:
-            spans.append((start, end))
-    return spans
-
-
-def cut(text: str, spans: Sequence[Span]) -> str:
-    """Those stretches of ``text``, one after the other."""
-    return "".join(text[start:end] for start, end in spans)
-
-
-# --------
-# Chunks made short for a question by a small language model: LongLLMLingua's coarse and fine compression.
-#
-# The coarse part ranks chunks by how likely each makes the question, and keeps the first; the fine part keeps of each
-# the tokens that the question makes more likely (Jiang et al. 2024, sections 4.1 to 4.3).
+NEEDS_SCORER: Final = True
 
 RESTRICTION: Final = "We can get the answer to this question in the given documents."
-"""Stands behind the question when a chunk is ranked by how likely it makes both (Jiang et al. 2024, 4.1)."""
+"""Stands behind the question when a chunk is ranked by how likely it makes both (section 4.1)."""
 
+Span = tuple[int, int]
 Kept = list[tuple[Hit, list[Span]]]
 """Chunks in the order in which they are shown, each with the stretches of its text that stay."""
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.longllmlingua.granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
+    policy, words = tools.policy.longllmlingua, question.question
+    reason = f"LongLLMLingua: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
+    # A small model's tokens are not o200k's; twice as many are on the safe side.
+    most = most_of(tools, [("generate", 2 * policy.target_tokens)])
+    plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
+    plan = await tools.record_plan("plan", plan)
+    hits = await dense_retrieval(tools, "retrieve", words, plan)
+    kept = await compress(tools, "compress", words, hits, policy)
+    whole = {hit.chunk.chunk_id: passage_of(hit) for hit, _ in kept}
+
+    def sources(shown: Sequence[Passage]) -> list[Passage]:
+        return [whole[passage.chunk_ids[0]] for passage in shown]
+
+    order = [hit for hit, _ in kept]
+    result = await generate(tools, "generate", words, compressed_passages(kept), order, cite_in=sources)
+    return replace(result, plan=plan, context=kept_passages(kept, result.context))
 
 
 async def compress(tools: Tools, step: str, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> Kept:
@@ -123,11 +118,8 @@ async def _fine(tools: Tools, question: str, hits: Sequence[Hit], policy: LongLl
 
 def compressed_passages(kept: Kept) -> list[Passage]:
     """What the generator is shown: each chunk's text without what was cut."""
-    texts = [cut(hit.chunk.text, spans) for hit, spans in kept]
-    return [
-        replace(passage_of(hit), text=text, n_tokens=count_tokens(text), origin="compressed")
-        for (hit, _), text in zip(kept, texts, strict=True)
-    ]
+    passages = [replace(passage_of(hit), text=cut(hit.chunk.text, spans), origin="compressed") for hit, spans in kept]
+    return [replace(passage, n_tokens=count_tokens(passage.text)) for passage in passages]
 
 
 def kept_passages(kept: Kept, shown: Sequence[Passage]) -> tuple[Passage, ...]:
@@ -137,59 +129,48 @@ def kept_passages(kept: Kept, shown: Sequence[Passage]) -> tuple[Passage, ...]:
     for passage in shown:
         hit, spans = spans_of[passage.chunk_ids[0]]
         for number, (start, end) in enumerate(spans):
-            stretches.append(
-                replace(
-                    passage,
-                    start_char=hit.chunk.start_char + start,
-                    end_char=hit.chunk.start_char + end,
-                    text=hit.chunk.text[start:end],
-                    n_tokens=0 if number else passage.n_tokens,
-                )
-            )
+            text, first = hit.chunk.text[start:end], hit.chunk.start_char
+            kept_tokens = 0 if number else passage.n_tokens
+            stretch = replace(passage, start_char=first + start, end_char=first + end, text=text, n_tokens=kept_tokens)
+            stretches.append(stretch)
     return tuple(stretches)
 
 
-# --------
-# LongLLMLingua (Jiang et al. 2024): a small language model shortens the 30 best chunks for the question, and the
-# generator answers once, from what is left.
-#
-# Coarse: chunks are ranked by how likely each makes the question, the best stand first, and twice the target stays.
-# Fine: of each chunk the tokens that the question makes more likely stay, more of the better chunks', 2,000 tokens
-# together. Own code rather than the package ``llmlingua``, which fetches a vocabulary when it starts and needs the
-# cache format of older transformers.
-#
-# Where this differs from the paper:
-#
-# - The small model is the run's scorer, SmolLM2-135M unless told otherwise; the paper's is LLaMA-2-7B-Chat. - A
-# token's two likelihoods are measured within its chunk; the paper reads segments of 200 tokens behind what it has kept
-# so far. - How much the coarse part keeps is ours: twice the target. The authors' README keeps 100 tokens more than
-# the target, which suits their short passages. - Instruction and question are left whole; the paper shortens them a
-# little. - Subsequence recovery is the search for quotations: they are looked for in the whole chunks, and cited from
-# there. - The context of an answer is each stretch of a document that stayed; their tokens are counted as shown.
-
-NEEDS_SCORER: Final = True
+def contrasts(conditioned: Sequence[float], plain: Sequence[float]) -> list[float]:
+    """How much more likely each token is behind the question than without it, in nats (equation 3: the perplexity
+    without, less that with). Both are log-likelihoods of the same tokens.
+    """
+    return [asked - alone for asked, alone in zip(conditioned, plain, strict=True)]
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.longllmlingua.granularity]
+def shares(count: int, mean: float, spread: float) -> list[float]:
+    """The share of its tokens that each of ``count`` documents keeps, the most important first: falling in a line from
+    ``mean`` + ``spread`` to ``mean`` - ``spread``, within 0 and 1 (equation 5).
+    """
+    if count == 1:
+        return [min(max(mean, 0.0), 1.0)]
+    return [min(max(mean + spread * (1 - 2 * rank / (count - 1)), 0.0), 1.0) for rank in range(count)]
 
 
-async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
-    policy, words = tools.policy.longllmlingua, question.question
-    reason = f"LongLLMLingua: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
-    # A small model's tokens are not o200k's; twice as many are on the safe side.
-    most = most_of(tools, [("generate", 2 * policy.target_tokens)])
-    plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
-    plan = await tools.record_plan("plan", plan)
-    found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=plan.count)
-    kept = await compress(tools, "compress", words, found.semantic[: plan.count], policy)
-    whole = {hit.chunk.chunk_id: passage_of(hit) for hit, _ in kept}
+def most_telling(values: Sequence[float], share: float) -> list[int]:
+    """The places of the highest ``values``, a ``share`` of them and at least one, rising; of equals the first stay."""
+    kept = max(1, round(share * len(values))) if values else 0
+    return sorted(sorted(range(len(values)), key=lambda place: (-values[place], place))[:kept])
 
-    def sources(shown: Sequence[Passage]) -> list[Passage]:
-        return [whole[passage.chunk_ids[0]] for passage in shown]
 
-    order = [hit for hit, _ in kept]
-    result = await generate(tools, "generate", words, compressed_passages(kept), order, cite_in=sources)
-    return replace(result, plan=plan, context=kept_passages(kept, result.context))
+def kept_spans(ends: Sequence[int], places: Sequence[int]) -> list[Span]:
+    """The stretches of a text that some of its tokens cover, neighbours joined. A token holds the blanks before it."""
+    starts = [0, *ends]
+    spans: list[Span] = []
+    for place in places:
+        start, end = starts[place], ends[place]
+        if spans and spans[-1][1] == start:
+            spans[-1] = (spans[-1][0], end)
+        elif end > start:
+            spans.append((start, end))
+    return spans
+
+
+def cut(text: str, spans: Sequence[Span]) -> str:
+    """Those stretches of ``text``, one after the other."""
+    return "".join(text[start:end] for start, end in spans)

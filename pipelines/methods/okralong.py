@@ -1,8 +1,13 @@
-"""The method itself: retrieve a little, analyse, plan, and follow the plan (paper section 3)."""
+"""The method itself: retrieve a little, analyse, plan, and follow the plan (paper section 3).
+
+In precise mode the full text is read when the retrieved passages do not hold the answer.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Final
 
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
@@ -25,6 +30,18 @@ def granularities(policy: Policy) -> list[int]:
 async def answer(question: Question, tools: Tools) -> Answer:
     """Answer by the plan; "unanswerable" is an answer."""
     return await orchestrate(question.question, tools, precise=False)
+
+
+def _precise_granularities(policy: Policy) -> list[int]:
+    return sorted({*policy.granularities(), policy.full_text.fallback_granularity})
+
+
+async def _answer_precisely(question: Question, tools: Tools) -> Answer:
+    return await orchestrate(question.question, tools, precise=True)
+
+
+PRECISE: Final = SimpleNamespace(answer=_answer_precisely, granularities=_precise_granularities)
+"""The strategy ``okralong_precise``: answer by the plan, then from the full text if the reply is "unanswerable"."""
 
 
 async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:

@@ -1,10 +1,26 @@
-"""The plan of a method that plans nothing: it lets a baseline be admitted to the budget and shown like any other."""
+"""Strategies by name or place, and what each needs of a run.
+
+A strategy is a module (or any object) with ``answer(question, tools)`` and ``granularities(policy)``, the chunk sizes
+that the archive must hold. Further attributes say what else it needs:
+
+- ``NEEDS_SCORER = True``: it calls ``tools.score``; ``needs_scorer(policy)`` where that depends on the policy.
+- ``needs_compressor(policy)``: whether it calls ``tools.compress``.
+- ``NEEDS_LOGPROBS = True``: it asks the generator for log-probabilities.
+- ``READS_VECTORS = True``: it sends vectors of ``tools.compressed``, so SARA's generator must answer.
+- ``UNFORESEEN = "..."``: why no estimate can tell what it will send.
+
+It is named by one of the built-in names; by the name under which a package offers it in the entry point group
+``okralong.strategies``; or by its place, ``my_package.mine:answer`` or ``path/to/mine.py`` (whose function is
+``answer`` unless another stands behind a colon). Each process of a run loads it by itself, so a module must be
+importable, and a file must lie at the same place, on every node of a cluster.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -12,92 +28,148 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Final, Protocol, cast
 
-from okralong.pipelines.answering.policy import Policy, calls_bound
-from okralong.pipelines.answering.tools import Strategy, Tools
-from okralong.pipelines.core.types import ConfigError, Plan, Usage, Workflow
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.tools import Strategy
+from okralong.pipelines.core.types import ConfigError
+
+GROUP: Final = "okralong.strategies"
+BUILT_IN: Final = (
+    "okralong",
+    "okralong_precise",
+    "std_rag",
+    "long_context",
+    "adaptive_rag",
+    "flare",
+    "longllmlingua",
+    "compact",
+    "raptor",
+    "sara",
+    "budget_rag",
+)
 
 
-def plain_plan(
-    granularity: int,
-    count: int,
-    reason: str,
-    *,
-    workflow: Workflow = "linear",
-    max_steps: int = 0,
-    most: Usage | None = None,
-) -> Plan:
-    """Dense retrieval of ``count`` chunks of ``granularity`` tokens, once and for one answer unless a method says
-    otherwise: ``workflow`` and ``max_steps`` tell the reader how it goes on, ``most`` the budget what it can use.
+@dataclass(frozen=True, slots=True)
+class StrategySpec:
+    """What a strategy needs of a run under one policy: asked once, when the run is prepared, then passed on.
+
+    ``name`` is the strategy's in tables, ``place`` what any process can load it by. ``identity`` tells it from others:
+    of a file, what stands in it and not where it lies. ``granularities`` are the chunk sizes in tokens, rising, that
+    the archive must hold. ``needs_scorer`` and ``needs_compressor`` hold for the strategy or its policy.
+    ``unforeseen`` says why no estimate can tell what it will send; None where one can.
     """
-    return Plan(
-        workflow=workflow,
-        granularity=granularity,
-        count=count,
-        candidates=count,
-        exact_weight=0.0,
-        semantic_weight=1.0,
-        threshold=0.0,
-        extension_tokens=0,
-        recover_tables=False,
-        max_sub_questions=1,
-        sub_question_count=0,
-        max_steps=max_steps,
-        escalate=False,
-        reasons=(reason,),
-        most=most,
+
+    name: str
+    place: str
+    identity: str
+    granularities: tuple[int, ...]
+    needs_scorer: bool = False
+    needs_compressor: bool = False
+    needs_logprobs: bool = False
+    reads_vectors: bool = False
+    unforeseen: str | None = None
+
+
+class StrategyModule(Protocol):
+    """What a name stands for; the optional attributes stand above."""
+
+    @property
+    def answer(self) -> Strategy:
+        """The method."""
+        ...
+
+    @property
+    def granularities(self) -> Callable[[Policy], list[int]]:
+        """The chunk sizes, in tokens, that it retrieves at under a policy."""
+        ...
+
+
+def describe(name: str, policy: Policy) -> StrategySpec:
+    """What the strategy of that name or place needs. Raises ConfigError when it is unknown or cannot be loaded."""
+    module = _load(name)
+
+    def says(constant: str) -> bool:
+        return bool(getattr(module, constant, False))
+
+    def says_of_policy(function: str) -> bool:
+        said = getattr(module, function, None)
+        return bool(said(policy)) if callable(said) else False
+
+    shown, place, identity = name, name, name
+    file, function = _parts(name)
+    if file.endswith(".py"):
+        path = Path(file).expanduser().resolve()
+        shown = path.stem if function == "answer" else f"{path.stem}:{function}"
+        place = f"{path}:{function}"
+        identity = f"{hashlib.sha256(_read(file)).hexdigest()}:{function}"
+    return StrategySpec(
+        name=shown,
+        place=place,
+        identity=identity,
+        granularities=tuple(sorted(module.granularities(policy))),
+        needs_scorer=policy.needs_scorer or says("NEEDS_SCORER") or says_of_policy("needs_scorer"),
+        needs_compressor=policy.needs_compressor or says_of_policy("needs_compressor"),
+        needs_logprobs=says("NEEDS_LOGPROBS"),
+        reads_vectors=says("READS_VECTORS"),
+        unforeseen=getattr(module, "UNFORESEEN", None),
     )
 
 
-def most_of(tools: Tools, calls: Sequence[tuple[str, int]]) -> Usage:
-    """The most that some calls can use, each a role and the tokens of what it is shown."""
-    return calls_bound(calls, tools.window, tools.completion_limit)
+def load_strategy(name: str) -> Strategy:
+    """The strategy of that name or place. Raises ConfigError when it is unknown or cannot be loaded."""
+    return _load(name).answer
 
 
-# --------
-# A strategy named by its place: ``my_package.mine:answer``, a module and its function, or ``path/to/mine.py``, a file.
-#
-# A file's function is ``answer`` unless another stands behind a colon (``mine.py:other``). Each process of a run loads
-# it by itself: a module must be importable, and a file must lie at the same place, on every node of a cluster.
+def names() -> list[str]:
+    """All known names, the built-in ones first. A built-in name cannot be taken by another package."""
+    return [*BUILT_IN, *sorted(set(_offered()) - set(BUILT_IN))]
 
 
-def is_place(name: str) -> bool:
-    """Whether ``name`` says where a strategy is, rather than what it is called."""
-    return ":" in name or name.endswith(".py")
+def _load(name: str) -> StrategyModule:
+    if name == "okralong_precise":  # a mode of the method, in the method's file
+        return cast(StrategyModule, import_module(f"{__package__}.okralong").PRECISE)
+    if name in BUILT_IN:
+        return cast(StrategyModule, import_module(f"{__package__}.{name}"))
+    if ":" in name or name.endswith(".py"):
+        return _checked(name, name, _load_place(name))
+    offered = _offered()
+    if name not in offered:
+        raise ConfigError(
+            f"There is no strategy {name!r}. Known are: {', '.join(names())}. Give one of these, install the package "
+            f"that offers {name!r}, or name its place: a file (mine.py) or a module with its function (mine:answer)."
+        )
+    entry = offered[name]
+    try:
+        loaded = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"The strategy {name!r} ({entry.value}) cannot be loaded: {error}. Install its package again, or mend its "
+            f"entry point in the group {GROUP}."
+        ) from error
+    return _checked(name, entry.value, loaded)
 
 
-def settled(name: str) -> str:
-    """``name`` as any process can load it, whatever folder it works in: a file by its absolute path."""
-    file, function = _parts(name)
-    if not file.endswith(".py"):
-        return name
-    return f"{Path(file).expanduser().resolve()}:{function}"
+def _offered() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def called(name: str) -> str:
-    """What a table calls it: of a file, its name without folder and suffix, and its function where that is another."""
-    file, function = _parts(name)
-    if not file.endswith(".py"):
-        return name
-    stem = Path(file).stem
-    return stem if function == "answer" else f"{stem}:{function}"
+def _checked(name: str, place: str, loaded: object) -> StrategyModule:
+    missing = [attribute for attribute in ("answer", "granularities") if not callable(getattr(loaded, attribute, None))]
+    if missing:
+        raise ConfigError(
+            f"The strategy {name!r} ({place}) has no function {' and no function '.join(missing)}. A strategy is a "
+            f"module with answer(question, tools) and granularities(policy); docs/methods.md shows one."
+        )
+    return cast(StrategyModule, loaded)
 
 
-def identity(name: str) -> str:
-    """What tells it from another strategy: of a file, what stands in it and not where it lies; else the name."""
-    file, function = _parts(name)
-    if not file.endswith(".py"):
-        return name
-    return f"{hashlib.sha256(_read(file)).hexdigest()}:{function}"
-
-
-def load_place(name: str) -> object:
-    """Its ``answer`` and whatever else its module says of it. Raises ConfigError when it cannot be loaded."""
+def _load_place(name: str) -> object:
+    """The module that stands there, its ``answer`` being the function that ``name`` gives."""
     place, function = _parts(name)
     try:
         module = _from_file(place) if place.endswith(".py") else import_module(place)
     except ConfigError:
         raise
-    except Exception as error:  # it is somebody's code, and may do anything when it is imported
+    except Exception as error:  # third-party code: importing it may raise anything
         raise ConfigError(
             f"The strategy {name!r} cannot be loaded: {type(error).__name__}: {error}. Mend the module, or the name."
         ) from error
@@ -106,8 +178,8 @@ def load_place(name: str) -> object:
             f"The strategy {name!r} cannot be loaded: {place} has no function {function!r}. Name one of its functions "
             "behind a colon."
         )
-    said = {attribute: value for attribute, value in vars(module).items() if not attribute.startswith("_")}
-    return SimpleNamespace(**{**said, "answer": getattr(module, function)})
+    public = {attribute: value for attribute, value in vars(module).items() if not attribute.startswith("_")}
+    return SimpleNamespace(**{**public, "answer": getattr(module, function)})
 
 
 def _parts(name: str) -> tuple[str, str]:
@@ -139,130 +211,3 @@ def _read(file: str) -> bytes:
         return Path(file).expanduser().read_bytes()
     except OSError as error:
         raise ConfigError(f"The strategy file {file} cannot be read: {error.strerror}. Check the path.") from error
-
-
-# --------
-# Strategies by name: the built-in ones, those that other packages offer, and those of a module or file of one's own.
-#
-# A strategy is a module (or any object) with ``answer(question, tools)`` and ``granularities(policy)``, the chunk
-# sizes that the archive must hold. It may say more of itself: ``NEEDS_SCORER = True`` (it calls ``tools.score``),
-# ``NEEDS_LOGPROBS = True`` (it asks for log-probabilities), ``READS_VECTORS = True`` (it sends vectors of
-# ``tools.compressed``, so SARA's generator must answer), and ``UNFORESEEN = "..."``, why no estimate can tell what it
-# will send. Where it depends on the policy, functions ``needs_scorer(policy)`` and ``needs_compressor(policy)`` (it
-# calls ``tools.compress``) say so. A package offers one by an entry point in the group ``okralong.strategies``::
-#
-# [project.entry-points."okralong.strategies"] my_method = "my_package.my_method"
-#
-# ``plugin.py`` loads what is named by its place instead.
-
-GROUP: Final = "okralong.strategies"
-BUILT_IN: Final = (
-    "okralong",
-    "okralong_precise",
-    "std_rag",
-    "long_context",
-    "adaptive_rag",
-    "flare",
-    "longllmlingua",
-    "compact",
-    "raptor",
-    "sara",
-    "budget_rag",
-)
-
-
-class StrategyModule(Protocol):
-    """What a name stands for."""
-
-    @property
-    def answer(self) -> Strategy:
-        """The method."""
-        ...
-
-    @property
-    def granularities(self) -> Callable[[Policy], list[int]]:
-        """The chunk sizes, in tokens, that it retrieves at under a policy."""
-        ...
-
-
-def names() -> list[str]:
-    """All known names, the built-in ones first. A built-in name cannot be taken by another package."""
-    return [*BUILT_IN, *sorted(set(_offered()) - set(BUILT_IN))]
-
-
-def load_strategy(name: str) -> Strategy:
-    """The strategy of that name or place. Raises ConfigError when it is unknown or cannot be loaded."""
-    return _load(name).answer
-
-
-def granularities_needed(name: str, policy: Policy) -> list[int]:
-    """Chunk sizes, in tokens, that an archive must hold for this strategy. Raises ConfigError as load_strategy does."""
-    return sorted(_load(name).granularities(policy))
-
-
-def needs_scorer(name: str, policy: Policy) -> bool:
-    """Whether a run must have a local language model that measures likelihoods: for its policy or its strategy."""
-    module = _load(name)
-    return policy.needs_scorer or bool(getattr(module, "NEEDS_SCORER", False)) or _says(module, "needs_scorer", policy)
-
-
-def reads_vectors(name: str) -> bool:
-    """Whether it sends vectors, which only a generator that was trained with SARA's compressor can read."""
-    return bool(getattr(_load(name), "READS_VECTORS", False))
-
-
-def needs_compressor(name: str, policy: Policy) -> bool:
-    """Whether a run must be able to compress vectors itself: for its policy or its strategy."""
-    return policy.needs_compressor or _says(_load(name), "needs_compressor", policy)
-
-
-def needs_logprobs(name: str) -> bool:
-    """Whether it asks the generator for the log-probabilities of its tokens."""
-    return bool(getattr(_load(name), "NEEDS_LOGPROBS", False))
-
-
-def unforeseen(name: str) -> str | None:
-    """Why an estimate cannot tell what the strategy will send; None where one can."""
-    reason: str | None = getattr(_load(name), "UNFORESEEN", None)
-    return reason
-
-
-def _says(module: object, what: str, policy: Policy) -> bool:
-    said = getattr(module, what, None)
-    return bool(said(policy)) if callable(said) else False
-
-
-def _load(name: str) -> StrategyModule:
-    if name in BUILT_IN:
-        return cast(StrategyModule, import_module(f"{__package__}.{name}"))
-    if is_place(name):
-        return cast(StrategyModule, _checked(name, name, load_place(name)))
-    offered = _offered()
-    if name not in offered:
-        raise ConfigError(
-            f"There is no strategy {name!r}. Known are: {', '.join(names())}. Give one of these, install the package "
-            f"that offers {name!r}, or name its place: a file (mine.py) or a module with its function (mine:answer)."
-        )
-    entry = offered[name]
-    try:
-        loaded = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"The strategy {name!r} ({entry.value}) cannot be loaded: {error}. Install its package again, or mend its "
-            f"entry point in the group {GROUP}."
-        ) from error
-    return cast(StrategyModule, _checked(name, entry.value, loaded))
-
-
-def _checked(name: str, place: str, loaded: object) -> object:
-    missing = [attribute for attribute in ("answer", "granularities") if not callable(getattr(loaded, attribute, None))]
-    if missing:
-        raise ConfigError(
-            f"The strategy {name!r} ({place}) has no function {' and no function '.join(missing)}. A strategy is a "
-            f"module with answer(question, tools) and granularities(policy); docs/methods.md shows one."
-        )
-    return loaded
-
-
-def _offered() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}

@@ -25,12 +25,12 @@ from dataclasses import replace
 from typing import Final
 
 from okralong.pipelines.answering.context import passage_of, prompt_fits
-from okralong.pipelines.answering.policy import Policy, SelectionPolicy
+from okralong.pipelines.answering.cost_model import most_of
+from okralong.pipelines.answering.policy import Policy, SelectionPolicy, plain_plan
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, TokenVectors
-from okralong.pipelines.methods.registry import most_of, plain_plan
 from okralong.pipelines.sara.prompts import Vectors, answer_prompt, to_messages
 
 READS_VECTORS: Final = True

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
-from okralong.pipelines.methods.registry import plain_plan
 
 
 def granularities(policy: Policy) -> list[int]:
@@ -22,7 +22,6 @@ async def answer(question: Question, tools: Tools) -> Answer:
     size, count = tools.policy.std_rag.granularity, tools.policy.std_rag.count
     plan = plain_plan(size, count, f"standard RAG: the {count} best dense chunks of {size} tokens")
     plan = await tools.record_plan("plan", plan)
-    found = await tools.retrieve("retrieve", question.question, granularity=plan.granularity, k=plan.count)
-    hits = found.semantic[: plan.count]
+    hits = await dense_retrieval(tools, "retrieve", question.question, plan)
     result = await generate(tools, "generate", question.question, [passage_of(hit) for hit in hits], hits)
     return replace(result, plan=plan)

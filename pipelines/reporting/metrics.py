@@ -1,6 +1,5 @@
-"""Token F1 and exact match, as SQuAD defined them and LongBench and UDA took them over.
+"""The marks of an answer: token F1 and exact match, numeric match, ROUGE-L, and which of them a benchmark takes.
 
-A text is lower-cased, loses its ASCII punctuation, then the articles "a", "an" and "the", and is split at white space.
 An answer is held against each gold answer and keeps its best mark.
 """
 
@@ -19,8 +18,14 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
+# --------
+# Token F1 and exact match, as SQuAD defined them and LongBench and UDA took them over.
+
+
 def normalise(text: str) -> str:
-    """The text as the two metrics see it: words with one space between them."""
+    """The text as the two metrics see it: lower-cased, without its ASCII punctuation and then without the articles "a",
+    "an" and "the", words with one space between them.
+    """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 

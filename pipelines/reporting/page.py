@@ -1,4 +1,8 @@
-"""Data as a page carries it: compact JSON, deflated, in base64. Nothing in base64 can end a script element."""
+"""A report as one self-contained page that lets nothing else in, and its files.
+
+The Content-Security-Policy names the page's style and script by their hashes, and allows no other source of anything:
+no request can leave the page, no attribute can run, and no text can become markup (Trusted Types).
+"""
 
 from __future__ import annotations
 
@@ -15,73 +19,8 @@ from typing import Any, Final, Literal
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.reporting.charts import Panel
-from okralong.pipelines.reporting.rows import ACCURACY, COST, Row, bounded, plain, plained
+from okralong.pipelines.reporting.rows import ACCURACY, COST, MEASURES, Row, bounded, known_measures, plain, plained
 from okralong.pipelines.reporting.tables import Table, for_page, table_files
-
-BLOCK: Final = 64
-"""Questions whose details are packed together: opening one unpacks its block. Ours."""
-QUESTION_CHARS, ANSWER_CHARS = 400, 240
-"""Of question and answer in the table; the detail has more. Ours."""
-
-
-def compact(value: Any) -> str:
-    """JSON in ASCII without spaces. All texts are ``plained``: nothing comes into a page but through here."""
-    return json.dumps(plained(value), separators=(",", ":"), ensure_ascii=True)
-
-
-def packed(text: str) -> str:
-    """JSON as base64 of its deflated bytes (the zlib format, "deflate" to a browser)."""
-    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
-
-
-def unpacked(text: str) -> Any:
-    """What ``packed`` packed."""
-    return json.loads(zlib.decompress(base64.b64decode(text)))
-
-
-def embedded_json(value: Any) -> str:
-    """JSON that can stand in a script element: ``<`` and ``&`` are written as escapes."""
-    return compact(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def blocks(details: Sequence[str]) -> Iterator[str]:
-    """The details, each as JSON, ``BLOCK`` at a time, each block packed."""
-    for start in range(0, len(details), BLOCK):
-        yield packed(f"[{','.join(details[start : start + BLOCK])}]")
-
-
-def question_index(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows by column, as the page's table sorts and filters them. Words that repeat are numbered."""
-    measures = [name for name in (*ACCURACY, *COST) if any(name in row.measures for row in rows)]
-    texts = _numbered(bounded(row.question, QUESTION_CHARS) for row in rows)
-    words = {
-        name: _numbered(getattr(row, name) for row in rows)
-        for name in ("type", "analysed", "workflow", "status", "method", "dataset", "cell")
-    }
-    return {
-        "id": [row.query_id for row in rows],
-        "question": texts,
-        "answer": [bounded(row.answer, ANSWER_CHARS) for row in rows],
-        "cited": [int(row.cited) for row in rows],
-        "words": words,
-        "measures": {name: [_short(row.measures.get(name)) for row in rows] for name in measures},
-    }
-
-
-def _numbered(texts: Iterable[str]) -> dict[str, list[Any]]:
-    known: dict[str, int] = {}
-    numbers = [known.setdefault(text, len(known)) for text in texts]
-    return {"names": list(known), "at": numbers}
-
-
-def _short(value: float | None) -> float | int | None:
-    if value is None:
-        return None
-    return int(value) if value == int(value) else float(f"{value:.5g}")
-
-
-# --------
-# What a report is made of, whatever it is about; ``page.py`` and ``write.py`` make files of it.
 
 Bars = Mapping[str, Any]
 """Names of ``parts`` and ``bars``, each with ``label``, ``n`` and a number for each part."""
@@ -98,7 +37,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``details`` are JSON texts of the first rows, one each (see ``details.py``). ``files_only`` tables are written
+    """``details`` are JSON texts of the first rows, one each. ``files_only`` tables are written
     beside the page and not shown on it. ``notes`` are sentences that a reader must know. ``setup`` is JSON.
     """
 
@@ -120,16 +59,16 @@ class Report:
     def overview(self, block: int) -> dict[str, Any]:
         """All but questions and details, as the page's script takes it; ``block`` details are packed together."""
         panels = [panel.for_page() for panel in self.panels]
-        held = {measure for panel in panels for point in panel["points"] for measure in point["figures"]}
+        held = [figures for panel in self.panels for figures in panel.points.values()]
         return {
             "kind": self.kind,
             "title": self.title,
             "facts": [[name, value] for name, value in self.facts],
             "tiles": [[tile.label, tile.value, tile.note] for tile in self.tiles],
             "notes": list(self.notes),
-            "accuracy": [[key, label] for key, label in ACCURACY.items() if key in held],
-            "cost": [[key, label] for key, label in COST.items() if key in held],
-            "measures": {**ACCURACY, **COST},
+            "accuracy": [[measure, ACCURACY[measure]] for measure in known_measures(held, ACCURACY)],
+            "cost": [[measure, COST[measure]] for measure in known_measures(held, COST)],
+            "measures": MEASURES,
             "panels": panels,
             "tables": [for_page(table) for table in self.tables],
             "latency": self.latency,
@@ -142,11 +81,23 @@ class Report:
         }
 
 
+def write_report(folder: Folder, name: str, report: Report, pictures: Mapping[str, bytes]) -> list[str]:
+    """Write the page ``name`` (report.html) into ``folder``, and its files into ``tables`` and ``pictures`` of the
+    folder of the page's stem (report/). ``pictures`` are files by name. Returns the paths, the page's first.
+    """
+    folder.write_bytes(name, render(report))
+    beside = folder.at(name.rpartition(".")[0] or f"{name}_files")
+    tables = {file: body for each in (*report.tables, *report.files_only) for file, body in table_files(each).items()}
+    written = [folder.at(name).path]
+    for place, files in ((beside.at("tables"), tables), (beside.at("pictures"), pictures)):
+        for file, body in files.items():
+            place.write_bytes(file, body)
+            written.append(place.at(file).path)
+    return written
+
+
 # --------
-# One self-contained page: the template with style, script and data put in, and a policy that lets nothing else in.
-#
-# The Content-Security-Policy names the style and the script by their hashes, and allows no other source of anything:
-# no request can leave the page, no attribute can run, and no text can become markup (Trusted Types).
+# The page: the template with style, script and data put in.
 
 SCRIPTS: Final = (
     "dom.js",
@@ -211,23 +162,65 @@ def _asset(name: str) -> str:
 
 
 # --------
-# A report's files: the page, and beside it a folder with the same tables and pictures for other programs.
+# Data as a page carries it: compact JSON, deflated, in base64. Nothing in base64 can end a script element.
+
+BLOCK: Final = 64
+"""Questions whose details are packed together: opening one unpacks its block. Ours."""
+QUESTION_CHARS, ANSWER_CHARS = 400, 240
+"""Of question and answer in the table; the detail has more. Ours."""
 
 
-def write_report(folder: Folder, name: str, report: Report) -> list[str]:
-    """Write the page ``name`` (report.html) into ``folder``, and its files into ``tables`` and ``pictures`` of the
-    folder of the page's stem (report/). Returns the paths, the page's first.
-    """
-    from okralong.pipelines.reporting.pictures import pictures  # brings matplotlib, a second to load
+def compact(value: Any) -> str:
+    """JSON in ASCII without spaces. All texts are ``plained``: nothing comes into a page but through here."""
+    return json.dumps(plained(value), separators=(",", ":"), ensure_ascii=True)
 
-    folder.write_bytes(name, render(report))
-    written = [folder.at(name).path]
-    beside = folder.at(name.rpartition(".")[0] or f"{name}_files")
-    for table in (*report.tables, *report.files_only):
-        for file, content in table_files(table).items():
-            beside.at("tables").write_bytes(file, content)
-            written.append(beside.at("tables", file).path)
-    for file, content in pictures(report).items():
-        beside.at("pictures").write_bytes(file, content)
-        written.append(beside.at("pictures", file).path)
-    return written
+
+def packed(text: str) -> str:
+    """JSON as base64 of its deflated bytes (the zlib format, "deflate" to a browser)."""
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
+
+
+def unpacked(text: str) -> Any:
+    """What ``packed`` packed."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
+
+
+def embedded_json(value: Any) -> str:
+    """JSON that can stand in a script element: ``<`` and ``&`` are written as escapes."""
+    return compact(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def blocks(details: Sequence[str]) -> Iterator[str]:
+    """The details, each as JSON, ``BLOCK`` at a time, each block packed."""
+    for start in range(0, len(details), BLOCK):
+        yield packed(f"[{','.join(details[start : start + BLOCK])}]")
+
+
+def question_index(rows: Sequence[Row]) -> dict[str, Any]:
+    """The rows by column, as the page's table sorts and filters them. Words that repeat are numbered."""
+    measures = known_measures((row.measures for row in rows), MEASURES)
+    texts = _numbered(bounded(row.question, QUESTION_CHARS) for row in rows)
+    words = {
+        name: _numbered(getattr(row, name) for row in rows)
+        for name in ("type", "analysed", "workflow", "status", "method", "dataset", "cell")
+    }
+    return {
+        "id": [row.query_id for row in rows],
+        "question": texts,
+        "answer": [bounded(row.answer, ANSWER_CHARS) for row in rows],
+        "cited": [int(row.cited) for row in rows],
+        "words": words,
+        "measures": {name: [_short(row.measures.get(name)) for row in rows] for name in measures},
+    }
+
+
+def _numbered(texts: Iterable[str]) -> dict[str, list[Any]]:
+    known: dict[str, int] = {}
+    numbers = [known.setdefault(text, len(known)) for text in texts]
+    return {"names": list(known), "at": numbers}
+
+
+def _short(value: float | None) -> float | int | None:
+    if value is None:
+        return None
+    return int(value) if value == int(value) else float(f"{value:.5g}")

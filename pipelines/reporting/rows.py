@@ -1,10 +1,10 @@
-"""The Pareto frontier: what nothing else beats in both cost and accuracy."""
+"""One question of one run or cell as a report sees it, the means over such rows, and texts that may stand in a page."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,60 +13,7 @@ import numpy as np
 from okralong.pipelines.answering.prompts import HIDDEN
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.reporting.metrics import answer_marks
-from okralong.pipelines.reporting.statistics import DRAWS, Floats, estimate, resample
-
-
-def pareto_frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Names of the ``(cost, accuracy)`` points that no other one beats, by rising cost.
-
-    One point beats another when it costs no more, is no less accurate, and differs in one of the two. Equal points
-    are both on the frontier; points that are not numbers are on none.
-    """
-    usable = {name: point for name, point in points.items() if point[0] == point[0] and point[1] == point[1]}
-    ordered = sorted(usable, key=lambda name: (usable[name][0], -usable[name][1], name))
-    best = float("-inf")
-    frontier: list[str] = []
-    for name in ordered:
-        accuracy = usable[name][1]
-        if accuracy > best or (frontier and usable[frontier[-1]] == usable[name]):
-            frontier.append(name)
-            best = accuracy
-    return frontier
-
-
-# --------
-# Texts of documents, models and files as a page may hold them: bounded, and without characters that act unseen.
-
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-
-
-def plain(text: object) -> str:
-    """``text`` of the same length; control and bidirectional characters are blanks, halves of characters "�".
-
-    Tags stay as they are: the page writes all text as text nodes, never as markup.
-    """
-    return _SURROGATE.sub("\ufffd", HIDDEN.sub(" ", str(text)))
-
-
-def plained(value: Any) -> Any:
-    """JSON values with all their texts ``plain``: what every piece of data passes on its way into a page."""
-    if isinstance(value, str):
-        return plain(value)
-    if isinstance(value, Mapping):
-        return {plain(key): plained(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plained(each) for each in value]
-    return value
-
-
-def bounded(text: object, limit: int) -> str:
-    """The text's first ``limit`` characters, and after a cut how many more there were."""
-    whole = str(text)
-    return whole if len(whole) <= limit else f"{whole[:limit]} … [{len(whole) - limit:,} more characters]"
-
-
-# --------
-# One question of one cell as a report sees it: the row that every figure, picture and table is made from.
+from okralong.pipelines.reporting.statistics import DRAWS, Estimate, estimate, mean, mean_over_sets, resample
 
 ACCURACY: Final[Mapping[str, str]] = {
     "f1": "F1",
@@ -94,6 +41,8 @@ STAGES: Final[Mapping[str, str]] = {
     "seconds_generation": "generation",
 }
 """What a sweep knows of a question's time, beside its total."""
+
+MEASURES: Final[Mapping[str, str]] = {**ACCURACY, **COST}
 
 OPEN: Final = "over_budget"
 """The status of a question that the budget did not reach."""
@@ -156,8 +105,8 @@ def run_row(
         status=answer["status"] or "",
         answer=answer["answer"] or "",
         type="" if gold is None else gold.type,
-        analysed=_said(answer["analysis"], "type"),
-        workflow=_said(answer["plan"], "workflow"),
+        analysed=said(answer["analysis"], "type"),
+        workflow=said(answer["plan"], "workflow"),
         cluster=cluster,
         cited=bool(answer["cited"]),
         measures=measures if asked else {},
@@ -165,8 +114,22 @@ def run_row(
     )
 
 
-def _said(body: str | None, key: str) -> str:
+def said(body: str | None, key: str) -> str:
+    """The word under a key of an answer's analysis or plan, which are JSON; "" where there is none."""
     return str(json.loads(body).get(key) or "") if body else ""
+
+
+def in_order(held: Iterable[str], order: Iterable[str]) -> list[str]:
+    """The names, each once: first the known ones in their ``order``, then the others by the alphabet."""
+    names = set(held)
+    known = [name for name in order if name in names]
+    return known + sorted(names - set(known))
+
+
+def known_measures(several: Iterable[Container[str]], measures: Iterable[str]) -> list[str]:
+    """Those of the ``measures`` that any of several rows' or points' measures have."""
+    held = list(several)
+    return [measure for measure in measures if any(measure in each for each in held)]
 
 
 # --------
@@ -176,17 +139,7 @@ WEIGHTS: Final = 8_000_000
 """Draws times documents that are held at once, about 64 MB each; of more documents fewer draws are made. Ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A mean over ``n`` questions. ``low`` and ``high`` are None where the interval cannot be told."""
-
-    value: float
-    low: float | None
-    high: float | None
-    n: int
-
-
-def figures(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Figure]:
+def figures(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Estimate]:
     """The mean of each measure over the rows that have it; measures that no row has are left out.
 
     All measures share their draws.
@@ -198,38 +151,52 @@ def figures(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Figure]:
     found = {}
     for measure in measures:
         values = np.array([row.measures.get(measure, np.nan) for row in rows], dtype=np.float64)
-        known = ~np.isnan(values)
-        if not known.any():
-            continue
-        draws: Floats | None = None
-        if drawn is not None:
-            sums = drawn.means(np.vstack([np.where(known, values, 0.0), known.astype(np.float64)]))
-            with np.errstate(invalid="ignore", divide="ignore"):
-                draws = sums[:, 0] / sums[:, 1]
-        told = estimate(float(values[known].mean()), draws)
-        found[measure] = Figure(float(values[known].mean()), told.low, told.high, int(known.sum()))
+        if count := int((~np.isnan(values)).sum()):
+            found[measure] = estimate(*mean(values, drawn), count)
     return found
 
 
-def mean_over(groups: Mapping[str, Sequence[Row]], measure: str) -> Figure | None:
+def mean_over(groups: Mapping[str, Sequence[Row]], measure: str) -> Estimate | None:
     """The plain mean of the groups' means (of a method over its sets), each group redrawn by itself.
 
     None when a group has no row with the measure: a mean over fewer sets would be another figure.
     """
-    values: list[float] = []
-    draws: list[Floats | None] = []
-    count = 0
-    for rows in groups.values():
-        held = [(row.measures[measure], row.cluster) for row in rows if measure in row.measures]
-        if not held:
-            return None
-        numbers = np.array([value for value, _ in held], dtype=np.float64)
-        values.append(float(numbers.mean()))
-        drawn = resample([cluster for _, cluster in held], seed=7 + len(values), draws=DRAWS)
-        draws.append(None if drawn is None else drawn.means(numbers))
-        count += len(held)
-    if not values:
+    held = [[row for row in rows if measure in row.measures] for rows in groups.values()]
+    if not held or not all(held):
         return None
-    known = [each for each in draws if each is not None]
-    told = estimate(float(np.mean(values)), np.mean(known, axis=0) if len(known) == len(values) else None)
-    return Figure(float(np.mean(values)), told.low, told.high, count)
+    means = [
+        mean(np.array([row.measures[measure] for row in rows]), resample([row.cluster for row in rows], seed))
+        for seed, rows in enumerate(held, start=8)
+    ]
+    return estimate(*mean_over_sets(means), sum(map(len, held)))
+
+
+# --------
+# Texts of documents, models and files as a page may hold them: bounded, and without characters that act unseen.
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def plain(text: object) -> str:
+    """``text`` of the same length; control and bidirectional characters are blanks, halves of characters "�".
+
+    Tags stay as they are: the page writes all text as text nodes, never as markup.
+    """
+    return _SURROGATE.sub("\ufffd", HIDDEN.sub(" ", str(text)))
+
+
+def plained(value: Any) -> Any:
+    """JSON values with all their texts ``plain``: what every piece of data passes on its way into a page."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plained(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plained(each) for each in value]
+    return value
+
+
+def bounded(text: object, limit: int) -> str:
+    """The text's first ``limit`` characters, and after a cut how many more there were."""
+    whole = str(text)
+    return whole if len(whole) <= limit else f"{whole[:limit]} … [{len(whole) - limit:,} more characters]"

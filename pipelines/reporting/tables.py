@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.reporting.charts import Groups, stages_of
-from okralong.pipelines.reporting.rows import ACCURACY, COST, Figure, Row, plain
+from okralong.pipelines.reporting.rows import ACCURACY, MEASURES, Row, known_measures, plain
 from okralong.pipelines.reporting.statistics import Estimate
 
 Kind = Literal["text", "count", "share", "tokens", "usd", "seconds", "number"]
 Better = Literal["", "more", "less"]
-Cell = str | int | float | Figure | None
+Cell = str | int | float | Estimate | None
 NONE: Final = "-"
 """Stands where a figure is not known or not defined."""
 
@@ -63,7 +63,7 @@ def written(column: Column, cell: Cell) -> tuple[str, str]:
     """A cell in words: the figure, and its interval or ""."""
     if isinstance(cell, str):
         return cell, ""
-    if not isinstance(cell, Figure):
+    if not isinstance(cell, Estimate):
         return number(column.kind, cell), ""
     if cell.low is None and cell.high is None:
         return number(column.kind, cell.value), ""
@@ -99,7 +99,7 @@ def for_page(table: Table) -> dict[str, Any]:
 
 
 def _value(cell: Cell) -> float | None:
-    if isinstance(cell, Figure):
+    if isinstance(cell, Estimate):
         return cell.value
     return cell if isinstance(cell, (int, float)) else None
 
@@ -110,25 +110,23 @@ def _value(cell: Cell) -> float | None:
 
 def question_table(rows: Sequence[Row]) -> Table:
     """A line for each row, with the measures that any of them has."""
-    accuracy = [name for name in ACCURACY if any(name in row.measures for row in rows)]
-    cost = [name for name in COST if any(name in row.measures for row in rows)]
+    measures = known_measures((row.measures for row in rows), MEASURES)
     named = [name for name in ("method", "dataset", "cell") if any(getattr(row, name) for row in rows)]
-    columns = [
-        *(Column(name, name.capitalize()) for name in (*named, "query_id", "question", "type", "analysed", "workflow")),
-        *(Column(name, name.capitalize()) for name in ("status", "answer")),
-        *(Column(name, ACCURACY[name], "share") for name in accuracy),
-        *(Column(name, COST[name], kind_of(name)) for name in cost),
-    ]
     texts = (*named, "query_id", "question", "type", "analysed", "workflow", "status", "answer")
+    columns = [*(Column(name, name.capitalize()) for name in texts), *map(measure_column, measures)]
     lines: list[list[Cell]] = [
-        [*(getattr(row, name) for name in texts), *(row.measures.get(name) for name in (*accuracy, *cost))]
-        for row in rows
+        [*(getattr(row, name) for name in texts), *map(row.measures.get, measures)] for row in rows
     ]
     return Table("questions", "Questions", "", columns, lines)
 
 
+def measure_column(measure: str) -> Column:
+    """The column of a measure of ``MEASURES``, by its own name."""
+    return Column(measure, MEASURES[measure], kind_of(measure))
+
+
 def kind_of(measure: str) -> Kind:
-    """How a measure of ``ACCURACY`` or ``COST`` is written."""
+    """How a measure of ``MEASURES`` is written."""
     if measure in ACCURACY:
         return "share"
     if measure.endswith("_usd"):
@@ -137,7 +135,7 @@ def kind_of(measure: str) -> Kind:
 
 
 # --------
-# Tables that runs and sweeps have alike: latency by stage, calls by role, the analyzer's confusion.
+# Tables that runs and sweeps have alike: latency by stage, and the analyzer's confusion.
 
 
 def latency_table(groups: Groups, of: str) -> Table:
@@ -163,42 +161,8 @@ def latency_table(groups: Groups, of: str) -> Table:
     return Table("latency", "Latency by stage", note, columns, rows)
 
 
-def calls_table(ledger: Iterable[Mapping[str, Any]]) -> Table:
-    """What the ledger says of each role's attempts."""
-    by_role: dict[str, list[Mapping[str, Any]]] = {}
-    for row in ledger:
-        by_role.setdefault(row["role"] or "", []).append(row)
-    rows: list[Sequence[Cell]] = []
-    for role, held in sorted(by_role.items()):
-        ended = [row["status"] for row in held]
-        good = [row for row in held if row["status"] == "ok"]
-        rows.append(
-            [
-                role,
-                len(held),
-                *(ended.count(status) for status in ("ok", "cached", "failed", "unknown")),
-                sum(row["prompt_tokens"] or 0 for row in good),
-                sum(row["completion_tokens"] or 0 for row in good),
-                float(sum(row["cost_usd"] or 0.0 for row in held)),
-                float(np.mean([row["queue_s"] or 0.0 for row in good])) if good else None,
-                float(np.mean([row["latency_s"] or 0.0 for row in good])) if good else None,
-            ]
-        )
-    columns = [
-        Column("role", "Role"),
-        Column("attempts", "Attempts", "count"),
-        *(Column(status, status, "count") for status in ("ok", "cached", "failed", "unknown")),
-        Column("prompt_tokens", "Input tokens", "tokens"),
-        Column("completion_tokens", "Output tokens", "tokens"),
-        Column("cost_usd", "Cost", "usd"),
-        Column("queue_s", "Mean queue, s", "seconds"),
-        Column("latency_s", "Mean latency, s", "seconds"),
-    ]
-    return Table("calls", "Calls by role", "Attempts in the ledger; tokens of those that were answered.", columns, rows)
-
-
-def confusion_table(matrices: Sequence[Mapping[str, Any]]) -> Table | None:
-    """Counts of gold type and analyzed type, a row for each pair that occurs."""
+def confusion_tables(matrices: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """A table of gold type and analyzed type, a row for each pair that occurs; none where none does."""
     rows: list[Sequence[Cell]] = [
         [matrix["name"], gold, said, matrix["counts"][g][s]]
         for matrix in matrices
@@ -212,7 +176,7 @@ def confusion_table(matrices: Sequence[Mapping[str, Any]]) -> Table | None:
         Column("analysed", "Analyzer's"),
         Column("questions", "Questions", "count"),
     ]
-    return Table("confusion", "What the analyzer took for what", "", columns, rows) if rows else None
+    return [Table("confusion", "What the analyzer took for what", "", columns, rows)] if rows else []
 
 
 # --------
@@ -226,7 +190,7 @@ def table_files(table: Table) -> Mapping[str, bytes]:
     """The files of a table by name."""
     return {
         f"{table.name}.parquet": _parquet(table),
-        f"{table.name}.csv": _csv(table),
+        f"{table.name}.csv": csv_file(columns_of(table)),
         f"{table.name}.md": markdown(table).encode(),
     }
 
@@ -236,18 +200,18 @@ def columns_of(table: Table) -> dict[str, list[Cell]]:
     columns: dict[str, list[Cell]] = {}
     for at, column in enumerate(table.columns):
         cells = [row[at] for row in table.rows]
-        columns[column.key] = [cell.value if isinstance(cell, Figure) else cell for cell in cells]
-        if any(isinstance(cell, Figure) for cell in cells):
-            columns[f"{column.key}_low"] = [cell.low if isinstance(cell, Figure) else None for cell in cells]
-            columns[f"{column.key}_high"] = [cell.high if isinstance(cell, Figure) else None for cell in cells]
+        columns[column.key] = [cell.value if isinstance(cell, Estimate) else cell for cell in cells]
+        if any(isinstance(cell, Estimate) for cell in cells):
+            columns[f"{column.key}_low"] = [cell.low if isinstance(cell, Estimate) else None for cell in cells]
+            columns[f"{column.key}_high"] = [cell.high if isinstance(cell, Estimate) else None for cell in cells]
     return columns
 
 
 def markdown(table: Table) -> str:
     """Title, note and table."""
-    lines = [[column.label for column in table.columns], ["---" if c.kind == "text" else "---:" for c in table.columns]]
-    lines += [[_words(c, cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
-    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    figures = [at for at, column in enumerate(table.columns) if column.kind != "text"]
+    rows = [[_words(c, cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
+    body = markdown_table([column.label for column in table.columns], rows, figures)
     return "\n\n".join(part for part in (f"## {table.title}", table.note, body) if part) + "\n"
 
 
@@ -277,21 +241,19 @@ def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
 def _words(column: Column, cell: Cell) -> str:
     main, interval = written(column, cell)
     text = f"{main} [{interval}]" if interval else main
-    # Markdown takes HTML as it is, and a bar ends a cell.
-    return plain(text).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("\n", " ")
+    return plain(text).replace("&", "&amp;").replace("<", "&lt;")  # Markdown takes HTML as it is
 
 
-def _csv(table: Table) -> bytes:
-    columns = columns_of(table)
+def csv_file(columns: Mapping[str, Sequence[Cell]]) -> bytes:
+    """Columns of one length as a CSV file with a head, in UTF-8."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([safe_cell(cell) for cell in row])
+    writer.writerows([_safe(cell) for cell in row] for row in zip(*columns.values(), strict=True))
     return out.getvalue().encode()
 
 
-def safe_cell(cell: Cell) -> Cell:
+def _safe(cell: Cell) -> Cell:
     """A cell as it may stand in a CSV file: no text in it is a formula to a spreadsheet."""
     if not isinstance(cell, str):
         return cell

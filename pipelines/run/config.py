@@ -15,7 +15,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
 from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits, LlmConfig
-from okralong.pipelines.methods.registry import identity, needs_compressor, needs_scorer, reads_vectors
+from okralong.pipelines.methods.registry import StrategySpec
 from okralong.pipelines.sara.artifact import SaraConfig, weights_digest
 
 
@@ -59,7 +59,7 @@ class RunConfig(Settings):
         return self.llm.batch.concurrency if self.llm.mode == "batch" else self.concurrency
 
 
-def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -> str:
+def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archive: Mapping[str, Any]) -> str:
     """Hash of everything that decides an answer: a run folder continues only under the fingerprint it began with.
 
     The budget, the concurrency and the limits may change between two runs of the same command; they are left out.
@@ -78,22 +78,21 @@ def fingerprint(config: RunConfig, policy: Policy, archive: Mapping[str, Any]) -
     if config.llm.endpoints:  # without any the hash is that of before there were any
         llm["endpoints"] = [one.model_dump(exclude=may_change) for one in config.llm.endpoints]
     # SARA's generator has an adapter of its own.
-    vectors = reads_vectors(config.strategy)
-    reader = None if vectors else config.llm.found_reader()
+    reader = None if strategy.reads_vectors else config.llm.found_reader()
     # So is the limit of a role that few strategies have, where it is not set.
     fresh = {role for role in LATER_ROLES if config.llm.completion_limit(role) == CompletionLimits().of(role)}
     llm["max_completion_tokens"] = config.llm.max_completion_tokens.model_dump(exclude=fresh)
     # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
     llm["reader"] = reader.digest if reader else None
-    measured = needs_scorer(config.strategy, policy)
     parts = {
-        "strategy": identity(config.strategy),
+        "strategy": strategy.identity,
         "policy": policy.identity(),
         "analyzer": config.analyzer.identity(),
         "llm": llm,
-        "scorer": config.scorer.model if config.scorer is not None and measured else None,
+        "scorer": config.scorer.model if config.scorer is not None and strategy.needs_scorer else None,
         "archive": archive.get("fingerprint"),
     }
-    if vectors or needs_compressor(config.strategy, policy):  # without any the hash is that of before there were any
-        parts["sara"] = [weights_digest(config.sara.folder()), config.sara.precision if vectors else None]
+    if strategy.reads_vectors or strategy.needs_compressor:  # without any the hash is that of before there were any
+        precision = config.sara.precision if strategy.reads_vectors else None
+        parts["sara"] = [weights_digest(config.sara.folder()), precision]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

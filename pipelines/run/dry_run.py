@@ -1,4 +1,10 @@
-"""What a question will send to the generator, as far as that can be known before anything is sent."""
+"""The prompts that a question will send, found by running its strategy with a client that asks nobody.
+
+Retrieval, analysis and plan are real. The client replies as little as it can, which lets a strategy take its shortest
+way: no sub-questions, no further step, no answer. So the prompts that it counts are those that come whatever a real
+generator replies, or the first ones of their kind; how prompts grow with further look-ups is counted apart
+(``prompt_growth``).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +13,14 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from okralong.pipelines.answering.context import fit_passages, process_context
+from okralong.pipelines.answering.context import BuildPrompt, fit_passages, process_context
+from okralong.pipelines.answering.cost_model import Forecast, LookUps, Prompt
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, step_prompt, with_demonstration
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.retrieve import assembled_retrieval
@@ -39,33 +46,22 @@ from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.records import USED
 from okralong.pipelines.methods.registry import load_strategy
 
-Looks = Literal["none", "split", "step"]
-"""How many look-ups there will be depends on replies: not at all, on the sub-questions, on the steps."""
+METHOD: Final = "okralong"
+PRECISE: Final = "okralong_precise"
+LONG_CONTEXT: Final = "long_context"
 
+UNKNOWN: Final = "unknown"
+"""The type of a question for which nothing was found, so that nothing could be analysed."""
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One prompt, in tokens as an endpoint counts them (see ``prompt_tokens``)."""
+TOKENS_PER_MESSAGE: Final = 4
+TOKENS_PER_PROMPT: Final = 3
+"""What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
+cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from a pilot."""
 
-    role: str
-    tokens: int
+_STRUCTURED: Final = (ANALYZE, "split", "step")
+"""Roles whose replies are read for more than an answer. All others are told that there is no answer."""
 
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """The prompts of one question under one strategy.
-
-    ``certain`` are sent whatever the replies say. Where ``looks`` is not "none", ``answer[n]`` are the tokens of the
-    answer prompt when n + 1 look-ups have each found chunks that no other found, and ``reason[n]`` those of the prompt
-    of a reasoning step over as many. ``full_text`` are the tokens of the prompt that follows the reply "unanswerable",
-    0 where none does.
-    """
-
-    certain: tuple[Prompt, ...] = ()
-    looks: Looks = "none"
-    answer: tuple[int, ...] = ()
-    reason: tuple[int, ...] = ()
-    full_text: int = 0
+Embed = Callable[[list[str]], Awaitable[np.ndarray[Any, np.dtype[np.float32]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,134 +77,26 @@ class Outlook:
     problems: Mapping[str, str]
 
 
-# --------
-# A generator that is never asked: it counts the prompts that a strategy would send, and says as little as it can.
-#
-# Its replies let a strategy take its shortest way: no sub-questions, no further step, no answer. So the prompts that
-# it sees are those that come whatever a real generator replies, or the first ones of their kind.
-
-TOKENS_PER_MESSAGE: Final = 4
-TOKENS_PER_PROMPT: Final = 3
-"""What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
-cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from a pilot."""
-
-_STRUCTURED: Final = (ANALYZE, "split", "step")
-"""Roles whose replies are read for more than an answer. All others hear that there is no answer."""
-
-
-def prompt_tokens(messages: Sequence[Message], count: CountTokens) -> int:
-    """The tokens that an endpoint will charge for a prompt."""
-    each = (count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE for message in messages)
-    return sum(each) + TOKENS_PER_PROMPT
-
-
-@dataclass
-class SilentGenerator:
-    """Ports of ``QuestionTools`` for one question; ``prompts`` are those that came, in order."""
-
-    count: CountTokens
-    prompts: list[Prompt] = field(default_factory=list)
-
-    async def complete(
-        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
-    ) -> Reply:
-        """Count the prompt, say nothing of use. Raises NobodyAsked where more than an answer is wanted: the keyword
-        rules then speak, and nothing further is looked up.
-        """
-        self.prompts.append(Prompt(role, prompt_tokens(messages, self.count)))
-        if role in _STRUCTURED:
-            raise NobodyAsked("Nobody was asked: this is an estimate.")
-        return Reply(f"Answer: {UNANSWERABLE}", "none", Usage(), "stop", 0.0)
-
-    async def admit(self, query_id: str, plan: Plan) -> None:
-        """Every plan may go ahead: nothing is paid."""
-
-
-# --------
-# How a prompt grows with the look-ups behind it, where their queries are not known because no model has written them.
-#
-# The question itself is looked up, deeper than a plan would: what n look-ups find if each finds new chunks is taken to
-# be as long as the first n times ``count`` chunks for the question. How much of it later look-ups find anew is left to
-# the priors, where it was measured with the public sets' own sub-questions (``python -m benchmarks.estimate.priors``).
-
-Sized = Callable[[Sequence[Message], str], int]
-"""The tokens of a role's prompt."""
-
-
-async def ladder(tools: Tools, question: str, plan: Plan, demonstrate: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """``(answer, reason)`` of a ``Forecast`` for a plan that splits or goes step by step; no reasoning in a split.
-
-    ``tools`` must not choose chunks one by one. Raises QuestionError when the question leaves no room for a passage.
-    """
-
-    def sized(messages: Sequence[Message], role: str) -> int:
-        return prompt_tokens(with_demonstration(messages, role) if demonstrate else messages, tools.count)
-
-    split = plan.workflow == "split"
-    # After the last step there is one look-up more, which only the answer sees.
-    rungs = plan.max_sub_questions if split else plan.max_steps + 1
-    count = plan.sub_question_count if split else plan.count
-    tokens = plan.sub_question_tokens if split else plan.max_tokens
-    deep = replace(
-        plan,
-        count=rungs * count,
-        candidates=max(plan.candidates, rungs * count),
-        max_tokens=None if tokens is None else rungs * tokens,
-    )
-    hits = await assembled_retrieval(tools, "retrieve", question, deep)
-    answers, reasons = [], []
-    for rung in range(1, rungs + 1):
-        shown = hits[: rung * count]
-        passages = await process_context(shown, plan, tools)
-        answers.append(_answer(tools, question, passages, shown, sized))
-        if not split and rung <= plan.max_steps:
-            reasons.append(_reason(tools, question, passages, shown, sized))
-    return tuple(answers), tuple(reasons)
-
-
-def _answer(tools: Tools, question: str, passages: Sequence[Passage], hits: Sequence[Hit], sized: Sized) -> int:
-    build = partial(answer_prompt, question, calculator=tools.calculator)
-    return sized(build(fit_passages(passages, hits, build, "generate", tools)), "generate")
-
-
-def _reason(tools: Tools, question: str, passages: Sequence[Passage], hits: Sequence[Hit], sized: Sized) -> int:
-    build = partial(step_prompt, question)
-    return sized(build(fit_passages(passages, hits, build, "step", tools)), "step")
-
-
-# --------
-# One question, looked at without asking anyone: retrieval, analysis and plan are real, the generator is silent.
-
-METHOD: Final = "okralong"
-PRECISE: Final = "okralong_precise"
-LONG_CONTEXT: Final = "long_context"
-
-UNKNOWN: Final = "unknown"
-"""The type of a question for which nothing was found, so that nothing could be analysed."""
-
-Embed = Callable[[list[str]], Awaitable[np.ndarray[Any, np.dtype[np.float32]]]]
-
-
 def side_by_side(strategy: str) -> tuple[str, ...]:
     """The strategies of an estimate for a run of ``strategy``: that one, the method, and the two plain baselines."""
     method = () if strategy == PRECISE else (METHOD,)
     return tuple(dict.fromkeys([strategy, *method, "std_rag", LONG_CONTEXT]))
 
 
-async def foresee(question: Question, doc_ids: tuple[str, ...], ports: Ports, strategies: Sequence[str]) -> Outlook:
+async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, strategies: Sequence[str]) -> Outlook:
     """The outlook of a question over its resolved scope. The generator behind ``ports`` is not asked.
 
     Where the generator analyses, its prompt is counted and the keyword rules speak in its place. A strategy of another
     package is followed as far as it goes with a generator that knows no answer. Without the method among
     ``strategies``, plain or precise, nothing is analysed.
     """
-    ports = replace(ports, embed=_once(ports.embed))
+    ports = replace(ports, embed=_remembering(ports.embed))
     forecasts: dict[str, Forecast] = {}
     problems: dict[str, str] = {}
     kind, workflow = UNKNOWN, "linear"
     for name in dict.fromkeys(METHOD if name == PRECISE else name for name in strategies):
         try:
-            forecasts[name], answer = await _look(name, question, doc_ids, ports)
+            forecasts[name], answer = await _forecast(name, question, doc_ids, ports)
         except (QuestionError, ReplyError) as error:
             problems[name] = str(error)
             continue
@@ -229,39 +117,102 @@ async def foresee(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
     )
 
 
-async def _look(name: str, question: Question, doc_ids: tuple[str, ...], ports: Ports) -> tuple[Forecast, Answer]:
-    """What a strategy sends to a generator that says nothing, and what it makes of that."""
-    silent = SilentGenerator(ports.count)
-    quiet = replace(ports, complete=silent.complete, admit=silent.admit)
+async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], ports: Ports) -> tuple[Forecast, Answer]:
+    """What a strategy sends to a generator that replies nothing of use, and what it makes of that."""
+    client = DryRunClient(ports.count)
+    ports = replace(ports, complete=client.complete, admit=client.admit)
 
-    def tools_at(path: str) -> QuestionTools:
+    def tools_at(path: str, ports: Ports) -> QuestionTools:
         async def fan_out(branch: Branch, below: str) -> tuple[Any, Mapping[str, float]]:
-            return await branch.operator(tools_at(below), **branch.arguments), {}
+            return await branch.operator(tools_at(below, ports), **branch.arguments), {}
 
-        return QuestionTools(quiet, question, doc_ids, _NoLog(), fan_out, path)
+        return QuestionTools(ports, question, doc_ids, _NoLog(), fan_out, path)
 
-    answer = await load_strategy(name)(question, tools_at(""))
-    asked = {prompt.role for prompt in silent.prompts}
+    answer = await load_strategy(name)(question, tools_at("", ports))
+    asked = {prompt.role for prompt in client.prompts}
     workflow = answer.plan.workflow if answer.plan is not None and name == METHOD else "linear"
     if workflow not in asked:  # nothing was found, or there is no room to split: what was sent is all there is
-        return Forecast(tuple(silent.prompts)), answer
-    answers, reasons = await _climb(question, doc_ids, quiet, cast(Plan, answer.plan))
-    kept = ("analyze", "split")
-    certain = tuple(prompt for prompt in silent.prompts if prompt.role in kept)
-    return Forecast(certain, cast(Looks, workflow), answers, reasons), answer
-
-
-async def _climb(
-    question: Question, doc_ids: tuple[str, ...], ports: Ports, plan: Plan
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """``ladder`` with a policy that chooses nothing: a choice among a few candidates has no more to give."""
+        return Forecast(tuple(client.prompts)), answer
+    # With a policy that chooses nothing: a choice among a few candidates has no more to give.
     selection = ports.policy.selection.model_copy(update={"method": "none"})
     plain = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
-    tools = QuestionTools(plain, question, doc_ids, _NoLog(), _no_branches)
-    return await ladder(tools, question.question, plan, ports.demonstrate)
+    plan = cast(Plan, answer.plan)
+    answers, reasons = await prompt_growth(tools_at("", plain), question.question, plan, ports.demonstrate)
+    certain = tuple(prompt for prompt in client.prompts if prompt.role in ("analyze", "split"))
+    return Forecast(certain, cast(LookUps, workflow), answers, reasons), answer
 
 
-def _once(embed: Embed) -> Embed:
+async def prompt_growth(
+    tools: Tools, question: str, plan: Plan, demonstrate: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """``(answer, reason)`` of a ``Forecast`` for a plan that splits or goes step by step; no reasoning in a split.
+
+    The queries of later look-ups are not known, because no model has written them. So the question itself is looked
+    up, deeper than a plan would: what n look-ups find if each finds new chunks is taken to be as long as the first n
+    times ``count`` chunks for the question. How much of it later look-ups find anew is left to the priors, where it was
+    measured with the public sets' own sub-questions (``python -m benchmarks.estimate.priors``).
+
+    ``tools`` must not choose chunks one by one. Raises QuestionError when the question leaves no room for a passage.
+    """
+
+    def sized(passages: Sequence[Passage], hits: Sequence[Hit], build: BuildPrompt, role: str) -> int:
+        messages = build(fit_passages(passages, hits, build, role, tools))
+        return prompt_tokens(with_demonstration(messages, role) if demonstrate else messages, tools.count)
+
+    split = plan.workflow == "split"
+    # After the last step there is one look-up more, which only the answer sees.
+    look_ups = plan.max_sub_questions if split else plan.max_steps + 1
+    count = plan.sub_question_count if split else plan.count
+    tokens = plan.sub_question_tokens if split else plan.max_tokens
+    deep = replace(
+        plan,
+        count=look_ups * count,
+        candidates=max(plan.candidates, look_ups * count),
+        max_tokens=None if tokens is None else look_ups * tokens,
+    )
+    hits = await assembled_retrieval(tools, "retrieve", question, deep)
+    build_answer = partial(answer_prompt, question, calculator=tools.calculator)
+    answers, reasons = [], []
+    for number in range(1, look_ups + 1):
+        shown = hits[: number * count]
+        passages = await process_context(shown, plan, tools)
+        answers.append(sized(passages, shown, build_answer, "generate"))
+        if not split and number <= plan.max_steps:
+            reasons.append(sized(passages, shown, partial(step_prompt, question), "step"))
+    return tuple(answers), tuple(reasons)
+
+
+def prompt_tokens(messages: Sequence[Message], count: CountTokens) -> int:
+    """The tokens that an endpoint will charge for a prompt."""
+    each = (count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE for message in messages)
+    return sum(each) + TOKENS_PER_PROMPT
+
+
+@dataclass
+class DryRunClient:
+    """A generator that is never asked: ports of ``QuestionTools`` for one question. ``prompts`` are those that came, in
+    order, in tokens as an endpoint counts them.
+    """
+
+    count: CountTokens
+    prompts: list[Prompt] = field(default_factory=list)
+
+    async def complete(
+        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+    ) -> Reply:
+        """Count the prompt and reply "unanswerable". Raises NobodyAsked where more than an answer is wanted: the
+        keyword rules then speak, and nothing further is looked up.
+        """
+        self.prompts.append(Prompt(role, prompt_tokens(messages, self.count)))
+        if role in _STRUCTURED:
+            raise NobodyAsked("Nobody was asked: this is an estimate.")
+        return Reply(f"Answer: {UNANSWERABLE}", "none", Usage(), "stop", 0.0)
+
+    async def admit(self, query_id: str, plan: Plan) -> None:
+        """Every plan may go ahead: nothing is paid."""
+
+
+def _remembering(embed: Embed) -> Embed:
     """``embed`` with a memory, for one question: its strategies look up the same words."""
     known: dict[str, Any] = {}
 
@@ -285,10 +236,6 @@ class _NoLog:
         """Nothing is."""
 
 
-async def _no_branches(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
-    raise ValueError(f"A ladder has no branches, but one was asked for at {path}.")
-
-
 # --------
 # What a run's folder tells of its generator: the calls of each question that has an answers row.
 
@@ -297,7 +244,7 @@ _COLUMNS: Final = ["call_id", "query_id", "role", "status", "cost_usd", *(f"{kin
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ObservedCall:
     """A call that brought a reply. ``counted`` are our tokens of its prompt, 0 where it was taken from another run."""
 
     role: str
@@ -306,11 +253,11 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestion:
     """A question that has been asked, and what it was billed in US dollars."""
 
     query_id: str
-    calls: tuple[Heard, ...]
+    calls: tuple[ObservedCall, ...]
     billed_usd: float
 
     def usage(self, *, full_text: bool) -> Usage:
@@ -318,7 +265,7 @@ class Asked:
         return sum((each.usage for each in self.calls if (each.role == "full_text") is full_text), Usage())
 
 
-def asked_in(run: Folder, count: CountTokens) -> dict[str, Asked]:
+def asked_in(run: Folder, count: CountTokens) -> dict[str, AskedQuestion]:
     """By query_id, the questions of a run that were asked to their end, whatever that was.
 
     One that the budget kept from its end is left out: it will go on. A run that does not exist has none.
@@ -326,14 +273,14 @@ def asked_in(run: Folder, count: CountTokens) -> dict[str, Asked]:
     answers = read_run_table(run, "answers", ["query_id", "status"]).to_pylist()
     ended = {row["query_id"] for row in answers if row["status"] != "over_budget"}
     counted = _counted(run, count)
-    calls: dict[str, list[Heard]] = defaultdict(list)
+    calls: dict[str, list[ObservedCall]] = defaultdict(list)
     billed: dict[str, float] = defaultdict(float)
     ledger = read_run_table(run, "ledger", _COLUMNS)
     for row in ledger.filter(pc.is_in(ledger["status"], pa.array(USED))).to_pylist():
         usage = Usage(*(row[f"{kind}_tokens"] for kind in _KINDS))
-        calls[row["query_id"]].append(Heard(row["role"], usage, counted.get(row["call_id"], 0)))
+        calls[row["query_id"]].append(ObservedCall(row["role"], usage, counted.get(row["call_id"], 0)))
         billed[row["query_id"]] += row["cost_usd"]
-    return {query_id: Asked(query_id, tuple(calls[query_id]), billed[query_id]) for query_id in sorted(ended)}
+    return {query_id: AskedQuestion(query_id, tuple(calls[query_id]), billed[query_id]) for query_id in sorted(ended)}
 
 
 def _counted(run: Folder, count: CountTokens) -> Mapping[str, int]:

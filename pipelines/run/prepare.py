@@ -28,13 +28,7 @@ from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ArchiveError, ConfigError, InputError, Question, QuestionError
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import sharing_runs
-from okralong.pipelines.methods.registry import (
-    granularities_needed,
-    load_strategy,
-    needs_compressor,
-    needs_scorer,
-    reads_vectors,
-)
+from okralong.pipelines.methods.registry import StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from okralong.pipelines.sara.artifact import check_encoder, check_generator, check_table
@@ -171,14 +165,15 @@ class Scoped:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that may begin. ``unscoped`` are questions whose scope names no document, each with the reason;
-    ``replies_from`` are the absolute places of the runs that share their replies.
+    """A run that may begin. ``strategy`` is what its strategy needs; ``unscoped`` are questions whose scope names no
+    document, each with the reason; ``replies_from`` are the absolute places of the runs that share their replies.
     """
 
     archive: Archive
     manifest: Mapping[str, Any]
     config: RunConfig
     policy: Policy
+    strategy: StrategySpec
     prices: PriceTable
     questions: list[Scoped]
     unscoped: list[tuple[Question, str]]
@@ -191,36 +186,35 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
     """Check all and read the questions. Raises ConfigError, ArchiveError or InputError; spends nothing."""
     policy = load_config(Policy, config.policy)
     prices = PriceTable.load(config.prices)
-    load_strategy(config.strategy)
+    strategy = describe(config.strategy, policy)
     if policy.needs_scorer and config.scorer is None:
         raise ConfigError(
             f"The policy {policy.name!r} selects evidence by {policy.selection.method}, which needs a local language "
             "model that measures likelihoods, and the answer config names none. Set scorer: {model: embedded} (or a "
             "model folder), or set the policy's selection.method to none or novelty. Nothing was spent."
         )
-    if needs_scorer(config.strategy, policy) and config.scorer is None:
+    if strategy.needs_scorer and config.scorer is None:
         raise ConfigError(
             f"The strategy {config.strategy!r} needs a local language model that measures likelihoods, and the answer "
             "config names none. Set scorer: {model: embedded} (or a model folder). Nothing was spent."
         )
-    if reads_vectors(config.strategy):
+    if strategy.reads_vectors:
         check_generator(config.sara.folder(), config.llm)
     if config.llm.base_url != EMBEDDED:
         for endpoint in config.llm.all_endpoints:
             prices.price(endpoint.model, endpoint.price)
         token_counter(config.llm.tokenizer)
     opened = Archive.open(archive)
-    needed = granularities_needed(config.strategy, policy)
-    missing = sorted(set(needed) - set(opened.manifest["granularities"]))
+    missing = sorted(set(strategy.granularities) - set(opened.manifest["granularities"]))
     if missing:
         raise ArchiveError(
             f"{archive} was indexed without chunks of {missing} tokens, which the strategy {config.strategy!r} with "
             f"policy {policy.name!r} needs. Add them to granularities in configs/index.yaml and index again."
         )
-    if needs_compressor(config.strategy, policy) or reads_vectors(config.strategy):
+    if strategy.needs_compressor or strategy.reads_vectors:
         check_encoder(config.sara.folder(), opened.manifest, archive)
-    if reads_vectors(config.strategy):
-        for granularity in needed:
+    if strategy.reads_vectors:
+        for granularity in strategy.granularities:
             check_table(config.sara.folder(), opened.manifest, archive, granularity)
     replies_from = sharing_runs(config.replies_from)
     asked, bad = read_questions(questions)
@@ -237,11 +231,12 @@ def prepare(archive: str, questions: str, config: RunConfig) -> Prepared:
         manifest=manifest,
         config=config,
         policy=policy,
+        strategy=strategy,
         prices=prices,
         questions=scoped,
         unscoped=unscoped,
         bad=bad,
-        fingerprint=fingerprint(config, policy, manifest),
+        fingerprint=fingerprint(config, policy, strategy, manifest),
         replies_from=replies_from,
     )
 

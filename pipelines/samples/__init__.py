@@ -2,7 +2,3 @@
 
 The demo, the tests and the scale benchmarks draw on it at whatever size they need. It is kept as code, not as files.
 """
-
-from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, Sample, generate, write_sample
-
-__all__ = ["MINIMUM_WORDS", "UNANSWERABLE", "Sample", "generate", "write_sample"]

@@ -21,6 +21,7 @@ from okralong.pipelines.answering.analyzer import (
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import fusion_weights, organize
 from okralong.pipelines.core.types import Analysis, ConfigError, Pattern
+from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.run.config import fingerprint
 from tests.fakes.tools import analysis, paper_policy
 
@@ -120,4 +121,5 @@ def test_runs_from_before_go_on() -> None:
 
     config = load_config(RunConfig, "answer.yaml", {"analyzer.kind": "rules"})
     plain, dense = paper_policy(), paper_policy(fusion__only="semantic")
-    assert fingerprint(config, plain, {}) != fingerprint(config, dense, {})
+    first, second = (fingerprint(config, each, describe("okralong", each), {}) for each in (plain, dense))
+    assert first != second

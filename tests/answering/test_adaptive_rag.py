@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from okralong.pipelines.answering.policy import plan_bound
+from okralong.pipelines.answering.cost_model import plan_bound
 from okralong.pipelines.core.types import Answer, Question, ReplyError
 from okralong.pipelines.methods.adaptive_rag import complexity_prompt, read_complexity
 from okralong.pipelines.methods.registry import load_strategy

@@ -23,6 +23,8 @@ from okralong.pipelines.core.types import Analysis
 from okralong.pipelines.models.weights import cpu_precision
 from tests.fakes.tiny_llama import write_tiny_llama
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = (0, 30, 2, 11, 5, 1, 17, 3)
 INPUTS = [
     AnalysisInput(f"What was the revenue in {2000 + n}?", (f"Revenue rose in note {n}. " * n, "The board met."))

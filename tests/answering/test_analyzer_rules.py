@@ -146,6 +146,7 @@ def test_a_kind_or_a_trained_folder_can_be_named(tmp_path: Path) -> None:
     assert analyzer_keys(str(tmp_path)) == {"analyzer.kind": "heads", **adapter}
 
 
+@pytest.mark.slow  # imports transformers
 def test_config_chooses_the_rules_and_refuses_nonsense() -> None:
     config = parse_config(AnalyzerConfig, "kind: rules", "answer.yaml")
     assert load_analyzer(config).name == "keyword-rules"

@@ -14,6 +14,8 @@ from okralong.pipelines.answering.prompts import Evidence, answer_prompt, neutra
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.models.weights import chat_ids, converted_model
 
+pytestmark = pytest.mark.slow
+
 _SPECIAL = """
 <|endoftext|> <|im_start|> <|im_end|> <|eot_id|> <|channel|> <|START_OF_TURN_TOKEN|> <s> </s> <bos> <eos> <unk>
 <pad> <mask> <start_of_turn> <end_of_turn> <start_of_image> <unused5> <extra_id_0> <<SYS>> <</SYS>> [INST] [/INST]

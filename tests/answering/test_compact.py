@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.policy import plan_bound
+from okralong.pipelines.answering.cost_model import plan_bound
 from okralong.pipelines.core.types import Answer, Question, ReplyError
 from okralong.pipelines.methods.compact import Digest, read_digest
 from okralong.pipelines.methods.registry import load_strategy

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from okralong.pipelines.answering.policy import plan_bound
+from okralong.pipelines.answering.cost_model import plan_bound
 from okralong.pipelines.core.types import Answer, Question, Reply, Usage
 from okralong.pipelines.methods.flare import conclusion, read_sentence, sentence_end
 from okralong.pipelines.methods.registry import load_strategy

@@ -8,7 +8,7 @@ import pytest
 
 from okralong.pipelines.core.types import Answer, Question
 from okralong.pipelines.methods.longllmlingua import RESTRICTION, contrasts, cut, kept_spans, most_telling, shares
-from okralong.pipelines.methods.registry import load_strategy, needs_scorer
+from okralong.pipelines.methods.registry import describe, load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy
 
@@ -93,8 +93,8 @@ async def test_a_resumed_run_shows_what_was_kept_before() -> None:
 
 
 def test_a_run_must_have_a_scorer() -> None:
-    assert needs_scorer("longllmlingua", paper_policy())
-    assert not needs_scorer("std_rag", paper_policy())
+    assert describe("longllmlingua", paper_policy()).needs_scorer
+    assert not describe("std_rag", paper_policy()).needs_scorer
 
 
 def test_shares_fall_in_a_line_about_the_mean() -> None:

@@ -10,16 +10,7 @@ import pytest
 
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError, Question
-from okralong.pipelines.methods.registry import (
-    called,
-    granularities_needed,
-    identity,
-    load_strategy,
-    needs_logprobs,
-    needs_scorer,
-    settled,
-    unforeseen,
-)
+from okralong.pipelines.methods.registry import describe, load_strategy
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy
@@ -63,31 +54,32 @@ async def test_without_a_source_the_first_answer_stands(mine: Path) -> None:
 
 def test_what_a_file_says_of_itself_is_heard(mine: Path) -> None:
     name = str(mine)
-    assert granularities_needed(name, paper_policy()) == [256]
-    assert unforeseen(name) == "the first reply decides what the second prompt shows"
-    assert not needs_scorer(name, paper_policy())
-    assert not needs_logprobs(name)
-    assert needs_logprobs("flare")
-    assert unforeseen("std_rag") is None
-    assert (called(name), called(f"{name}:other"), called("std_rag")) == (
-        "hybrid_twice",
-        "hybrid_twice:other",
-        "std_rag",
-    )
+    spec = describe(name, paper_policy())
+    assert spec.granularities == (256,)
+    assert spec.unforeseen == "the first reply decides what the second prompt shows"
+    assert not spec.needs_scorer
+    assert not spec.needs_logprobs
+    assert describe("flare", paper_policy()).needs_logprobs
+    assert describe("std_rag", paper_policy()).unforeseen is None
+    mine.write_text(f"{mine.read_text()}other = answer")
+    named = [describe(each, paper_policy()).name for each in (name, f"{name}:other", "std_rag")]
+    assert named == ["hybrid_twice", "hybrid_twice:other", "std_rag"]
 
 
 def test_another_process_finds_the_file_from_wherever_it_works(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(mine.parent)
-    assert settled("hybrid_twice.py") == f"{mine.resolve()}:answer"
-    assert settled("okralong") == "okralong"
-    assert settled("some.module:answer") == "some.module:answer"
+    assert describe("hybrid_twice.py", paper_policy()).place == f"{mine.resolve()}:answer"
+    assert describe("okralong", paper_policy()).place == "okralong"
+    module = "okralong.pipelines.methods.std_rag:answer"
+    assert describe(module, paper_policy()).place == module
     monkeypatch.chdir("/")
     assert callable(load_strategy(f"{mine}:answer"))
 
 
 def test_a_run_goes_on_only_with_the_file_that_it_began_with(mine: Path, tmp_path: Path) -> None:
     def of(strategy: str) -> str:
-        return fingerprint(load_config(RunConfig, "answer.yaml", {"strategy": strategy}), paper_policy(), {})
+        config = load_config(RunConfig, "answer.yaml", {"strategy": strategy})
+        return fingerprint(config, paper_policy(), describe(strategy, paper_policy()), {})
 
     moved = tmp_path / "elsewhere.py"
     moved.write_text(mine.read_text())
@@ -95,14 +87,14 @@ def test_a_run_goes_on_only_with_the_file_that_it_began_with(mine: Path, tmp_pat
     assert of(str(moved)) == before, "where it lies decides no answer"
     mine.write_text(mine.read_text().replace("COUNT = 256, 6", "COUNT = 256, 7"))
     assert of(str(mine)) != before
-    assert identity("std_rag") == "std_rag"
+    assert describe("std_rag", paper_policy()).identity == "std_rag"
 
 
 def test_a_module_and_its_function(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(mine.parent))
     try:
         assert load_strategy("hybrid_twice:answer") is sys.modules["hybrid_twice"].answer
-        assert granularities_needed("hybrid_twice:answer", paper_policy()) == [256]
+        assert describe("hybrid_twice:answer", paper_policy()).granularities == (256,)
     finally:
         sys.modules.pop("hybrid_twice", None)
 

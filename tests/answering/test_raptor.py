@@ -21,6 +21,8 @@ from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, paper_policy
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How much did Alder spend on research?"
 
 

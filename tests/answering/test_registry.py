@@ -9,7 +9,7 @@ import pytest
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.methods import registry
 from okralong.pipelines.methods import std_rag as std_rag_module
-from okralong.pipelines.methods.registry import granularities_needed, load_strategy, names
+from okralong.pipelines.methods.registry import describe, load_strategy, names
 from tests.fakes.tools import paper_policy
 
 
@@ -29,7 +29,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, **entries: str) -> None:
 )
 def test_built_in_strategies_say_what_they_need(name: str, needed: list[int]) -> None:
     assert name in names()
-    assert granularities_needed(name, paper_policy()) == needed
+    assert list(describe(name, paper_policy()).granularities) == needed
     assert callable(load_strategy(name))
 
 
@@ -44,7 +44,7 @@ def test_another_package_offers_a_strategy_but_takes_no_built_in_name(monkeypatc
     assert names() == [*registry.BUILT_IN, "mine"]
     assert load_strategy("mine") is std_rag_module.answer
     assert load_strategy("okralong") is not std_rag_module.answer
-    assert granularities_needed("mine", paper_policy()) == [512]
+    assert describe("mine", paper_policy()).granularities == (512,)
 
 
 def test_a_broken_offer_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.policy import Policy, plan_bound
+from okralong.pipelines.answering.cost_model import plan_bound
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import VECTORS_PLACE, Answer, ConfigError, Document, Hit, Question
-from okralong.pipelines.methods.registry import load_strategy, needs_compressor, needs_scorer, reads_vectors
+from okralong.pipelines.methods.registry import describe, load_strategy
 from okralong.pipelines.methods.sara import LINE
 from okralong.pipelines.sara.prompts import ANSWERS, COMPRESSED
 from tests.fakes.reports import ALDER, BIRCH
@@ -99,13 +100,13 @@ async def test_selectors_differ_and_say_what_they_need() -> None:
         tools = tools_for(**values)
         chosen[name] = [passage.chunk_ids[0] for passage in (await ask(tools)).context]
         policy: Policy = tools.policy
-        assert needs_scorer("sara", policy) is (name == "csi")
-        assert needs_compressor("sara", policy) is (name == "novelty")
+        assert describe("sara", policy).needs_scorer is (name == "csi")
+        assert describe("sara", policy).needs_compressor is (name == "novelty")
     assert chosen["csi"] != chosen["encoder"]
     # Letters counted backwards lie as far from each other as forwards, so the two spaces choose alike here.
     assert chosen["novelty"] == chosen["encoder"]
-    assert reads_vectors("sara")
-    assert not reads_vectors("budget_rag")
+    assert describe("sara", paper_policy()).reads_vectors
+    assert not describe("budget_rag", paper_policy()).reads_vectors
 
 
 async def test_under_a_budget_what_does_not_fit_as_text_stands_as_vectors() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from okralong.pipelines.answering.policy import plain_plan
 from okralong.pipelines.answering.prompts import FORMULA, RESULT
 from okralong.pipelines.core.types import Answer, Pattern, Plan, Question, QuestionType
-from okralong.pipelines.methods.registry import load_strategy, plain_plan
+from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
 

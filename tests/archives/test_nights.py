@@ -21,7 +21,7 @@ def texts_of(documents: dict[str, str]) -> set[str]:
     return {chunk.text for each in made for size in CONFIG.granularities for chunk in chunk_document(each, size)}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))])
 def test_night_by_night_is_as_all_at_once(tmp_path: Path, seed: int) -> None:
     generator = np.random.default_rng(seed)
     documents: dict[str, str] = {}
@@ -94,6 +94,7 @@ def test_shards_double_and_never_shrink() -> None:
     assert IndexConfig(shards=5).shard_count(10**12, before=2) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 4), (2, 6), (3, 4), (4, 2)])
 def test_shards_are_dealt_anew_whether_the_old_number_divides_the_new_one_or_not(
     tmp_path: Path, before: int, after: int

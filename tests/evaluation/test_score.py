@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reports.gold_file import write_gold
 from benchmarks.reports.score import main, score
 from benchmarks.reports.scoring import score_run
-from benchmarks.reports.tables import markdown_table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_USAGE, InputError
-from okralong.pipelines.lab.gold import write_gold
+from okralong.pipelines.reporting.tables import markdown_table
 from tests.evaluation.runs import GOLDS, TEXTS, write_archive, write_run
 
 
@@ -90,4 +90,4 @@ def test_a_run_of_other_questions_is_refused(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_cell_cannot_break_the_table() -> None:
-    assert markdown_table(["a"], [["x|y"]]) == "| a |\n| --- |\n| x/y |\n"
+    assert markdown_table(["a"], [["x|y\nz"]]) == "| a |\n| --- |\n| x\\|y z |"

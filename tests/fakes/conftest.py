@@ -1,8 +1,8 @@
-"""One endpoint process for all of its tests, each of which resets it: a process takes a second, a reset nothing."""
+"""The session's endpoint process, reset for each test, and the real client to ask it with."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import openai
 import pytest
@@ -10,12 +10,6 @@ import pytest
 from tests.fakes.endpoint.process import EndpointProcess
 
 KEY = "sk-test-0123456789abcdef"
-
-
-@pytest.fixture(scope="session")
-def endpoint_process() -> Iterator[EndpointProcess]:
-    with EndpointProcess() as process:
-        yield process
 
 
 @pytest.fixture

@@ -96,6 +96,28 @@ class FakeOpenAI:
         lists_models: bool = True,
     ) -> None:
         """``usd_per_million`` are input, cached input and output; ``key`` None takes any key."""
+        self.base_url = ""
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="fake-openai", daemon=True)
+        self.reset(
+            rules, troubles, models=models, key=key, delay_s=delay_s, cached_tokens=cached_tokens,
+            usd_per_million=usd_per_million, lists_models=lists_models,
+        )  # fmt: skip
+
+    def reset(
+        self,
+        rules: Sequence[Rule] = (),
+        troubles: Iterable[Trouble | None] = (),
+        *,
+        models: Sequence[str] = ("fake-model",),
+        key: str | None = None,
+        delay_s: float = 0.0,
+        cached_tokens: int = 0,
+        usd_per_million: tuple[float, float, float] = (2.5, 1.25, 10.0),
+        lists_models: bool = True,
+    ) -> None:
+        """Be as a new server is, at the same address."""
         self.rules = list(rules)
         self.troubles = list(troubles)
         self.models = list(models)
@@ -110,11 +132,7 @@ class FakeOpenAI:
         self.gives_logprobs = True
         """Many servers take the wish for log-probabilities and send none."""
         self.received: list[Received] = []
-        self.base_url = ""
         self._numbers = itertools.count(1)
-        self._loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="fake-openai", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

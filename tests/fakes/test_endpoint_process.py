@@ -15,6 +15,8 @@ import pytest
 from tests.fakes.calls import chat
 from tests.fakes.endpoint.process import ROOT, EndpointProcess
 
+pytestmark = pytest.mark.slow
+
 ORPHAN = """
 import time
 from tests.fakes.endpoint.process import EndpointProcess

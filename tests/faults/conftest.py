@@ -1,20 +1,18 @@
-"""The sample that the fault suite asks, indexed once by the command line, and an endpoint with a latency."""
+"""The sample that the fault suite asks, indexed once, and an endpoint with a latency."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import okralong
 from okralong.pipelines.samples.questions import generate, write_sample
-from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.faults.night import MODEL, Night
 from tests.faults.processes import kill, marked
@@ -37,31 +35,18 @@ def fault_sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def fault_archive(fault_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The reports, indexed by the command line, so that this process starts no Ray of its own."""
+def fault_archive(ray_cluster: None, fault_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reports, indexed on the session's Ray."""
     archive = tmp_path_factory.mktemp("fault-archive")
-    command = [
-        sys.executable,
-        "-m",
-        "okralong.jobs.cli",
-        "index",
-        str(archive),
-        "--from",
-        str(fault_sample / "reports"),
-    ]
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    done = subprocess.run(
-        command, env={**ours, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True, timeout=1800, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    okralong.index(archive, sources=[fault_sample / "reports"])
     return archive
 
 
 @pytest.fixture
-def priced_endpoint() -> Iterator[EndpointProcess]:
+def priced_endpoint(endpoint_process: EndpointProcess) -> EndpointProcess:
     """An endpoint that takes a quarter of a second for a reply."""
-    with EndpointProcess(SCENARIO) as server:
-        yield server
+    endpoint_process.reset(SCENARIO)
+    return endpoint_process
 
 
 @pytest.fixture

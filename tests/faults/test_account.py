@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from okralong.pipelines.core.types import EXIT_ENDPOINT, EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
+from okralong.pipelines.core.types import EXIT_ENDPOINT, EXIT_OK, EXIT_OVER_BUDGET
 from tests.faults.checks import check
 from tests.faults.conftest import QUESTIONS, ids_of
 from tests.faults.night import Night
@@ -55,30 +55,3 @@ def test_the_cap_then_the_quota_then_the_key_then_the_end(night: Night) -> None:
     assert (ended.code, ended.complained) == (EXIT_OK, ""), ended
     assert third.items() <= answered(night).items()
     check(night, ids_of(night.questions), [], 0)
-
-
-def test_malformed_replies_fail_with_their_raw_text_and_are_asked_for_anew(night: Night) -> None:
-    few = night.folder / "questions.jsonl"
-    few.write_text("\n".join(night.questions.read_text().splitlines()[:6]))
-    night.questions = few
-    night.configure(analyzer={"kind": "llm"}, llm_temperature=0.0)
-    good = '{"question-type": "multi-source", "info-type": "same", "containing": "no"}'
-    analyses = [
-        {"role": "analyze", "contains": "This reply cannot be used", "text": good},
-        {"role": "analyze", "text": "I think that it is a comparison."},
-    ]
-    night.endpoint.change({"replies": {"rules": [*analyses, {"role": "split", "text": "Alder, obviously:"}]}})
-    malformed = night.finish()
-    assert malformed.code == EXIT_FAILURES, malformed
-    rows = night.table("failures")
-    assert {row["id"] for row in rows} == ids_of(few)
-    assert all("Alder, obviously:\n--- asked once more ---\nAlder, obviously:" in row["message"] for row in rows)
-    asked = {row["path"] for row in night.table("ledger")}
-    assert asked == {"analyze", "analyze/repair", "split/questions", "split/questions/repair"}
-
-    night.endpoint.change({"replies": {"rules": analyses}})
-    again = night.finish()
-    assert again.code == EXIT_FAILURES, "without --retry what failed stays so"
-    mended = night.finish("--retry", "failed")
-    assert mended.code == EXIT_OK, mended
-    assert {row["status"] for row in night.table("answers")} == {"answered"}

@@ -56,6 +56,7 @@ def small_disk(night: Night) -> Iterator[Path]:
     subprocess.run(["umount", str(night.run)], check=True, capture_output=True)
 
 
+@pytest.mark.soak  # tests/llm/test_full_disk.py has the ledger on a full disk
 def test_a_full_disk_stops_the_run_and_more_room_lets_it_go_on(night: Night, small_disk: Path) -> None:
     full = night.finish()
     assert full.code == EXIT_BROKEN, full

@@ -108,6 +108,7 @@ def test_an_emoji_family_is_not_torn() -> None:
     assert all(len(chunk.text) % len(family) == 0 for chunk in chunks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["sentences", "words"])
 @pytest.mark.parametrize("unit", [".", "a", " ", "\n", "a. b\n", "a ", "1 ", "e\u0301"])
 def test_hostile_texts_take_linear_time(unit: str, at: Boundaries) -> None:
@@ -146,6 +147,7 @@ def test_no_character_is_counted_often(granularity: int, monkeypatch: pytest.Mon
     assert counted < 25 * len(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["a. ", "1 ", "x", "\n"])
 def test_the_units_of_a_long_line_never_stand_in_memory_together(unit: str) -> None:
     doc = Document("d", unit * (200_000 // len(unit)), sha256="a" * 64)

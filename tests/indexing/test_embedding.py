@@ -14,6 +14,8 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.weights import resolve_embedding_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def embedder() -> SentenceEmbedder:

@@ -16,6 +16,8 @@ from tests.conftest import ORCHARD
 from tests.indexing import hostile
 from tests.processes import alive
 
+pytestmark = pytest.mark.slow
+
 MEGABYTE = 1_000_000
 GIB = 2**30
 PATIENT = Limits(seconds=100, memory_bytes=GIB // 2, document_bytes=MEGABYTE, text_bytes=10**10, file_bytes=10**9)

@@ -28,6 +28,8 @@ from okralong.pipelines.indexing.ingest import (
 from okralong.pipelines.indexing.listing import list_sources, with_hashes
 from okralong.pipelines.indexing.sandbox import Reader
 
+pytestmark = pytest.mark.slow
+
 
 def test_parts_keep_the_order_and_close_when_full() -> None:
     sources = [Source(f"{number:03d}.txt", f"{number:03d}", 100_000) for number in range(7)]

@@ -24,6 +24,8 @@ from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import word_bomb
 from tests.indexing.tiny_pdf import tiny_pdf
 
+pytestmark = pytest.mark.slow
+
 CONFIG = IndexConfig(
     granularities=[32, 150], embedding=EmbeddingConfig(dtype="float16"), limits=LimitsConfig(document_gib=0.25)
 )

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from okralong.pipelines.indexing import embedding as module
 from okralong.pipelines.indexing.embedding import Cut, deal, passes
 
+pytestmark = pytest.mark.slow
+
 
 @given(st.lists(st.integers(1, 600)), st.integers(1, 40), st.integers(1, 4000))
 def test_every_text_is_in_one_pass_that_fits(lengths: list[int], most_texts: int, most_tokens: int) -> None:

@@ -25,6 +25,8 @@ from tests.indexing.hostile import deep_html
 from tests.indexing.tiny_pdf import tiny_pdf
 from tests.processes import alive, wait_until_gone
 
+pytestmark = pytest.mark.slow
+
 LIMITS = IndexConfig().reading_limits()
 
 DRIVER = """

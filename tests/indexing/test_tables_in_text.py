@@ -92,6 +92,7 @@ def test_spans_are_sorted_disjoint_whole_lines(text: str) -> None:
         last = table.end_char
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -9,6 +9,8 @@ from benchmarks.embedding.window_pooling import Window, WindowEncoder, pool_span
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The harbour office opened in 1931. It was closed for good after the flood, and nobody asked why. " * 3
 
 

@@ -50,11 +50,13 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The reports, indexed through the Python API."""
+def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The reports, indexed through the Python API. What runs over it share ends with it."""
     archive = tmp_path_factory.mktemp("sample-archive")
     okralong.index(archive, sources=[sample_folder / "reports"])
-    return archive
+    yield archive
+    if "tests.jobs.warm" in sys.modules:
+        sys.modules["tests.jobs.warm"].WARM.close()
 
 
 @pytest.fixture(scope="session")
@@ -74,15 +76,39 @@ def run_rows(sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest
     return {"result": result, "bill": bill, "manifest": folder.read_manifest(), "folder": folder, **tables}
 
 
+@pytest.fixture(scope="session")
+def _reading() -> Iterator[FakeOpenAI]:
+    with FakeOpenAI() as server:
+        yield server
+
+
 @pytest.fixture
-def reader() -> Iterator[FakeOpenAI]:
-    """The endpoint: two sub-questions for a split, a quotation for everything else."""
+def reader(_reading: FakeOpenAI) -> FakeOpenAI:
+    """The endpoint: two sub-questions for a split, a quotation for everything else. It is as good as new, but at one
+    address for all tests, so that its limiter need not be started for each."""
     rules: list[Any] = [
         (splits, "What is the revenue of the first company?\nWhat is the revenue of the second company?"),
         (always, quoting),
     ]
-    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"], usd_per_million=(2.5, 1.25, 10.0)) as server:
-        yield server
+    _reading.reset(rules, models=["gpt-4o-2024-08-06"], usd_per_million=(2.5, 1.25, 10.0))
+    return _reading
+
+
+@pytest.fixture(autouse=True)
+def _limiters_end(request: pytest.FixtureRequest, _reading: FakeOpenAI) -> Iterator[None]:
+    """A limiter outlives its run on purpose. Here it ends when its endpoint is gone, or has refused something."""
+    yield
+    alone = "reader" in request.fixturenames and all(one.status == 200 for one in _reading.received)
+    if alone or "ray" not in sys.modules:
+        return
+    import ray
+    from ray.util import list_named_actors
+
+    from okralong.actors.cluster import NAMESPACE
+
+    for one in list_named_actors(all_namespaces=True) if ray.is_initialized() else ():
+        if one["name"].startswith("rate-limiter-"):
+            ray.kill(ray.get_actor(one["name"], NAMESPACE))
 
 
 def endpoint(server: FakeOpenAI) -> dict[str, Any]:

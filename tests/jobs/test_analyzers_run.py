@@ -17,7 +17,10 @@ from okralong.pipelines.lab.training.recipe import Recipe
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.jobs.conftest import always, call, endpoint, quoting
+from tests.jobs.warm import answer
 from tests.training.questions import invented_examples
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ def test_the_generator_analyses_and_is_paid_for_it(
     rules: list[Any] = [(sorts, format_reply("abstractive", "semantic", "no")), (always, quoting)]
     with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
         given: dict[str, Any] = {**endpoint(server), "analyzer.kind": "llm"}
-        okralong.answer(sample_archive, two_questions, tmp_path / "run", **given)
+        answer(sample_archive, two_questions, tmp_path / "run", **given)
         bill, received = server.bill_usd, list(server.received)
     asked = [one for one in received if sorts(one.messages)]
     assert [one.body["response_format"] for one in asked] == [{"type": "json_object"}] * 2
@@ -60,6 +63,7 @@ def test_the_generator_analyses_and_is_paid_for_it(
     assert "what llm:gpt-4o-2024-08-06 says of the question" in said
 
 
+@pytest.mark.soak  # the shipped heads analyse in run_rows, and test_own_analyzer.py loads heads of one's own
 def test_trained_heads_speak_with_their_probabilities(
     sample_archive: Path, two_questions: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:

@@ -17,6 +17,9 @@ from okralong.pipelines.core.types import EXIT_ENDPOINT, EXIT_OVER_BUDGET, Confi
 from tests.conftest import NODE_KEY
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.jobs.conftest import PAPER, always, call, endpoint
+from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_question_has_one_row_and_the_manifest_says_complete(run_rows: dict[str, Any]) -> None:
@@ -86,7 +89,7 @@ def test_the_cap_holds_and_a_higher_one_goes_on(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
     questions = sample_folder / "questions.jsonl"
-    capped = okralong.answer(
+    capped = answer(
         sample_archive, questions, tmp_path, strategy="std_rag", budget_usd=0.05, concurrency=4, **endpoint(reader)
     )
     assert capped.exit_code == EXIT_OVER_BUDGET
@@ -94,7 +97,7 @@ def test_the_cap_holds_and_a_higher_one_goes_on(
     assert 0 < reader.bill_usd <= 0.05
     assert capped.statuses["over_budget"] + capped.statuses["answered"] == 18
     asked = len(reader.received)
-    raised = okralong.answer(
+    raised = answer(
         sample_archive, questions, tmp_path, strategy="std_rag", budget_usd=5.0, concurrency=4, **endpoint(reader)
     )
     assert raised.statuses == {"answered": 18}
@@ -110,7 +113,7 @@ def test_bad_questions_fail_alone(sample_archive: Path, tmp_path: Path, reader: 
         '{"query_id": "gibberish", "question": "zxqv wvut qqqq?"}\n'
     )
     run = tmp_path / "run"
-    result = okralong.answer(sample_archive, questions, run, **endpoint(reader))
+    result = answer(sample_archive, questions, run, **endpoint(reader))
     assert result.exit_code == 1
     assert result.statuses == {"answered": 2, "failed": 1}
     failures = {row["id"]: row["message"] for row in table(Folder.of(run), "failures")}
@@ -132,7 +135,7 @@ def test_precise_mode_and_long_context_read_the_whole_scope(
     ]
     with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
         for strategy in ("okralong_precise", "long_context"):
-            okralong.answer(sample_archive, questions, tmp_path / strategy, strategy=strategy, **endpoint(server))
+            answer(sample_archive, questions, tmp_path / strategy, strategy=strategy, **endpoint(server))
     text = Archive.open(sample_archive).document(first["doc_ids"][0]).text
     for strategy in ("okralong_precise", "long_context"):
         (row,) = table(Folder.of(tmp_path / strategy), "answers")
@@ -191,11 +194,11 @@ def test_a_key_that_is_revoked_half_way_stops_the_run_and_is_nowhere(
     monkeypatch.setenv("OPENAI_API_KEY", key)
     questions = sample_folder / "questions.jsonl"
     told = {**endpoint(reader), "concurrency": 2, "strategy": "std_rag", "budget_usd": 1.0}
-    stopped = okralong.answer(sample_archive, questions, tmp_path, **told)
+    stopped = answer(sample_archive, questions, tmp_path, **told)
     assert stopped.exit_code == EXIT_ENDPOINT
     assert "key" in stopped.stopped
     assert stopped.statuses == {"answered": 3}
     assert Folder.of(tmp_path).read_manifest() is None
     assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     reader.troubles = []
-    assert okralong.answer(sample_archive, questions, tmp_path, **told).statuses == {"answered": 18}
+    assert answer(sample_archive, questions, tmp_path, **told).statuses == {"answered": 18}

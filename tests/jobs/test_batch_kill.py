@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from okralong.jobs.run_folder import table
@@ -18,6 +19,8 @@ from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
+
+pytestmark = pytest.mark.slow
 
 MODEL = "gpt-4o-2024-08-06"
 HANG = {"kind": "hang", "where": "batches", "contains": "POST /v1/batches", "times": 1}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.jobs.conftest import PAPER
+from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 MODEL = "gpt-4o-2024-08-06"
 SCENARIO: dict[str, Any] = {"models": {MODEL: {}}, "prompt_cache": {"enabled": False}}
@@ -22,9 +23,8 @@ BRISK = {"quiet_s": 2.0, "gather_s": 20.0, "poll_s": 0.1, "longest_poll_s": 0.5}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[EndpointProcess]:
-    with EndpointProcess(SCENARIO) as process:
-        yield process
+def server(endpoint_process: EndpointProcess) -> EndpointProcess:
+    return endpoint_process
 
 
 def told(server: EndpointProcess, **batch: Any) -> dict[str, Any]:
@@ -49,10 +49,10 @@ def test_a_batch_run_answers_the_same_for_half_of_the_bill(
 ) -> None:
     questions = sample_folder / "questions.jsonl"
     server.reset(SCENARIO)
-    okralong.answer(sample_archive, questions, tmp_path / "realtime", **told(server))
+    answer(sample_archive, questions, tmp_path / "realtime", **told(server))
     full = server.bill_usd
     server.reset(SCENARIO)
-    result = okralong.answer(sample_archive, questions, tmp_path / "batch", **told(server, concurrency=100))
+    result = answer(sample_archive, questions, tmp_path / "batch", **told(server, concurrency=100))
     half, state = server.bill_usd, server.state()
     assert half == full / 2
     assert state["bill"]["chat"]["calls"] == 0
@@ -82,6 +82,7 @@ def test_a_batch_run_answers_the_same_for_half_of_the_bill(
     assert "requests went out as batch_" in capsys.readouterr().out
 
 
+@pytest.mark.soak  # tests/llm/batch has each part of it
 def test_a_revoked_key_stops_the_run_and_what_its_batch_did_is_collected_after_the_deadline(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, server: EndpointProcess
 ) -> None:
@@ -90,7 +91,7 @@ def test_a_revoked_key_stops_the_run_and_what_its_batch_did_is_collected_after_t
     server.reset({**SCENARIO, "batches": {"requests_per_s": 0.5}, "faults": [revoked]})
     given = told(server, concurrency=100)
     questions, run = sample_folder / "questions.jsonl", Folder.of(tmp_path)
-    result = okralong.answer(sample_archive, questions, tmp_path, **given)
+    result = answer(sample_archive, questions, tmp_path, **given)
     assert result.exit_code == 4
     assert "OPENAI_API_KEY" in result.stopped
     assert run.read_manifest() is None
@@ -100,7 +101,7 @@ def test_a_revoked_key_stops_the_run_and_what_its_batch_did_is_collected_after_t
 
     server.change({"revoked_keys": [], "faults": []})
     given = told(server, concurrency=100, deadline="0s")
-    result = okralong.answer(sample_archive, questions, tmp_path, **given)
+    result = answer(sample_archive, questions, tmp_path, **given)
     assert result.exit_code == 0
     assert sum(result.statuses.values()) == 18
     ledger, bill = table(run, "ledger"), server.state()["bill"]

@@ -6,12 +6,16 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OK
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
+
+pytestmark = pytest.mark.slow
 
 
 def test_only_questions_on_changed_documents_are_asked(

@@ -29,6 +29,8 @@ from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.ray_machines import RayMachines
 from tests.jobs.conftest import PAPER, always, quoting, splits
 
+pytestmark = pytest.mark.slow
+
 MODEL = "gpt-4o-2024-08-06"
 ARCHIVE, RUN = f"s3://{BUCKET}/archive", f"s3://{BUCKET}/runs/tonight"
 SIZES = [150, 256, 400]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import okralong
 from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import table
@@ -15,9 +14,11 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EndpointError
+from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
+from tests.jobs.warm import answer
 from tests.llm.tools import config_for, further
 
 MODEL = "gpt-4o-2024-08-06"
@@ -42,7 +43,8 @@ def test_a_run_is_known_by_its_endpoints_and_not_by_their_limits() -> None:
 
     def known(*endpoints: dict[str, Any]) -> str:
         given = {"llm.base_url": "http://a/v1", "llm.endpoints": list(endpoints)} if endpoints else {}
-        return fingerprint(load_config(RunConfig, "answer.yaml", {"llm.base_url": "http://a/v1", **given}), policy, {})
+        config = load_config(RunConfig, "answer.yaml", {"llm.base_url": "http://a/v1", **given})
+        return fingerprint(config, policy, describe(config.strategy, policy), {})
 
     assert known(spare) == known({**spare, "requests_per_minute": 5, "api_key_env": "OTHER", "max_in_flight": 3})
     assert len({known(), known(spare), known({**spare, "model": "n"}), known({**spare, "api_version": "1"})}) == 4
@@ -76,7 +78,7 @@ def test_a_run_whose_first_endpoint_is_revoked_half_way_is_finished_by_the_secon
             "price": {"input": 2.5, "cached_input": 1.25, "output": 10.0},
         }
         told = {**endpoint(first), "llm.endpoints": [spare], "concurrency": 4, "strategy": "std_rag"}
-        result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **told)
+        result = answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **told)
         assert result.statuses == {"answered": 18}
         assert len(first.received) <= 4
         bill = second.bill_usd

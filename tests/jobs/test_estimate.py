@@ -14,6 +14,9 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET, ConfigError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, config_file, endpoint
+from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 PILOT = 5
 
@@ -25,11 +28,10 @@ def test_an_estimate_asks_nobody_and_its_range_holds(
     found = okralong.estimate(sample_archive, questions, **endpoint(reader))
     assert reader.received == []
     assert (found.questions, found.asked, found.exit_code) == (18, 0, 0)
-    for strategy in ("okralong", "std_rag", "long_context"):
-        before = reader.bill_usd
-        okralong.answer(sample_archive, questions, tmp_path / strategy, strategy=strategy, **endpoint(reader))
-        usd = found.strategies[strategy].total.usd
-        assert usd.low <= reader.bill_usd - before <= usd.high, strategy
+    # tests/answering/estimate/test_coverage.py has the other strategies, without Ray.
+    answer(sample_archive, questions, tmp_path, **endpoint(reader))
+    usd = found.strategies["okralong"].total.usd
+    assert usd.low <= reader.bill_usd <= usd.high
 
 
 def test_a_pilot_is_part_of_the_run_and_is_paid_once(
@@ -66,6 +68,7 @@ def test_a_pilot_is_part_of_the_run_and_is_paid_once(
     assert usd["low"] <= reader.bill_usd <= usd["high"]
 
 
+@pytest.mark.soak  # a run keeps to it in test_answer_run.py
 def test_a_pilot_keeps_to_the_budget_and_says_so(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
@@ -79,14 +82,12 @@ def test_a_pilot_keeps_to_the_budget_and_says_so(
 
 
 def test_a_folder_of_another_set_up_is_refused(
-    sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
+    sample_archive: Path, sample_folder: Path, run_rows: dict[str, Any], reader: FakeOpenAI
 ) -> None:
-    questions = sample_folder / "questions.jsonl"
-    okralong.answer(sample_archive, questions, tmp_path, strategy="std_rag", **endpoint(reader))
-    asked = len(reader.received)
+    questions, run = sample_folder / "questions.jsonl", run_rows["folder"].path
     with pytest.raises(ConfigError, match="begun with another set-up"):
-        okralong.estimate(sample_archive, questions, run=tmp_path, pilot=2, **endpoint(reader))
-    assert len(reader.received) == asked
+        okralong.estimate(sample_archive, questions, run=run, pilot=2, **endpoint(reader))
+    assert reader.received == []
 
 
 def test_a_local_model_is_counted_in_its_own_tokens_without_starting_it(

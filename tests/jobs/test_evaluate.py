@@ -18,6 +18,8 @@ from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.jobs.conftest import call, endpoint
 
+pytestmark = pytest.mark.slow
+
 CELLS = 4
 
 
@@ -125,6 +127,7 @@ def test_a_sweep_that_is_stopped_goes_on_to_the_single_question(
     assert code == 0, said
 
 
+@pytest.mark.soak  # tests/evaluation/sweeps/test_purse.py deals the budget out, test_shared_runs.py shares replies
 def test_one_budget_holds_over_all_cells_and_replies_are_shared(
     ray_cluster: None,
     tmp_path: Path,

@@ -10,6 +10,8 @@ import pytest
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 SWEEP = """
 title: The town
 side: test

@@ -23,10 +23,13 @@ from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
+
+pytestmark = pytest.mark.slow
 
 READ = re.compile(r'(Evidence: \[\d+\] "[^\n]+"\n){0,3}(Answer: [^\n]+|Evidence: [^\n]*)')
 """The contract, to which llama.cpp's grammar holds a reply; the last line may be cut short by the token limit."""
@@ -91,10 +94,11 @@ def test_an_endpoint_is_shown_none_unless_told_otherwise(said: bool | None, sett
 def test_a_reader_trained_anew_is_another_run(trained: Path) -> None:
     policy = load_config(Policy, "policy/default.yaml")
     config = load_config(RunConfig, "answer.yaml", {"llm.reader": str(trained)})
-    first = fingerprint(config, policy, {})
-    assert fingerprint(config, policy, {}) == first
+    spec = describe(config.strategy, policy)
+    first = fingerprint(config, policy, spec, {})
+    assert fingerprint(config, policy, spec, {}) == first
     (trained / "reader.json").write_text(json.dumps({"demonstrations": False}))
-    assert fingerprint(config, policy, {}) != first
+    assert fingerprint(config, policy, spec, {}) != first
 
 
 def test_doctor_says_which_reader_is_in_use(

@@ -8,7 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import pytest
+import ray
 import yaml
 
 from okralong.pipelines.archive.archive import Archive
@@ -18,19 +21,22 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.conftest import CHECKOUT
 
+pytestmark = pytest.mark.slow
+
 FILES_BEFORE_KILL = 6
 MOST_LOST = 0.05
 """Of the texts of the job, those that may be embedded twice: the issue's bound."""
 
 
-def test_a_killed_index_job_recomputes_under_a_twentieth(tmp_path: Path) -> None:
+def test_a_killed_index_job_recomputes_under_a_twentieth(ray_cluster: None, ray_token: Path, tmp_path: Path) -> None:
     write_sample(generate(reports=3, questions=3, seed=5, words=9_000), tmp_path)
     config = tmp_path / "index.yaml"
     config.write_text(yaml.safe_dump({"granularities": [64, 150]}))
     archive = tmp_path / "archive"
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {
-        "PYTHONPATH": str(CHECKOUT)
-    }
+    # On the session's Ray, as on a cluster.
+    runtime: Any = ray.get_runtime_context()
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(ray_token)}
+    ours = {**os.environ, **token, "RAY_ADDRESS": runtime.gcs_address, "PYTHONPATH": str(CHECKOUT)}
     command = [sys.executable, "-m", "okralong.jobs.cli", "index", str(archive)]
     command += ["--from", str(tmp_path / "reports"), "--config", str(config)]
     job = subprocess.Popen(command, env=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

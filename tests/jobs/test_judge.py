@@ -13,7 +13,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError
 from okralong.pipelines.lab.judge import ToJudge, judge_prompt, parse_verdict
 from okralong.pipelines.lab.sweeps.config import JudgeConfig
-from okralong.pipelines.lab.sweeps.run import Purse, read_gold_questions
+from okralong.pipelines.lab.sweeps.run import SharedBudget, read_gold_questions
 from okralong.pipelines.run.rows import purge_run
 from tests.conftest import NODE_KEY
 from tests.evaluation.sweeps.invented_run import QUESTIONS, answer, usual_run, write_questions, write_run
@@ -26,27 +26,27 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", NODE_KEY)
 
 
-def judged(tmp_path: Path, server: FakeOpenAI, purse: Purse) -> dict[str, float]:
+def judged(tmp_path: Path, server: FakeOpenAI, budget: SharedBudget) -> dict[str, float]:
     run = tmp_path / "cell"
     if not run.exists():
         usual_run(run)
     golds = read_gold_questions(write_questions(tmp_path))
     config = judge_config(JudgeConfig(overrides=endpoint(server)))
-    return dict(judge_cells({"cell": (run, golds)}, config, purse)["cell"])
+    return dict(judge_cells({"cell": (run, golds)}, config, budget)["cell"])
 
 
 def test_only_what_is_in_doubt_is_asked_and_nothing_twice(tmp_path: Path) -> None:
-    purse = Purse(1.0, {})
+    budget = SharedBudget(1.0, {})
     with FakeOpenAI(rules=[(always, '{"correct": true}')], models=["gpt-4o-2024-08-06"]) as server:
-        found = judged(tmp_path, server, purse)
+        found = judged(tmp_path, server, budget)
         # "1544" is "1,544" word for word; "Moss" is not "Ida Moss"; the costs were never asked.
         assert found == {"sales": 1.0, "chair": 1.0}
         assert len(server.received) == 1
-        assert judged(tmp_path, server, purse) == found
+        assert judged(tmp_path, server, budget) == found
         assert len(server.received) == 1
         (row,) = table(Folder.of(tmp_path / "cell" / "judge"), "ledger")
         assert (row["query_id"], row["path"], row["status"]) == ("chair", "judge", "ok")
-        assert purse.spent["cell/judge"] == pytest.approx(server.bill_usd)
+        assert budget.spent["cell/judge"] == pytest.approx(server.bill_usd)
     begun = tmp_path / "cell" / "run.json"
     begun.write_text("{}")
     assert purge_run(Folder.of(tmp_path / "cell"), "alder") == ["chair", "sales"]
@@ -56,17 +56,17 @@ def test_only_what_is_in_doubt_is_asked_and_nothing_twice(tmp_path: Path) -> Non
 def test_a_judge_without_a_verdict_is_an_error(tmp_path: Path) -> None:
     with FakeOpenAI(rules=[(always, "Hard to say.")], models=["gpt-4o-2024-08-06"]) as server:
         with pytest.raises(MetricError, match=r"no verdict on the answer to 'chair'.*Hard to say.*llm\.seed"):
-            judged(tmp_path, server, Purse(1.0, {}))
+            judged(tmp_path, server, SharedBudget(1.0, {}))
         assert len(server.received) == 2, "it was asked once more"
         with pytest.raises(MetricError, match="same command meets them again"):
-            judged(tmp_path, server, Purse(1.0, {}))
+            judged(tmp_path, server, SharedBudget(1.0, {}))
         assert len(server.received) == 2, "as it says"
 
 
 def test_the_judge_is_paid_out_of_the_sweep_s_budget(tmp_path: Path) -> None:
     with FakeOpenAI(rules=[(always, '{"correct": true}')], models=["gpt-4o-2024-08-06"]) as server:
         with pytest.raises(OverBudget):
-            judged(tmp_path, server, Purse(0.0001, {"other": 0.0001}))
+            judged(tmp_path, server, SharedBudget(0.0001, {"other": 0.0001}))
         assert server.received == []
 
 
@@ -93,5 +93,5 @@ def test_unanswerable_is_right_where_it_is_the_gold_answer(tmp_path: Path) -> No
     with FakeOpenAI(rules=[(always, '{"correct": true}')], models=["gpt-4o-2024-08-06"]) as server:
         config = judge_config(JudgeConfig(overrides=endpoint(server)))
         runs = {"cell": (tmp_path / "cell", read_gold_questions(file))}
-        assert judge_cells(runs, config, Purse(1.0, {})) == {"cell": {"sales": 0.0, "late": 1.0}}
+        assert judge_cells(runs, config, SharedBudget(1.0, {})) == {"cell": {"sales": 0.0, "late": 1.0}}
         assert server.received == []

@@ -20,6 +20,8 @@ from tests.conftest import CHECKOUT
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import config_file
 
+pytestmark = pytest.mark.slow
+
 KILL_AFTER = 6
 """Requests that have arrived when the driver is killed; the run needs 18."""
 DEAF_TO_CTRL_C = """
@@ -88,6 +90,7 @@ def test_a_killed_run_pays_for_nothing_twice(
     assert manifest["totals"]["statuses"] == {"answered": 18}
 
 
+@pytest.mark.soak  # tests/faults/test_stops.py has Ctrl-C
 def test_sigterm_stops_a_background_run_as_ctrl_c_would(
     command: list[str], environment: dict[str, str], tmp_path: Path, reader: FakeOpenAI
 ) -> None:

@@ -15,6 +15,8 @@ from okralong.pipelines.lab.training.rows import ANALYZER_ROWS
 from tests.fakes.openai_server import FakeOpenAI, Messages, too_many
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 MILLS = ("Alder", "Birch", "Cedar", "Damson", "Elm", "Fir")
 
 ROWS = """

@@ -23,6 +23,9 @@ from okralong.pipelines.methods.raptor import INSTRUCTIONS as SUMMARIZE
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import always, call, endpoint, quoting
+from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 
 def summarises(messages: Messages) -> bool:
@@ -93,7 +96,7 @@ def test_raptor_writes_each_summary_once_for_all_questions(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    result = okralong.answer(sample_archive, few, tmp_path / "first", strategy="raptor", **endpoint(server))
+    result = answer(sample_archive, few, tmp_path / "first", strategy="raptor", **endpoint(server))
     assert result.statuses == {"answered": 4}
     ledger = table(Folder.of(tmp_path / "first"), "ledger")
     made = [row for row in ledger if row["query_id"].startswith("artifact/raptor/")]
@@ -114,7 +117,7 @@ def test_raptor_writes_each_summary_once_for_all_questions(
     # Another run takes the trees over: the same clusters, so the same requests.
     asked = len(server.received)
     shared = {"replies_from": [str(tmp_path / "first")]}
-    okralong.answer(sample_archive, few, tmp_path / "second", strategy="raptor", **shared, **endpoint(server))
+    answer(sample_archive, few, tmp_path / "second", strategy="raptor", **shared, **endpoint(server))
     assert len(server.received) == asked
 
 
@@ -134,26 +137,28 @@ def test_longllmlingua_measures_keeps_and_answers(
         assert row["context_tokens"] < 4000
 
 
+@pytest.mark.soak  # tests/answering/test_flare.py, tests/llm/test_logprobs.py
 def test_flare_looks_up_what_it_doubts_and_stops_where_nobody_says_how_sure(
     sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:
-    result = okralong.answer(sample_archive, few, tmp_path / "run", strategy="flare", **endpoint(server))
+    result = answer(sample_archive, few, tmp_path / "run", strategy="flare", **endpoint(server))
     assert result.statuses == {"answered": 4}
     journal = table(Folder.of(tmp_path / "run"), "journal")
     looked_up = {row["path"] for row in journal if row["kind"] == "retrieval"}
     assert looked_up == {"retrieve", "sentence/1/retrieve", "sentence/2/retrieve"}
     assert {row["answer"] for row in table(Folder.of(tmp_path / "run"), "answers")} == {"apples"}
     server.gives_logprobs = False
-    stopped = okralong.answer(sample_archive, few, tmp_path / "mute", strategy="flare", **endpoint(server))
+    stopped = answer(sample_archive, few, tmp_path / "mute", strategy="flare", **endpoint(server))
     assert stopped.exit_code == EXIT_ENDPOINT
     assert "log-probabilities" in stopped.stopped
 
 
+@pytest.mark.soak  # tests/answering/test_adaptive_rag.py
 def test_adaptive_rag_goes_the_way_that_the_classifier_says(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:
     run, questions = tmp_path / "run", sample_folder / "questions.jsonl"
-    result = okralong.answer(sample_archive, questions, run, strategy="adaptive_rag", **endpoint(server))
+    result = answer(sample_archive, questions, run, strategy="adaptive_rag", **endpoint(server))
     answers = {row["query_id"]: row for row in table(Folder.of(run), "answers")}
     assert sum(result.statuses.values()) == len(answers) == 18
     assert result.statuses.get("failed", 0) == 0
@@ -170,6 +175,7 @@ def test_adaptive_rag_goes_the_way_that_the_classifier_says(
     assert server.bill_usd == pytest.approx(sum(row["cost_usd"] for row in answers.values()))
 
 
+@pytest.mark.soak  # tests/answering/test_compact.py
 def test_compact_reads_segments_until_the_summary_is_complete(
     sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:
@@ -178,7 +184,7 @@ def test_compact_reads_segments_until_the_summary_is_complete(
     settings["compact"]["segment"] = 2  # the reports are short
     policy.write_text(yaml.safe_dump(settings))
     run = tmp_path / "run"
-    result = okralong.answer(sample_archive, few, run, strategy="compact", policy=str(policy), **endpoint(server))
+    result = answer(sample_archive, few, run, strategy="compact", policy=str(policy), **endpoint(server))
     assert result.statuses == {"answered": 4}
     paths = Counter(row["path"] for row in table(Folder.of(run), "journal") if row["kind"] == "reply")
     assert paths == {"segment/1/compress": 4, "segment/2/compress": 4, "generate": 4}

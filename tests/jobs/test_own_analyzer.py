@@ -13,6 +13,8 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.lab.training.rows import ANALYZER_ROWS
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 MILLS = 24
 
 

@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import okralong
+import pytest
+
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.codec import decode
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Analysis, Plan
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, endpoint
+from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 WORKFLOW = {
     "extractive": "linear",
@@ -110,6 +114,7 @@ def test_the_context_is_what_the_papers_arithmetic_says(run_rows: dict[str, Any]
     assert min(same, dropped, unequal) > 0, "the sample has a question for each case"
 
 
+@pytest.mark.soak  # two more runs; tests/answering/test_strategies.py has what the baselines ask for
 def test_the_baselines_constants_are_what_was_done(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
@@ -121,17 +126,17 @@ def test_the_baselines_constants_are_what_was_done(
     shown, ranked = {}, {}
     for (strategy, path), count, window in zip(paths.items(), (5, 200), (128_000, 2_500), strict=True):
         given = {**endpoint(reader), "llm.window": window, "policy": PAPER, "strategy": strategy}
-        okralong.answer(sample_archive, questions, tmp_path / strategy, **given)
+        answer(sample_archive, questions, tmp_path / strategy, **given)
         folder = Folder.of(tmp_path / strategy)
-        (answer,) = table(folder, "answers")
+        (row,) = table(folder, "answers")
         (steps,) = _by_question(table(folder, "journal")).values()
         plan, found = steps["plan", "plan"], steps[path, "retrieval"]
-        assert json.loads(answer["plan"]) == plan
+        assert json.loads(row["plan"]) == plan
         assert (plan["workflow"], plan["granularity"], plan["count"]) == ("linear", 512, count)
         assert (plan["exact_weight"], plan["semantic_weight"], plan["threshold"]) == (0.0, 1.0, 0.0)
         assert (found["wanted"]["granularity"], found["wanted"]["k"]) == (512, count)
         ranked[strategy] = [(row[1], row[4], row[5]) for row in found["semantic"]]
-        shown[strategy] = _context(answer)
+        shown[strategy] = _context(row)
     assert len(ranked["long_context"]) > 5
     assert shown["std_rag"] == ranked["std_rag"] == ranked["long_context"][:5]
     prefixes = [_shown_characters(ranked["long_context"][:n]) for n in range(1, len(ranked["long_context"]))]

@@ -8,15 +8,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import ray
 from ray.util import list_named_actors
 
-import okralong
 from okralong.actors.cluster import NAMESPACE
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
+from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 KILL_AFTER = 4
 """Requests that have arrived when the planner is killed."""
@@ -32,6 +35,7 @@ def _kill_the_planner(reader: FakeOpenAI, killed: list[str]) -> None:
             killed.append(one["name"])
 
 
+@pytest.mark.soak  # tests/faults/test_kills.py kills a planner, and every other part
 def test_a_planner_that_dies_is_started_again_and_pays_for_nothing_twice(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
@@ -40,7 +44,7 @@ def test_a_planner_that_dies_is_started_again_and_pays_for_nothing_twice(
     killer = threading.Thread(target=_kill_the_planner, args=(reader, killed))
     killer.start()
     given: dict[str, Any] = {"planners": 1, "concurrency": 3, **endpoint(reader)}
-    result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **given)
+    result = answer(sample_archive, sample_folder / "questions.jsonl", tmp_path, **given)
     killer.join()
     assert len(killed) == 1
     assert result.statuses == {"answered": 18}

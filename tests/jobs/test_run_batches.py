@@ -16,6 +16,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.run.config import RunConfig, fingerprint
 
 NOW = datetime(2026, 11, 22, 21, 0, tzinfo=UTC)
@@ -71,7 +72,8 @@ def test_a_run_may_go_on_in_the_other_mode() -> None:
     policy = load_config(Policy, "policy/default.yaml")
     given = {"llm.base_url": "http://a/v1"}
     told = [given, {**given, "llm.mode": "batch", "llm.batch.deadline": "8h", "llm.batch.quiet_s": 3.0}]
-    assert len({fingerprint(load_config(RunConfig, "answer.yaml", one), policy, {}) for one in told}) == 1
+    spec, configs = describe("okralong", policy), [load_config(RunConfig, "answer.yaml", one) for one in told]
+    assert len({fingerprint(config, policy, spec, {}) for config in configs}) == 1
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call
 from tests.sara.compressors import random_compressor
 
+pytestmark = pytest.mark.slow
+
 REPLY = 12
 """Tokens of a reply."""
 
@@ -127,6 +129,7 @@ def test_a_run_shows_vectors_counts_them_and_goes_on_for_nothing(
     assert "Compressed passages: 1. [1 vector(s)]" in said
 
 
+@pytest.mark.soak
 def test_a_table_that_was_lost_is_computed_again(archive: Path, sample_folder: Path, compressor: Path) -> None:
     (lost,) = (archive / "compressed").rglob("compressed.arrow")
     held = lost.read_bytes()
@@ -135,6 +138,7 @@ def test_a_table_that_was_lost_is_computed_again(archive: Path, sample_folder: P
     assert (again.up_to_date, lost.read_bytes() == held) == (True, True)
 
 
+@pytest.mark.soak  # tests/answering/test_sara.py has the strategy under a budget
 def test_text_alone_under_a_budget_is_asked_of_the_same_generator(
     archive: Path, few: Path, tmp_path: Path, told: dict[str, Any]
 ) -> None:

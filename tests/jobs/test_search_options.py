@@ -13,6 +13,9 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
+from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -24,16 +27,15 @@ def questions(sample_folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "questions.jsonl"
 
 
+@pytest.mark.soak  # tests/search/test_replicas.py
 def test_two_processes_for_a_shard_answer_as_one_does(
     sample_archive: Path, questions: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
     given = {"strategy": "std_rag", "analyzer.kind": "rules", **endpoint(reader)}
-    contexts = []
-    for replicas in (1, 2):
-        run = tmp_path / f"run-{replicas}"
-        result = okralong.answer(sample_archive, questions, run, **given, **{"search.replicas": replicas})
-        assert result.exit_code == 0
-        contexts.append({row["query_id"]: row["context"] for row in table(Folder.of(run), "answers")})
+    runs = [tmp_path / "run-1", tmp_path / "run-2"]
+    answer(sample_archive, questions, runs[0], **given)
+    okralong.answer(sample_archive, questions, runs[1], **given, **{"search.replicas": 2})
+    contexts = [{row["query_id"]: row["context"] for row in table(Folder.of(run), "answers")} for run in runs]
     assert len(contexts[0]) == 4
     assert contexts[0] == contexts[1]
 

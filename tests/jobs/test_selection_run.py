@@ -16,7 +16,10 @@ from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call, endpoint
 
+pytestmark = pytest.mark.slow
 
+
+@pytest.mark.soak  # test_methods_run.py has a scorer on Serve, test_sara_run.py a selection in the journal
 def test_a_run_selects_by_a_local_model(
     sample_archive: Path,
     sample_folder: Path,

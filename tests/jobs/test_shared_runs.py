@@ -13,6 +13,9 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, call, config_file, endpoint
+from tests.jobs.warm import answer
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_second_run_pays_for_what_is_new_and_knows_its_price_alone(
@@ -22,14 +25,12 @@ def test_a_second_run_pays_for_what_is_new_and_knows_its_price_alone(
     lines = questions.read_text().splitlines()
     (tmp_path / "half.jsonl").write_text("\n".join(lines[:9]))
     given = {"policy": PAPER, **endpoint(reader)}
-    okralong.answer(sample_archive, tmp_path / "half.jsonl", tmp_path / "first", **given)
+    answer(sample_archive, tmp_path / "half.jsonl", tmp_path / "first", **given)
     first_bill, first_calls = reader.bill_usd, len(reader.received)
-    shared = okralong.answer(
-        sample_archive, questions, tmp_path / "second", replies_from=[str(tmp_path / "first")], **given
-    )
+    shared = answer(sample_archive, questions, tmp_path / "second", replies_from=[str(tmp_path / "first")], **given)
     assert shared.statuses == {"answered": 18}
     second_bill = reader.bill_usd - first_bill
-    okralong.answer(sample_archive, questions, tmp_path / "fresh", **given)
+    answer(sample_archive, questions, tmp_path / "fresh", **given)
     fresh_bill = reader.bill_usd - first_bill - second_bill
     totals = json.loads((tmp_path / "second" / "manifest.json").read_text())["totals"]
     assert totals["shared_replies"] == first_calls
@@ -58,9 +59,9 @@ def test_the_summary_says_both_and_a_retry_asks_anew(
     (tmp_path / "q.jsonl").write_text(line)
     with FakeOpenAI(rules=[(lambda _: True, "Answer: unanswerable")], models=["gpt-4o-2024-08-06"]) as server:
         given = {"strategy": "std_rag", **endpoint(server)}
-        okralong.answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "first", **given)
+        answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "first", **given)
         sharing = {"replies_from": [str(tmp_path / "first")], **given}
-        second = okralong.answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "second", **sharing)
+        second = answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "second", **sharing)
         assert second.statuses == {"unanswerable": 1}
         assert len(server.received) == 1
         _, said = call(monkeypatch, capsys, "show", tmp_path / "second")

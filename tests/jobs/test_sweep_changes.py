@@ -19,6 +19,8 @@ from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, endpoint
 
+pytestmark = pytest.mark.slow
+
 
 def write_sweep(folder: Path, data: Path, server: FakeOpenAI, **more: object) -> Path:
     """One cell over the whole town."""
@@ -68,6 +70,7 @@ def test_a_finished_cell_is_neither_mistaken_for_another_nor_for_whole(
     assert len(reader.received) == asked + 1, "and the others are not asked again"
 
 
+@pytest.mark.soak  # test_judge.py has the judge without a budget
 def test_a_judge_that_the_budget_does_not_reach_hides_no_other_figure(
     ray_cluster: None,
     tmp_path: Path,

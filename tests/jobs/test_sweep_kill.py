@@ -23,6 +23,8 @@ from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.test_sweep_changes import write_sweep
 
+pytestmark = pytest.mark.slow
+
 KILL_AFTER, STOP_AFTER, NEEDED = 3, 7, 12
 """Requests that have arrived when the sweep is killed, and when Ctrl-C is pressed; its two cells need 12."""
 BUDGET_USD = 1.0

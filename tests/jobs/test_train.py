@@ -19,6 +19,8 @@ from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 kind: heads
 hidden: 32
@@ -53,7 +55,7 @@ def rows(first: int, last: int) -> list[TrainingRow]:
     return found
 
 
-@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize("here", [pytest.param(True, marks=pytest.mark.soak), False])
 def test_from_rows_to_an_analyzer_in_use(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -11,6 +11,8 @@ from okralong.pipelines.lab.training.rows import ANALYZER_ROWS
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 policy: policy/paper.yaml
 catalog: {data}/catalog.yaml

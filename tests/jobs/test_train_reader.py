@@ -16,6 +16,8 @@ from tests.evaluation.evidence.town import write_town
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 ROWS = """
 policy: policy/default.yaml
 catalog: {data}/catalog.yaml

@@ -10,6 +10,8 @@ from okralong.pipelines.sara.compressor import Compressor
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 chunk_tokens: 48
 width: 64

@@ -16,6 +16,8 @@ from okralong.pipelines.samples.questions import generate, write_sample
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, endpoint
 
+pytestmark = pytest.mark.slow
+
 RULES = {"seed": 1, "rules": [{"sources": ["sample"], "shares": {"tune": 0.5, "test": 0.5}, "why": "generated"}]}
 
 

@@ -29,6 +29,8 @@ from okralong.pipelines.llm.rate_limit import Ask, Limits, Notice, Returned, Tak
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, config_for, rows
 
+pytestmark = pytest.mark.slow
+
 
 async def ask_all(handles: tuple[Any, Any], config: Any, names: list[str]) -> list[str]:
     client = LlmClient(config, RayLedger(handles[0]), RayLimiter(handles[1]))

@@ -9,9 +9,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.killed_run import QUESTIONS
 from tests.llm.tools import rows
+
+pytestmark = pytest.mark.slow
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

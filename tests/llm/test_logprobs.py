@@ -42,6 +42,7 @@ async def test_an_endpoint_without_them_stops_the_run_and_is_not_asked_again(tmp
     assert [row["status"] for row in rows(tmp_path, "ledger")] == ["ok", "ok"], "what was paid for is in the ledger"
 
 
+@pytest.mark.slow  # starts a process
 async def test_the_scripted_endpoint_gives_the_bytes_of_each_token(tmp_path: Path) -> None:
     said = "Zürich 🏔 it is"
     scenario = {"replies": {"rules": [{"text": said}]}, "models": {"fake-model": {}, "mute": {"logprobs": False}}}

@@ -88,7 +88,7 @@ def test_two_processes_build_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_failing_module_is_explained() -> None:
-    with pytest.raises(OkraError, match=r"gguf_files .* ended with code 1"):
+    with pytest.raises(OkraError, match=r"gguf .* ended with code 1"):
         run_module("okralong.pipelines.models.gguf", "q8_0", "no-such-file.gguf", "never-written.gguf")
 
 

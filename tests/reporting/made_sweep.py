@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from okralong.pipelines.answering.analysis import TYPES
+from okralong.pipelines.core.schemas import PAIRED, SCORES, SUMMARY
+from okralong.pipelines.core.storage import Folder
 from tests.reporting import made_run
 
 SETS = ("alpha", "beta")
-RUNS = {"beta": "runs"}
-"""Where the cells of a set lie, if not in ``cells``."""
 SYSTEMS = {
     ("okralong", "default"): (0.8, 900),
     ("okralong", "no_tables"): (0.6, 800),
@@ -33,20 +32,18 @@ def write_sweep(folder: Path, questions: int, words: str = "", summary: bool = T
         for (method, variant), (share, tokens) in SYSTEMS.items():
             cell = f"{method}-{variant}-{dataset}"
             if method != "long_context":
-                made_run.write_run(folder / RUNS.get(dataset, "cells") / cell, archive, questions, method, words)
+                made_run.write_run(folder / "cells" / cell, archive, questions, method, words)
             named = {"cell": cell, "method": method + words, "set": dataset, "variant": variant, "seed": 7}
             scores += [named | _score(number, share, tokens) for number in range(questions)]
-    (folder / "scores").mkdir()
-    pq.write_table(pa.Table.from_pylist(scores), folder / "scores" / "part-000000001.parquet")
+    sweep = Folder.of(folder)
+    sweep.at("scores").write_table("part-000000001.parquet", pa.Table.from_pylist(scores, schema=SCORES))
     if summary:
         rows = [_summary("okralong-default-alpha", "alpha", "", 0.8125), _summary("", "", "", 0.79)]
-        pq.write_table(pa.Table.from_pylist(rows), folder / "summary.parquet")
+        sweep.write_table("summary.parquet", pa.Table.from_pylist(rows, schema=SUMMARY))
         paired = {"method": "okralong", "variant": "default", "set": "", "type": "", "metric": "f1"}
         paired |= {"against_method": "std_rag", "against_variant": "default", "difference": 0.3, "low": 0.1}
-        pq.write_table(
-            pa.Table.from_pylist([paired | {"high": 0.5, "p": 0.01, "p_holm": 0.02, "n": 40, "clusters": 8}]),
-            folder / "paired.parquet",
-        )
+        paired |= {"high": 0.5, "p": 0.01, "p_holm": 0.02, "n": 40, "clusters": 8}
+        sweep.write_table("paired.parquet", pa.Table.from_pylist([paired], schema=PAIRED))
     return folder
 
 

@@ -8,8 +8,9 @@ import io
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.reporting.rows import Figure, Row, figures, mean_over, pareto_frontier
-from okralong.pipelines.reporting.statistics import clustered_interval
+from okralong.pipelines.reporting.charts import pareto_frontier
+from okralong.pipelines.reporting.rows import Row, figures, mean_over
+from okralong.pipelines.reporting.statistics import Estimate, clustered_mean
 from okralong.pipelines.reporting.tables import Column, Kind, Table, best_rows, for_page, markdown, number, table_files
 
 
@@ -27,11 +28,11 @@ def test_means_are_of_known_values_and_drawn_by_documents() -> None:
     assert set(found) == {"f1"}
     assert found["f1"].value == pytest.approx(sum(values) / 6)
     assert found["f1"].n == 6
-    interval = clustered_interval(values, clusters)
+    interval = clustered_mean(values, clusters).interval
     assert interval is not None
     alone = figures(rows, ["f1"])["f1"]
     assert (alone.low, alone.high) == pytest.approx(interval, abs=0.03)
-    assert figures([rows[0]], ["f1"])["f1"] == Figure(0.0, None, None, 1)
+    assert figures([rows[0]], ["f1"])["f1"] == Estimate(0.0, None, None, 1)
 
 
 def test_a_mean_over_sets_weighs_sets_alike_and_wants_all_of_them() -> None:
@@ -51,8 +52,8 @@ TABLE = Table(
     "Of two methods.",
     [Column("method", "Method"), Column("f1", "F1", "share", "more"), Column("usd", "Cost", "usd", "less")],
     [
-        ["=HYPERLINK(1)|<b>", Figure(0.5, 0.4, 0.6, 20), 0.01],
-        ["plain", Figure(0.25, None, None, 20), 0.002],
+        ["=HYPERLINK(1)|<b>", Estimate(0.5, 0.4, 0.6, 20), 0.01],
+        ["plain", Estimate(0.25, None, None, 20), 0.002],
         ["none", None, None],
     ],
 )

@@ -16,6 +16,7 @@ from okralong.jobs.cli import app
 from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Question
+from okralong.pipelines.lab.pictures import report_pictures
 from okralong.pipelines.reporting.charts import latency
 from okralong.pipelines.reporting.page import SCRIPTS, Report, page_script, render
 from okralong.pipelines.reporting.rows import figures
@@ -92,10 +93,8 @@ def test_files_lie_beside_the_page(made: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_run_gives_the_same_bytes(made_report: Report) -> None:
-    from okralong.pipelines.reporting.pictures import pictures
-
     assert render(made_report) == render(made_report)
-    assert pictures(made_report) == pictures(made_report)
+    assert report_pictures(made_report) == report_pictures(made_report)
 
 
 def test_a_run_without_golds_or_archive_says_so(made: Path, tmp_path: Path) -> None:

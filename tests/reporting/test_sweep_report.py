@@ -13,7 +13,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.sweeps.pages import sweep_report
 from okralong.pipelines.reporting.page import Report
-from okralong.pipelines.reporting.rows import Figure
+from okralong.pipelines.reporting.statistics import Estimate
 from tests.reporting.made_sweep import write_sweep
 
 QUESTIONS = 20
@@ -42,8 +42,8 @@ def test_panels_are_the_mean_over_sets_and_each_set(made_report: Report) -> None
 
 def test_the_summary_of_the_sweep_goes_before_draws_of_ours(made_report: Report) -> None:
     over, alpha, beta = made_report.panels
-    assert alpha.points[LABELS[0]]["f1"] == Figure(0.8125, 0.7, 0.9, 20)
-    assert over.points[LABELS[0]]["f1"] == Figure(0.79, 0.7, 0.9, 20)
+    assert alpha.points[LABELS[0]]["f1"] == Estimate(0.8125, 0.7, 0.9, 20)
+    assert over.points[LABELS[0]]["f1"] == Estimate(0.79, 0.7, 0.9, 20)
     assert beta.points[LABELS[0]]["f1"].value == pytest.approx(0.8)
     assert over.points[LABELS[2]]["f1"].value == pytest.approx(0.5)
 
@@ -73,7 +73,6 @@ def test_details_are_of_whole_questions_of_all_sets_alike(made_report: Report) -
 
 def test_a_sweep_without_summary_or_runs_is_reported_too(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "sweep", 6, summary=False)
-    shutil.rmtree(folder / "runs")
     shutil.rmtree(folder / "cells")
     found = sweep_report(Folder.of(folder), details=100)
     assert {json.loads(detail) for detail in found.details} == {None}

@@ -46,6 +46,7 @@ def test_the_config_that_lies_beside_it_is_one(folder: Path) -> None:
     assert is_trained_by(folder, shipped)
 
 
+@pytest.mark.soak  # a minute of a real model
 def test_true_vectors_make_texts_that_it_never_saw_likelier(folder: Path, tmp_path: Path) -> None:
     """Of made-up reports, of which it has learned none; the interval is over reports."""
     config = load_config(SaraConfig, "training/sara_small.yaml")

@@ -110,6 +110,7 @@ def test_true_vectors_raise_the_likelihood_of_held_out_texts(trained: Path) -> N
     assert "| untrained | 60 (4) |" in page.read_text()
 
 
+@pytest.mark.soak  # three whole trainings
 def test_a_killed_training_ends_like_one_that_was_not(trained: Path, tmp_path: Path) -> None:
     out, config = tmp_path / "out", trained / "sara.yaml"
     said = module_command("okralong.jobs.cli", "train-sara", str(config), "--here", "--out", str(out))
@@ -150,6 +151,7 @@ def test_figures_are_of_the_config_that_trained(trained: Path) -> None:
         report_sara(config, None, trained / "work", trained / "out")
 
 
+@pytest.mark.soak  # two more trainings
 def test_without_compression_and_without_tuning_answers_are_measured_too(
     trained: Path, tiny: Path, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from tests.search.first_layout import build_shards
 from tests.search.oracles import inner_products
 from tests.search.small_archive import DIMENSION, GRANULARITY, MODEL, Small, unit_vectors, write_archive, write_manifest
 
+pytestmark = pytest.mark.slow
+
 IVF = DenseConfig(index="ivf", above=700, cells=12, recall=0.97)
 HNSW = DenseConfig(index="hnsw", above=700, recall=0.97)
 BOTH = pytest.mark.parametrize("config", [IVF, HNSW], ids=["ivf", "hnsw"])

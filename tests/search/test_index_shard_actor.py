@@ -12,6 +12,8 @@ from okralong.actors.shards import RayShard, Replicas, start_index_shards
 from okralong.pipelines.archive.search import search, stored_vectors
 from tests.search.small_archive import GRANULARITY, random_corpus, unit_vectors, write_archive
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.usefixtures("ray_cluster")
 async def test_actors_answer_like_local_shards(tmp_path: Path) -> None:

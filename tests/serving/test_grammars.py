@@ -35,13 +35,19 @@ ASKED = {
 }
 
 
+SOAKED = ("step", "compress")
+"""Roles whose replies are long; for the others, and for every grammar in ``tests/answering``, this is seconds."""
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedServer]:
     with EmbeddedServer.start(engine="llama.cpp", parallel=1, window=2048) as running:
         yield running
 
 
-@pytest.mark.parametrize("role", ASKED)
+@pytest.mark.parametrize(
+    "role", [pytest.param(role, marks=[pytest.mark.soak] if role in SOAKED else []) for role in ASKED]
+)
 def test_the_form_of_a_reply_holds_under_the_grammar_and_not_without(server: EmbeddedServer, role: str) -> None:
     prompt, contract = ASKED[role]
     assert not re.fullmatch(contract, said(server, prompt, max_tokens=60))
@@ -64,6 +70,7 @@ def test_log_probabilities_come_with_the_tokens_of_the_reply(server: EmbeddedSer
     assert max(reply.token_logprobs) <= 0
 
 
+@pytest.mark.soak  # hundreds of tokens; tests/answering/test_copying.py holds the grammar itself against texts
 def test_what_stands_between_the_marks_is_a_copy(server: EmbeddedServer) -> None:
     rows = " | ".join(f"{1900 + year} | {year * 7919 % 10_000:,}" for year in range(60))
     prompt = answer_prompt("How much was it in 1934?", [YARD, Passage("d", 100, 900, rows, 1, 0.0)])

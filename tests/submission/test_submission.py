@@ -46,6 +46,7 @@ def test_a_job_is_the_command_that_a_person_would_type() -> None:
     assert shlex.split(estimate.entrypoint)[-2:] == ["--strategy", "std_rag"]
 
 
+@pytest.mark.slow  # starts processes
 def test_every_option_of_a_job_is_one_of_its_command() -> None:
     done = [
         subprocess.run(
@@ -100,6 +101,7 @@ def test_the_package_holds_what_the_job_names_and_nothing_that_lies_beside_it(tm
     assert not any("__pycache__" in name or "/." in name for name in sent)
 
 
+@pytest.mark.slow  # starts a process
 def test_the_code_in_the_package_runs_without_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"question": "How many?"}')
     into = tmp_path / "package"

@@ -36,7 +36,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("reads", ["question", "pairs"])
+@pytest.mark.parametrize("reads", ["question", pytest.param("pairs", marks=pytest.mark.soak)])
 def test_a_tuned_encoder_learns_what_the_words_say(tmp_path: Path, reads: str) -> None:
     analyzer = trained(TUNED.changed(reads=reads), tmp_path)
     unseen = invented_examples(5)

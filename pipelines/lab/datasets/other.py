@@ -1,13 +1,4 @@
-"""LongBench items as they were put to a model: whole prompts with their gold answers (Bai et al. 2024).
-
-A file is one object: {"0": {"origin_prompt": ..., "gold": [...]}, ...}. The prompt is an instruction, the passages, the
-instruction again, "Question: ..." and "Answer:". What stands between the two instructions becomes the item's one text,
-"Passage 1:" lines included; neither it nor the question has a name, so the text is called by its words and the question
-by its key in the file.
-
-The label is the file's name without its ending (hotpotqa, 2wikimqa, qasper), as LongBench drops the sets' own. The gold
-answers are wordings of the same answer. There is no evidence and there are no sub-questions.
-"""
+"""LongBench's prompts, and questions of one's own."""
 
 from __future__ import annotations
 
@@ -20,19 +11,18 @@ from typing import Final, get_args
 
 from okralong.pipelines.core.types import InputError, Question, QuestionType
 from okralong.pipelines.lab.datasets.base import (
+    Builder,
     DataSet,
     Evidence,
     Item,
     Row,
     Text,
     grounded,
-    keep_text,
     one_part,
     question_type,
     read_json,
     row_of,
     text_id,
-    texts_of,
 )
 from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.run.prepare import read_questions
@@ -49,23 +39,34 @@ BETWEEN: Final = f"\n\n{INSTRUCTION}\n\nQuestion: "
 AFTER: Final = "\nAnswer:"
 
 
+# --------
+# LongBench items as they were put to a model: whole prompts with their gold answers (Bai et al. 2024).
+#
+# A file is one object: {"0": {"origin_prompt": ..., "gold": [...]}, ...}. The prompt is an instruction, the passages,
+# the instruction again, "Question: ..." and "Answer:". What stands between the two instructions becomes the item's one
+# text, "Passage 1:" lines included; neither it nor the question has a name, so the text is called by its words and the
+# question by its key in the file.
+#
+# The label is the file's name without its ending (hotpotqa, 2wikimqa, qasper), as LongBench drops the sets' own. The
+# gold answers are wordings of the same answer. There is no evidence and there are no sub-questions.
+
+
 def read_longbench(path: Path, part: str) -> DataSet:
     """A file such as ``hotpotqa.json``. Raises InputError naming file, row and field."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} holds {type(content).__name__}, not an object of prompts. Fetch the file again.")
     type_ = question_type(LONGBENCH, path.stem)
-    texts: dict[str, Text] = {}
-    items = []
+    made = Builder(LONGBENCH, part)
     for key, value in content.items():
         row = row_of(path, f"row {key!r}", value)
         passages, asked = _cut(row)
-        text = keep_text(texts, f"{LONGBENCH}-{text_id(passages)}", passages)
+        text = made.text(f"{LONGBENCH}-{text_id(passages)}", passages)
         answers = _answers(row)
         question = Question(f"{LONGBENCH}-{path.stem}-{key}", asked, answers=answers, type=type_)
         gold = Gold(question, LONGBENCH, path.stem, grounded(one_part(answers), [passages]))
-        items.append(Item(gold, documents=(text.document,), text_ids=(text.text_id,)))
-    return DataSet(LONGBENCH, part, texts, tuple(items))
+        made.items.append(Item(gold, documents=(text.document,), text_ids=(text.text_id,)))
+    return made.built()
 
 
 def _cut(row: Row) -> tuple[str, str]:
@@ -78,7 +79,7 @@ def _cut(row: Row) -> tuple[str, str]:
 
 
 def _answers(row: Row) -> tuple[str, ...]:
-    answers = [answer.strip() for answer in texts_of(row, "gold", row.get("gold", list))]
+    answers = [answer.strip() for answer in row.texts("gold")]
     if not all(answers) or not answers:
         row.bad("gold", "holds no answer or an empty one")
     return tuple(dict.fromkeys(answers))
@@ -110,17 +111,16 @@ def read_own(path: Path, part: str) -> DataSet:
     questions, bad = read_questions(path)
     if bad:
         raise InputError(bad[0].message)
-    texts: dict[str, Text] = {}
+    made = Builder(OWN, part)
     folders = (path.parent / FOLDER, path.parent / SAMPLE_FOLDER)
     documents = _documents(next((folder for folder in folders if folder.is_dir()), folders[0]))
-    items = []
     for number, question in enumerate(questions, start=1):
         row = Row(path, f"row {number}", {"type": question.type, "doc_ids": question.doc_ids})
         if question.type and question.type not in get_args(QuestionType):
             raise _error(row, "type", f"is {question.type!r}, none of {', '.join(get_args(QuestionType))}")
-        scope = [keep_text(texts, name, text) for name, text in _scope(row, question, documents).items()]
-        items.append(_item(row, question, scope))
-    return DataSet(OWN, part, texts, tuple(items))
+        scope = [made.text(name, text) for name, text in _scope(row, question, documents).items()]
+        made.items.append(_item(row, question, scope))
+    return made.built()
 
 
 def _documents(folder: Path) -> dict[str, str]:

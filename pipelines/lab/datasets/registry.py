@@ -8,36 +8,28 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets import filings as finqa
-from okralong.pipelines.lab.datasets import filings as reports
-from okralong.pipelines.lab.datasets import filings as tatqa
-from okralong.pipelines.lab.datasets import other as longbench
-from okralong.pipelines.lab.datasets import other as own
-from okralong.pipelines.lab.datasets import papers as qasper
-from okralong.pipelines.lab.datasets import papers as qmsum
-from okralong.pipelines.lab.datasets import uda as uda_bench
-from okralong.pipelines.lab.datasets import uda as uda_csv
-from okralong.pipelines.lab.datasets import wiki as hotpotqa
-from okralong.pipelines.lab.datasets import wiki as hotpotqa_pooled
-from okralong.pipelines.lab.datasets import wiki as musique
-from okralong.pipelines.lab.datasets import wiki as twowiki
 from okralong.pipelines.lab.datasets.base import DataSet, DataSource
+from okralong.pipelines.lab.datasets.filings import read_finqa, read_reports_set, read_tatqa
+from okralong.pipelines.lab.datasets.other import read_longbench, read_own
+from okralong.pipelines.lab.datasets.papers import read_qasper, read_qasper_annotations, read_qmsum
+from okralong.pipelines.lab.datasets.uda import read_uda_bench, read_uda_csv
+from okralong.pipelines.lab.datasets.wiki import read_hotpotqa, read_hotpotqa_pooled, read_musique, read_twowiki
 
 FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
-    "hotpotqa": hotpotqa.read_hotpotqa,
-    "2wikimultihopqa": twowiki.read_twowiki,
-    "musique": musique.read_musique,
-    "hotpotqa_pooled": hotpotqa_pooled.read_hotpotqa_pooled,
-    "qmsum": qmsum.read_qmsum,
-    "longbench": longbench.read_longbench,
-    "tatqa": tatqa.read_tatqa,
-    "finqa": finqa.read_finqa,
-    "uda_csv": uda_csv.read_uda_csv,
-    "uda_bench": uda_bench.read_uda_bench,
-    "qasper": qasper.read_qasper,
-    "qasper_annotations": qasper.read_qasper_annotations,
-    "reports": reports.read_reports_set,
-    "own": own.read_own,
+    "hotpotqa": read_hotpotqa,
+    "2wikimultihopqa": read_twowiki,
+    "musique": read_musique,
+    "hotpotqa_pooled": read_hotpotqa_pooled,
+    "qmsum": read_qmsum,
+    "longbench": read_longbench,
+    "tatqa": read_tatqa,
+    "finqa": read_finqa,
+    "uda_csv": read_uda_csv,
+    "uda_bench": read_uda_bench,
+    "qasper": read_qasper,
+    "qasper_annotations": read_qasper_annotations,
+    "reports": read_reports_set,
+    "own": read_own,
 }
 """By the ``format`` of a source: a path and the name of a part in, a data set out."""
 

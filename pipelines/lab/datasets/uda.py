@@ -1,7 +1,6 @@
-"""UDA's bench files (Hui et al. 2024): a JSON object with the questions of each document, and evidence.
+"""UDA's files (Hui et al. 2024): questions on filings and papers, as bench files with evidence or as plain tables.
 
-Three shapes, told by their fields: TAT-DQA (facts and a derivation, no text), FinQA (the page), and papers (the
-evidence paragraphs of each annotator, not the paper).
+Both come in three kinds, told by their fields: TAT-DQA, FinQA, and papers.
 """
 
 from __future__ import annotations
@@ -11,65 +10,65 @@ import csv
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.core.types import InputError, Question
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.datasets.base import (
+    Builder,
     DataSet,
     Item,
-    QueryIds,
     Row,
-    Text,
     grounded,
-    keep_paragraphs,
-    keep_text,
     length_label,
     one_part,
     operand_parts,
     question_type,
     read_json,
     row_of,
-    row_type,
     scaled_wordings,
     span_parts,
-    texts_of,
+    spans_of,
 )
-from okralong.pipelines.lab.datasets.filings import clean_answer, locate_finqa, read_page
-from okralong.pipelines.lab.gold import Gold, derivation_operands, program_expression, program_operands, words
+from okralong.pipelines.lab.datasets.filings import (
+    FINQA,
+    PROGRAM,
+    TATQA,
+    clean_answer,
+    finqa_answers,
+    program_item,
+    read_page,
+)
+from okralong.pipelines.lab.gold import derivation_operands, words
 
-_NAMES: Final = {"derivation": "uda_bench_tat_qa", "program": "uda_bench_fin_qa", "evidence": "uda_bench_paper_qa"}
-"""By the field that only this shape has, tried in this order."""
+PAPERS: Final = "uda_paper_qa"
 
 logger = logging.getLogger(__name__)
 
+# --------
+# Bench files: a JSON object with the questions of each document, and evidence.
+
 
 def read_uda_bench(path: Path, part: str) -> DataSet:
-    """A ``bench_*_qa.json``. Raises InputError naming file, row ("document V_2008, question 3") and field.
+    """A ``bench_*_qa.json``: TAT-DQA (facts and a derivation, no text), FinQA (the page), or papers.
 
     Of a paper's question the evidence of the first annotator is taken: each paragraph is a text of its own and wholly
-    evidence. Figures and tables ("FLOAT SELECTED") have no text and are left out; how many is logged.
+    evidence. Figures and tables ("FLOAT SELECTED") have no text and are left out; how many is logged. Raises InputError
+    naming file, row ("document V_2008, question 3") and field.
     """
-    texts: dict[str, Text] = {}
-    left_out: Counter[str] = Counter()
-    rows = list(_rows(path))
-    name = next((name for field, name in _NAMES.items() if rows and field in rows[0][1].values), None)
-    if name is None:
+    rows = list(_bench_rows(path))
+    kind = next((field for field in _BENCH if rows and field in rows[0][1].values), None)
+    if kind is None:
         raise InputError(f"{path} holds no question of a UDA bench file. Fetch the file again.")
-    ids = QueryIds(name)
-    items = []
-    for document, row in rows:
-        if name == "uda_bench_tat_qa":
-            items.append(_tat(row, document, ids))
-        elif name == "uda_bench_fin_qa":
-            items.append(_fin(row, document, ids, texts))
-        else:
-            items.append(_paper(row, document, ids, texts, left_out))
+    name, read = _BENCH[kind]
+    made, left_out = Builder(name, part), Counter[str]()
+    made.items += [read(row, document, made, left_out) for document, row in rows]
     logger.info("%s: %d pieces of evidence are figures or tables without text, left out.", path, left_out.total())
-    return DataSet(name, part, texts, tuple(items))
+    return made.built()
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Row]]:
+def _bench_rows(path: Path) -> Iterator[tuple[str, Row]]:
     content = row_of(path, "the file's content", read_json(path))
     for document in content.values:
         where = Row(path, f"document {document}", {"questions": content.get(document, list)})
@@ -77,91 +76,64 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
             yield document, row
 
 
-def _tat(row: Row, document: str, ids: QueryIds) -> Item:
-    answered = row_of(row.file, f"{row.place}, answers", row.get("answers", dict))
+def _tat(row: Row, document: str, made: Builder, _: Counter[str]) -> Item:
+    answered = row.inner("answers")
     label = answered.text("answer_type")
-    kind = row_type(answered, "answer_type", "tatqa", label)
-    answer = answered.get("answer", object)
-    spans = tuple(str(span) for span in (answer if isinstance(answer, list) else [answer]) if str(span).strip())
-    if answer is None or not spans:
-        answered.bad("answer", "holds no answer")
-    facts = texts_of(row, "facts", row.get("facts", list))
-    operands = tuple(dict.fromkeys(fact for fact in facts if words(fact)))
+    kind = answered.type_of("answer_type", TATQA, label)
+    spans = spans_of(answered, "answer", answered.get("answer", object))
+    operands = tuple(dict.fromkeys(fact for fact in row.texts("facts") if words(fact)))
     derivation = row.get("derivation", str)
     if kind == "arithmetic":
         parts = operand_parts(operands if operands and derivation else derivation_operands(derivation))
     else:
         parts = span_parts(spans)
-    question = Question(
-        ids.take(row, "q_uid"),
-        row.text("question"),
-        answers=scaled_wordings(spans, answered.get("scale", str)),
-        type=kind,
-    )
-    return Item(Gold(question, "uda_bench_tat_qa", label, parts), (document,))
+    answers = scaled_wordings(spans, answered.get("scale", str))
+    return Item(made.gold(row, "q_uid", answers, kind, label, parts), (document,))
 
 
-def _fin(row: Row, document: str, ids: QueryIds, texts: dict[str, Text]) -> Item:
-    page = read_page(row_of(row.file, f"{row.place}, context", row.get("context", dict)))
-    text = keep_text(texts, document, page.text)
-    program = row.text("program")
-    answered = row_of(row.file, f"{row.place}, answers", row.get("answers", dict))
-    executed = answered.get("exe_answer", object)
-    if isinstance(executed, bool) or not isinstance(executed, (str, int, float)):
-        answered.bad("exe_answer", f"is {type(executed).__name__}, neither a number nor a text")
-    answers = dict.fromkeys(each for each in (clean_answer(answered.get("str_answer", str)), str(executed)) if each)
-    evidence, cells = locate_finqa(row, "evidence", page, text, program)
-    question = Question(
-        ids.take(row, "q_uid"),
-        row.text("question"),
-        answers=tuple(answers),
-        type=question_type("finqa", "program"),
-    )
-    parts = grounded(operand_parts(program_operands(program)), [page.text])
-    gold = Gold(question, "uda_bench_fin_qa", "program", parts)
-    calculation = program_expression(program)
-    return Item(gold, (document,), (text.text_id,), tuple(evidence), tuple(cells), calculation=calculation)
+def _fin(row: Row, document: str, made: Builder, _: Counter[str]) -> Item:
+    page, program = read_page(row.inner("context")), row.text("program")
+    answers = finqa_answers(row.inner("answers"), "str_answer", "exe_answer")
+    item = program_item(made, row, "q_uid", document, page, (row, "evidence"), answers, program)
+    return replace(item, documents=(document,))
 
 
-def _paper(row: Row, document: str, ids: QueryIds, texts: dict[str, Text], left_out: Counter[str]) -> Item:
-    answered = list(row.rows("answers", "answer"))
-    annotated = list(row.rows("evidence", "evidence"))
+def _paper(row: Row, document: str, made: Builder, left_out: Counter[str]) -> Item:
+    answered, annotated = list(row.rows("answers", "answer")), list(row.rows("evidence", "evidence"))
     if not answered or len(answered) != len(annotated):
         row.bad("answers", f"has {len(answered)} entries, and evidence {len(annotated)}; each annotator has both")
     label = answered[0].text("type")
-    kind = row_type(answered[0], "type", "uda_paper_qa", label)
+    kind = answered[0].type_of("type", PAPERS, label)
     answers = tuple(dict.fromkeys(each.text("answer").strip() for each in answered))
-    paragraphs = texts_of(annotated[0], "raw_evidence", annotated[0].get("raw_evidence", list))
-    evidence, floats = keep_paragraphs(texts, document, paragraphs)
+    evidence, floats = made.paragraphs(document, annotated[0].texts("raw_evidence"))
     left_out["floats"] += floats
-    parts = grounded(one_part(answers), [texts[each.text_id].text for each in evidence])
-    question = Question(ids.take(row, "q_uid"), row.text("question"), answers=answers, type=kind)
     context = tuple(each.text_id for each in evidence)
-    return Item(Gold(question, "uda_bench_paper_qa", label, parts), (document,), context, evidence)
+    parts = grounded(one_part(answers), [made.texts[each].text for each in context])
+    return Item(made.gold(row, "q_uid", answers, kind, label, parts), (document,), context, evidence)
 
+
+_BENCH: Final[dict[str, tuple[str, Callable[[Row, str, Builder, Counter[str]], Item]]]] = {
+    "derivation": ("uda_bench_tat_qa", _tat),
+    "program": ("uda_bench_fin_qa", _fin),
+    "evidence": ("uda_bench_paper_qa", _paper),
+}
+"""Name and reader by the field that only this kind has, tried in this order."""
 
 # --------
-# UDA's question files (Hui et al. 2024): ``|``-separated, no context; the documents are whole filings and papers.
-#
-# Which of the three kinds a file is, its columns say: TAT-DQA has answer_type, FinQA two answers, papers three. The
-# kind of answer is not given for papers; their type goes by length as in ``reports``, a guess.
-
-_COLUMNS: Final = {
-    "uda_tat_qa": ("doc_name", "q_uid", "question", "answer", "answer_scale", "answer_type"),
-    "uda_fin_qa": ("doc_name", "q_uid", "question", "answer_1", "answer_2"),
-    "uda_paper_qa": ("doc_name", "q_uid", "question", "answer_1", "answer_2", "answer_3"),
-}
+# Question files: ``|``-separated, no context; the documents are whole filings and papers.
 
 
 def read_uda_csv(path: Path, part: str) -> DataSet:
     """A csv of UDA. No texts; ``documents`` has the filing ("ADI_2009") or the paper's arXiv id.
 
-    Rows count as a spreadsheet counts them, the head being row 1. Operands are not in the files, so calculations have
-    no parts. Raises InputError naming file, row and field.
+    The kind of answer is not given for papers; their type goes by length as in ``reports``, a guess. Rows count as a
+    spreadsheet counts them, the head being row 1. Operands are not in the files, so calculations have no parts. Raises
+    InputError naming file, row and field.
     """
     name, rows = _open(path)
-    ids = QueryIds(name)
-    return DataSet(name, part, {}, tuple(_SHAPES[name](row, ids) for row in rows))
+    made = Builder(name, part)
+    made.items += [_TABLES[name][1](row, made) for row in rows]
+    return made.built()
 
 
 def _open(path: Path) -> tuple[str, Iterator[Row]]:
@@ -174,16 +146,16 @@ def _open(path: Path) -> tuple[str, Iterator[Row]]:
         raise InputError(f"{path} does not exist. Give the csv file of the data set.") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a csv file in UTF-8: {error}. Fetch the file again.") from error
-    name = next((name for name, wanted in _COLUMNS.items() if wanted == columns), None)
+    name = next((name for name, (wanted, _) in _TABLES.items() if wanted == columns), None)
     if name is None:
         raise InputError(
             f"{path}, row 1: the columns {', '.join(columns) or '(none)'} are those of no question file of UDA, which "
-            f"have {' or '.join('|'.join(wanted) for wanted in _COLUMNS.values())}. Fetch the file again."
+            f"have {' or '.join('|'.join(wanted) for wanted, _ in _TABLES.values())}. Fetch the file again."
         )
-    return name, (_row(path, number, record) for number, record in enumerate(records, start=2))
+    return name, (_table_row(path, number, record) for number, record in enumerate(records, start=2))
 
 
-def _row(path: Path, number: int, record: dict[str | None, str | list[str] | None]) -> Row:
+def _table_row(path: Path, number: int, record: dict[str | None, str | list[str] | None]) -> Row:
     row = Row(path, f"row {number}", {str(key): value for key, value in record.items() if key is not None})
     if None in record:
         row.bad(str(list(row.values)[-1]), f"is followed by more cells: {record[None]!r}")
@@ -193,49 +165,36 @@ def _row(path: Path, number: int, record: dict[str | None, str | list[str] | Non
     return row
 
 
-def _tat_uda_csv(row: Row, ids: QueryIds) -> Item:
+def _tat_row(row: Row, made: Builder) -> Item:
     label = row.text("answer_type")
-    kind = row_type(row, "answer_type", "tatqa", label)
+    kind = row.type_of("answer_type", TATQA, label)
     try:
         answer = ast.literal_eval(row.text("answer"))
     except (ValueError, SyntaxError) as error:
         row.bad("answer", f"is no list of answers ({error})")
-    spans = tuple(str(span) for span in (answer if isinstance(answer, list) else [answer]) if str(span).strip())
-    if not spans:
-        row.bad("answer", "holds no answer")
+    spans = spans_of(row, "answer", answer)
+    answers = scaled_wordings(spans, row.get("answer_scale", str).strip())
     parts = () if kind == "arithmetic" else span_parts(spans)
-    question = Question(
-        ids.take(row, "q_uid"),
-        row.text("question"),
-        answers=scaled_wordings(spans, row.get("answer_scale", str).strip()),
-        type=kind,
-    )
-    return Item(Gold(question, "uda_tat_qa", label, parts), (row.text("doc_name"),))
+    return Item(made.gold(row, "q_uid", answers, kind, label, parts), (row.text("doc_name"),))
 
 
-def _fin_uda_csv(row: Row, ids: QueryIds) -> Item:
+def _fin_row(row: Row, made: Builder) -> Item:
     answers = (clean_answer(row.get("answer_1", str)), row.text("answer_2").strip())
-    question = Question(
-        ids.take(row, "q_uid"),
-        row.text("question"),
-        answers=tuple(dict.fromkeys(answer for answer in answers if answer)),
-        type=question_type("finqa", "program"),
-    )
-    return Item(Gold(question, "uda_fin_qa", "program"), (row.text("doc_name"),))
+    kind = question_type(FINQA, PROGRAM)
+    return Item(made.gold(row, "q_uid", filter(None, answers), kind, PROGRAM), (row.text("doc_name"),))
 
 
-def _paper_uda_csv(row: Row, ids: QueryIds) -> Item:
+def _paper_row(row: Row, made: Builder) -> Item:
     row.text("answer_1")
     answers = tuple(dict.fromkeys(a for n in (1, 2, 3) if (a := row.get(f"answer_{n}", str).strip())))
     label = length_label(answers)
-    question = Question(
-        ids.take(row, "q_uid"), row.text("question"), answers=answers, type=question_type("uda_paper_qa", label)
-    )
-    return Item(Gold(question, "uda_paper_qa", label, one_part(answers)), (row.text("doc_name"),))
+    gold = made.gold(row, "q_uid", answers, question_type(PAPERS, label), label, one_part(answers))
+    return Item(gold, (row.text("doc_name"),))
 
 
-_SHAPES: Final[dict[str, Callable[[Row, QueryIds], Item]]] = {
-    "uda_tat_qa": _tat_uda_csv,
-    "uda_fin_qa": _fin_uda_csv,
-    "uda_paper_qa": _paper_uda_csv,
+_TABLES: Final[dict[str, tuple[tuple[str, ...], Callable[[Row, Builder], Item]]]] = {
+    "uda_tat_qa": (("doc_name", "q_uid", "question", "answer", "answer_scale", "answer_type"), _tat_row),
+    "uda_fin_qa": (("doc_name", "q_uid", "question", "answer_1", "answer_2"), _fin_row),
+    PAPERS: (("doc_name", "q_uid", "question", "answer_1", "answer_2", "answer_3"), _paper_row),
 }
+"""Columns and reader by name."""

@@ -1,16 +1,7 @@
-"""MuSiQue: questions composed of two to four single-hop questions, over 20 Wikipedia paragraphs (Trivedi et al. 2022).
+"""Sets over Wikipedia paragraphs: HotpotQA, 2WikiMultihopQA, MuSiQue, and HotpotQA over one corpus.
 
-A row has ``id`` ("3hop1__" and the numbers of its single-hop questions), ``question``, ``answer``, ``answer_aliases``,
-``answerable``, ``paragraphs`` (title, paragraph_text, is_supporting) and ``question_decomposition`` (question, answer),
-in a JSON list or, as the authors publish it, one row a line (``.jsonl``). The label is the id's first part.
-
-Evidence is the text of each supporting paragraph, without its title line: the set marks nothing finer. Gold queries are
-the single-hop questions, with "#1" replaced by the first step's answer, and so on; some are written as
-"subject >> relation", where the marks are left out.
-
-In the full version a question comes twice under one id, once with a needed paragraph taken away (``answerable`` false).
-Its answer still stands there but cannot be known: the gold answer is "unanswerable", which is what a generator is told
-to reply, and the id says so. There is no evidence, since what is left can be shown whole and is not enough.
+A paragraph becomes a text of its title, a line break and what it says. Asked about are the titles of the paragraphs
+that the set marks.
 """
 
 from __future__ import annotations
@@ -18,105 +9,47 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.datasets.base import (
+    Builder,
     DataSet,
     Evidence,
     Hop,
     Item,
-    QueryIds,
     Range,
     Row,
     Text,
     grounded,
-    json_rows,
-    jsonl_rows,
-    keep_text,
-    keep_titled,
     one_part,
-    row_of,
-    row_type,
     rows_in,
-    texts_of,
     trimmed,
-    whole_paragraph,
+    whole,
 )
 from okralong.pipelines.lab.gold import Gold
 
+HOTPOTQA: Final = "hotpotqa"
+HOTPOTQA_POOLED: Final = "hotpotqa_pooled"
+TWOWIKI: Final = "2wikimultihopqa"
 MUSIQUE: Final = "musique"
 UNANSWERABLE: Final = "unanswerable"
+
+QUESTIONS: Final = "pooled_questions.json"
+CORPUS: Final = "pooled_corpus.jsonl"
 
 _STEP: Final = re.compile(r"#(\d+)")
 _RELATION: Final = re.compile(r"\s*>>\s*")
 
-
-def read_musique(path: Path, part: str) -> DataSet:
-    """A file such as ``musique_ans_v1.0_dev.jsonl``. Raises InputError naming file, row and field."""
-    texts: dict[str, Text] = {}
-    ids = {True: QueryIds(MUSIQUE), False: QueryIds(f"{MUSIQUE}-{UNANSWERABLE}")}
-    items = tuple(_item_musique(row, texts, ids[row.get("answerable", bool)]) for row in rows_in(path))
-    return DataSet(MUSIQUE, part, texts, items)
-
-
-def _item_musique(row: Row, texts: dict[str, Text], ids: QueryIds) -> Item:
-    label = row.text("id").split("__")[0]
-    context: list[Text] = []
-    documents: list[str] = []
-    evidence: list[Evidence] = []
-    for paragraph in row.rows("paragraphs", "paragraph"):
-        title = paragraph.text("title")
-        text = keep_titled(texts, title, paragraph.text("paragraph_text"))
-        context.append(text)
-        if paragraph.get("is_supporting", bool):
-            documents.append(title)
-            evidence.append(whole_paragraph(text, title))
-    answers = tuple(
-        dict.fromkeys([row.text("answer"), *texts_of(row, "answer_aliases", row.get("answer_aliases", list))])
-    )
-    if not row.get("answerable", bool):
-        answers, evidence = (UNANSWERABLE,), []
-    question = Question(
-        ids.take(row, "id"), row.text("question"), answers=answers, type=row_type(row, "id", MUSIQUE, label)
-    )
-    hops = _hops(row)
-    queries = tuple(dict.fromkeys(hop.query for hop in hops))
-    return Item(
-        Gold(question, MUSIQUE, label, grounded(one_part(answers), [text.text for text in context])),
-        documents=tuple(dict.fromkeys(documents)),
-        text_ids=tuple(dict.fromkeys(text.text_id for text in context)),
-        evidence=tuple(dict.fromkeys(evidence)),
-        gold_queries=queries,
-        sub_questions=queries if all(query.endswith("?") for query in queries) else (),
-        hops=hops,
-    )
-
-
-def _hops(row: Row) -> tuple[Hop, ...]:
-    answers: list[str] = []
-    hops: list[Hop] = []
-
-    def earlier(step: re.Match[str]) -> str:
-        number = int(step[1])
-        return answers[number - 1] if 0 < number <= len(answers) else step[0]
-
-    for hop in row.rows("question_decomposition", "step"):
-        query = _STEP.sub(earlier, _RELATION.sub(" ", hop.text("question")))
-        answers.append(hop.text("answer"))
-        hops.append(Hop(query, answers[-1]))
-    return tuple(hops)
-
+logger = logging.getLogger(__name__)
 
 # --------
 # The format that HotpotQA and 2WikiMultihopQA share: a list of questions with ten paragraphs cut into sentences.
 #
 # A row has ``_id``, ``question``, ``answer``, ``type``, ``context`` ([title, [sentence, ...]] for each paragraph) and
 # ``supporting_facts`` ([title, number of the sentence from 0]). On a hub it has ``id``, and the two lists are columns:
-# {"title": [...], "sentences": [...]} and {"title": [...], "sent_id": [...]}. A paragraph becomes a text of its title,
-# a line break and its sentences. Asked about are the titles of the supporting facts.
+# {"title": [...], "sentences": [...]} and {"title": [...], "sent_id": [...]}.
 #
 # Evidence is one piece for each supporting fact: the range of that sentence. The authors name some sentences that the
 # paragraph does not have (the number after the last: 6 facts in 500 questions of 2WikiMultihopQA's train file); such a
@@ -137,11 +70,34 @@ class Paragraph:
     sentences: tuple[Range, ...]
 
 
+def read_hotpotqa(path: Path, part: str) -> DataSet:
+    """HotpotQA in the distractor setting: questions over two of ten paragraphs (Yang et al. 2018).
+
+    A sentence begins with its own blank. The set has no sub-questions: what stands nearest is a look-up of each gold
+    title, in the order of the supporting facts. For a bridge question the second title is what the first paragraph
+    leads to. Raises InputError naming file, row and field.
+    """
+    return _read(
+        path, HOTPOTQA, part, "", lambda row: tuple(dict.fromkeys(title for title, _ in supporting_facts(row)))
+    )
+
+
+def read_twowiki(path: Path, part: str) -> DataSet:
+    """2WikiMultihopQA: questions made from Wikidata's relations, over two to four of ten paragraphs (Ho et al. 2020).
+
+    Its sentences come stripped. ``evidences`` are the [subject, relation, object] triples that lead to the answer: a
+    perfect writer would ask for the object of each, so the gold queries are "subject relation" in their order ("Ann
+    Alder mother"). Files with ``qa_pairs`` also have each as a whole sentence ("Who is the mother of Ann Alder?"), and
+    its answer as another, of which the triple has the words that count. Raises InputError naming file, row and field.
+    """
+    return _read(path, TWOWIKI, part, " ", _relations, _sub_questions, _hops)
+
+
 def _none(row: Row) -> tuple[()]:
     return ()
 
 
-def read_wiki(
+def _read(
     path: Path,
     name: str,
     part: str,
@@ -150,22 +106,15 @@ def read_wiki(
     sub_questions: Callable[[Row], tuple[str, ...]] = _none,
     hops: Callable[[Row], tuple[Hop, ...]] = _none,
 ) -> DataSet:
-    """The questions of ``path`` in the file's order. ``between`` is what joins two sentences.
-
-    Raises InputError naming file, row and field where the file is not in the format.
-    """
-    texts: dict[str, Text] = {}
-    items: list[Item] = []
-    ids = QueryIds(name)
-    lost = 0
+    """The questions in the file's order. ``between`` is what joins two sentences."""
+    made, lost = Builder(name, part), 0
     for row in rows_in(path):
-        paragraphs = _paragraphs(row, texts, between)
-        facts = supporting_facts(row)
+        paragraphs, facts = _paragraphs(row, made, between), supporting_facts(row)
         evidence = _evidence(paragraphs, facts)
         lost += len(facts) - len(evidence)
-        items.append(
+        made.items.append(
             Item(
-                _gold(row, name, ids, paragraphs),
+                _gold(row, made, name, "_id" if "_id" in row.values else "id", [each.text for each in paragraphs]),
                 documents=tuple(dict.fromkeys(title for title, _ in facts)),
                 text_ids=tuple(dict.fromkeys(paragraph.text.text_id for paragraph in paragraphs)),
                 evidence=evidence,
@@ -175,7 +124,13 @@ def read_wiki(
             )
         )
     logger.info("%s: %d supporting facts name what the context does not have.", path, lost)
-    return DataSet(name, part, texts, tuple(items))
+    return made.built()
+
+
+def _gold(row: Row, made: Builder, labels: str, id_field: str, texts: Sequence[Text]) -> Gold:
+    label, answer = row.text("type"), row.text("answer")
+    parts = grounded(one_part([answer]), [text.text for text in texts])
+    return made.gold(row, id_field, [answer], row.type_of("type", labels, label), label, parts)
 
 
 def supporting_facts(row: Row) -> list[Fact]:
@@ -194,39 +149,31 @@ def _pairs(row: Row, field: str, second: str) -> list[Any]:
     """The entries of a list, or of two columns, ``title`` and ``second``."""
     if not isinstance(row.values.get(field), dict):
         return row.get(field, list)
-    columns = row_of(row.file, f"{row.place}, {field}", row.values[field])
+    columns = row.inner(field)
     titles, others = columns.get("title", list), columns.get(second, list)
     if len(titles) != len(others):
         columns.bad(second, f"has {len(others)} entries for {len(titles)} titles")
     return [list(pair) for pair in zip(titles, others, strict=True)]
 
 
-def _gold(row: Row, name: str, ids: QueryIds, paragraphs: Sequence[Paragraph]) -> Gold:
-    label, answers = row.text("type"), (row.text("answer"),)
-    type_ = row_type(row, "type", name, label)
-    id_field = "_id" if "_id" in row.values else "id"
-    question = Question(ids.take(row, id_field), row.text("question"), answers=answers, type=type_)
-    return Gold(question, name, label, grounded(one_part(answers), [each.text.text for each in paragraphs]))
-
-
-def _paragraphs(row: Row, texts: dict[str, Text], between: str) -> list[Paragraph]:
+def _paragraphs(row: Row, made: Builder, between: str) -> list[Paragraph]:
     paragraphs = []
     for entry in _pairs(row, "context", "sentences"):
         match entry:
             case [str(title), list(sentences)]:
-                paragraphs.append(_paragraph(texts, title, texts_of(row, "context", sentences), between))
+                paragraphs.append(_paragraph(made, title, row.all_texts("context", sentences), between))
             case _:
                 row.bad("context", "has an entry that is not a title with a list of sentences")
     return paragraphs
 
 
-def _paragraph(texts: dict[str, Text], title: str, sentences: Sequence[str], between: str) -> Paragraph:
+def _paragraph(made: Builder, title: str, sentences: Sequence[str], between: str) -> Paragraph:
     text, ranges = title + "\n", []
     for number, sentence in enumerate(sentences):
         text += between if number else ""
         ranges.append((len(text), len(text) + len(sentence)))
         text += sentence
-    return Paragraph(title, keep_text(texts, title, text), tuple(ranges))
+    return Paragraph(title, made.text(title, text), tuple(ranges))
 
 
 def _evidence(paragraphs: Sequence[Paragraph], facts: Sequence[Fact]) -> tuple[Evidence, ...]:
@@ -242,100 +189,8 @@ def _evidence(paragraphs: Sequence[Paragraph], facts: Sequence[Fact]) -> tuple[E
     return tuple(pieces)
 
 
-# --------
-# HotpotQA in the distractor setting: questions over two of ten Wikipedia paragraphs (Yang et al. 2018).
-#
-# The format and what evidence is stand in ``wiki``; a sentence begins with its own blank, so sentences are joined by
-# nothing. The set has no sub-questions: what stands nearest is a look-up of each gold title, in the order of the
-# supporting facts. For a bridge question the second title is what the first paragraph leads to.
-
-HOTPOTQA: Final = "hotpotqa"
-
-
-def read_hotpotqa(path: Path, part: str) -> DataSet:
-    """A file such as ``hotpot_dev_distractor_v1.json``. Raises InputError naming file, row and field."""
-    return read_wiki(path, HOTPOTQA, part, "", _titles)
-
-
 def _titles(row: Row) -> tuple[str, ...]:
     return tuple(dict.fromkeys(title for title, _ in supporting_facts(row)))
-
-
-# --------
-# HotpotQA over one corpus for all questions: a questions file beside ``pooled_corpus.jsonl``.
-#
-# The corpus has a paragraph a line (``title``, ``text``), the questions file is a JSON list of ``_id``, ``question``,
-# ``answer``, ``type`` and ``gold_titles``. Each paragraph of the corpus becomes a text, title line first. The corpus
-# is every item's haystack; ``text_ids`` names the gold paragraphs only, since an item's own distractors are not told
-# apart.
-#
-# Evidence is the gold paragraphs without their title lines: the file does not say which sentences. An item with a gold
-# title that the corpus lacks gets no evidence, since what is needed can never be shown whole; such items are counted
-# in the log. Gold queries are the gold titles, as for HotpotQA itself, whose labels it has.
-
-HOTPOTQA_POOLED: Final = "hotpotqa_pooled"
-QUESTIONS: Final = "pooled_questions.json"
-CORPUS: Final = "pooled_corpus.jsonl"
-
-logger = logging.getLogger(__name__)
-
-
-def read_hotpotqa_pooled(path: Path, part: str) -> DataSet:
-    """The questions file, or the folder that holds it. Raises InputError naming file, row and field."""
-    questions = path / QUESTIONS if path.is_dir() else path
-    texts: dict[str, Text] = {}
-    corpus = _corpus(questions.with_name(CORPUS), texts)
-    ids = QueryIds(HOTPOTQA_POOLED)
-    items = tuple(_item(row, ids, corpus) for row in json_rows(questions))
-    lost = sum(not item.evidence for item in items)
-    logger.info("%s: %d questions have a gold title that the corpus lacks.", questions, lost)
-    return DataSet(HOTPOTQA_POOLED, part, texts, items)
-
-
-def _corpus(path: Path, texts: dict[str, Text]) -> dict[str, Text]:
-    corpus: dict[str, Text] = {}
-    for row in jsonl_rows(path):
-        title = row.text("title")
-        if title in corpus:
-            row.bad("title", f"is {title!r}, as in an earlier row: a gold title would name two paragraphs")
-        corpus[title] = keep_titled(texts, title, row.text("text"))
-    return corpus
-
-
-def _item(row: Row, ids: QueryIds, corpus: dict[str, Text]) -> Item:
-    titles = tuple(dict.fromkeys(texts_of(row, "gold_titles", row.get("gold_titles", list))))
-    if not titles:
-        row.bad("gold_titles", "names no title")
-    gold = {title: corpus[title] for title in titles if title in corpus}
-    complete = len(gold) == len(titles)
-    label, answers = row.text("type"), (row.text("answer"),)
-    type_ = row_type(row, "type", HOTPOTQA, label)
-    question = Question(ids.take(row, "_id"), row.text("question"), answers=answers, type=type_)
-    parts = grounded(one_part(answers), [text.text for text in gold.values()]) if gold else ()
-    return Item(
-        Gold(question, HOTPOTQA_POOLED, label, parts),
-        documents=titles,
-        text_ids=tuple(text.text_id for text in gold.values()),
-        evidence=tuple(whole_paragraph(text, title) for title, text in gold.items()) if complete else (),
-        gold_queries=titles,
-    )
-
-
-# --------
-# 2WikiMultihopQA: questions made from Wikidata's relations, over two to four of ten paragraphs (Ho et al. 2020).
-#
-# The format and what evidence is stand in ``wiki``; its sentences come stripped, so they are joined by a blank. Each
-# row also has ``evidences``: the [subject, relation, object] triples that lead to the answer. A perfect writer would
-# ask for the object of each, so the gold queries are "subject relation" in the triples' order ("Ann Alder mother").
-# Files with ``qa_pairs`` also have each as a whole sentence ("Who is the mother of Ann Alder?"), and its answer as
-# another, of which the triple has the words that count.
-
-TWOWIKI: Final = "2wikimultihopqa"
-
-
-def read_twowiki(path: Path, part: str) -> DataSet:
-    """A file such as ``dev.json``. Raises InputError naming file, row and field."""
-    return read_wiki(path, TWOWIKI, part, " ", _relations, _sub_questions, _hops_twowiki)
 
 
 def _relations(row: Row) -> tuple[str, ...]:
@@ -353,10 +208,9 @@ def _triples(row: Row) -> list[Hop]:
     return triples
 
 
-def _hops_twowiki(row: Row) -> tuple[Hop, ...]:
+def _hops(row: Row) -> tuple[Hop, ...]:
     """The triples; as whole sentences where the pairs are as many and each answer names its triple's object."""
-    triples = _triples(row)
-    pairs = list(row.rows("qa_pairs", "pair")) if "qa_pairs" in row.values else []
+    triples, pairs = _triples(row), _qa_pairs(row)
     if len(pairs) != len(triples):
         return tuple(triples)
     return tuple(
@@ -366,6 +220,117 @@ def _hops_twowiki(row: Row) -> tuple[Hop, ...]:
 
 
 def _sub_questions(row: Row) -> tuple[str, ...]:
-    if "qa_pairs" not in row.values:
-        return ()
-    return tuple(dict.fromkeys(pair.text("question") for pair in row.rows("qa_pairs", "pair")))
+    return tuple(dict.fromkeys(pair.text("question") for pair in _qa_pairs(row)))
+
+
+def _qa_pairs(row: Row) -> list[Row]:
+    return list(row.rows("qa_pairs", "pair")) if "qa_pairs" in row.values else []
+
+
+# --------
+# HotpotQA over one corpus for all questions.
+
+
+def read_hotpotqa_pooled(path: Path, part: str) -> DataSet:
+    """A questions file beside ``pooled_corpus.jsonl``, or the folder that holds both.
+
+    The corpus has a paragraph a line (``title``, ``text``), the questions file is a JSON list of ``_id``, ``question``,
+    ``answer``, ``type`` and ``gold_titles``. The corpus is every item's haystack; ``text_ids`` names the gold
+    paragraphs only, since an item's own distractors are not told apart. Evidence is the gold paragraphs without their
+    title lines: the file does not say which sentences. An item with a gold title that the corpus lacks gets none,
+    since what is needed can never be shown whole; such items are counted in the log. Gold queries are the gold titles,
+    as for HotpotQA itself, whose labels it has. Raises InputError naming file, row and field.
+    """
+    questions = path / QUESTIONS if path.is_dir() else path
+    made = Builder(HOTPOTQA_POOLED, part)
+    corpus: dict[str, Text] = {}
+    for row in rows_in(questions.with_name(CORPUS)):
+        title = row.text("title")
+        if title in corpus:
+            row.bad("title", f"is {title!r}, as in an earlier row: a gold title would name two paragraphs")
+        corpus[title] = made.titled(title, row.text("text"))
+    made.items += [_pooled_item(row, made, corpus) for row in rows_in(questions)]
+    lost = sum(not item.evidence for item in made.items)
+    logger.info("%s: %d questions have a gold title that the corpus lacks.", questions, lost)
+    return made.built()
+
+
+def _pooled_item(row: Row, made: Builder, corpus: dict[str, Text]) -> Item:
+    titles = tuple(dict.fromkeys(row.texts("gold_titles")))
+    if not titles:
+        row.bad("gold_titles", "names no title")
+    gold = {title: corpus[title] for title in titles if title in corpus}
+    complete, found = len(gold) == len(titles), _gold(row, made, HOTPOTQA, "_id", list(gold.values()))
+    return Item(
+        found if gold else replace(found, parts=()),
+        documents=titles,
+        text_ids=tuple(text.text_id for text in gold.values()),
+        evidence=tuple(whole(text, title) for title, text in gold.items()) if complete else (),
+        gold_queries=titles,
+    )
+
+
+# --------
+# MuSiQue.
+
+
+def read_musique(path: Path, part: str) -> DataSet:
+    """MuSiQue: questions composed of two to four single-hop questions, over 20 paragraphs (Trivedi et al. 2022).
+
+    A row has ``id`` ("3hop1__" and the numbers of its single-hop questions), ``question``, ``answer``,
+    ``answer_aliases``, ``answerable``, ``paragraphs`` (title, paragraph_text, is_supporting) and
+    ``question_decomposition`` (question, answer), in a JSON list or, as the authors publish it, one row a line. The
+    label is the id's first part. Evidence is the text of each supporting paragraph, without its title line: the set
+    marks nothing finer. Gold queries are the single-hop questions, with "#1" replaced by the first step's answer, and
+    so on; some are written as "subject >> relation", where the marks are left out.
+
+    In the full version a question comes twice under one id, once with a needed paragraph taken away (``answerable``
+    false). Its answer still stands there but cannot be known: the gold answer is "unanswerable", which is what a
+    generator is told to reply, and the id says so. There is no evidence, since what is left can be shown whole and is
+    not enough. Raises InputError naming file, row and field.
+    """
+    made = Builder(MUSIQUE, part)
+    made.items += [_musique_item(row, made) for row in rows_in(path)]
+    return made.built()
+
+
+def _musique_item(row: Row, made: Builder) -> Item:
+    label, answerable = row.text("id").split("__")[0], row.get("answerable", bool)
+    context: list[Text] = []
+    documents: list[str] = []
+    evidence: list[Evidence] = []
+    for paragraph in row.rows("paragraphs", "paragraph"):
+        title = paragraph.text("title")
+        context.append(made.titled(title, paragraph.text("paragraph_text")))
+        if paragraph.get("is_supporting", bool):
+            documents.append(title)
+            evidence.append(whole(context[-1], title))
+    answers = list(dict.fromkeys([row.text("answer"), *row.texts("answer_aliases")]))
+    if not answerable:
+        answers, evidence = [UNANSWERABLE], []
+    parts = grounded(one_part(answers), [text.text for text in context])
+    prefix = "" if answerable else f"{MUSIQUE}-{UNANSWERABLE}"
+    hops = _decomposition(row)
+    queries = tuple(dict.fromkeys(hop.query for hop in hops))
+    return Item(
+        made.gold(row, "id", answers, row.type_of("id", MUSIQUE, label), label, parts, prefix),
+        documents=tuple(dict.fromkeys(documents)),
+        text_ids=tuple(dict.fromkeys(text.text_id for text in context)),
+        evidence=tuple(dict.fromkeys(evidence)),
+        gold_queries=queries,
+        sub_questions=queries if all(query.endswith("?") for query in queries) else (),
+        hops=hops,
+    )
+
+
+def _decomposition(row: Row) -> tuple[Hop, ...]:
+    hops: list[Hop] = []
+
+    def earlier(step: re.Match[str]) -> str:
+        number = int(step[1])
+        return hops[number - 1].answer if 0 < number <= len(hops) else step[0]
+
+    for hop in row.rows("question_decomposition", "step"):
+        query = _STEP.sub(earlier, _RELATION.sub(" ", hop.text("question")))
+        hops.append(Hop(query, hop.text("answer")))
+    return tuple(hops)

@@ -1,14 +1,17 @@
-"""What of the gold evidence stands in the passages shown, and at how many tokens. No generator and no judge: ranges.
+"""The evidence bench: what of the gold evidence stands in the passages that a method shows, and at how many tokens.
 
-White space counts nowhere: a chunk that ends before a line break has shown the sentence whole. Evidence counts where
-the set marks it; the same words elsewhere in the document do not.
+The strategies are those of a run, over the same ``QuestionTools``; only the ports differ. Retrieval is in this process
+and remembered, a ``Writer`` stands in for the generator, nothing is paid, and a question's steps are kept in memory.
+No answer is judged: what is measured are character ranges. White space counts nowhere: a chunk that ends before a line
+break has shown the sentence whole. Evidence counts where the set marks it; the same words elsewhere in the document do
+not.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,28 +20,25 @@ from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.citations import REPAIR
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.policy import Policy, organize
-from okralong.pipelines.answering.prompts import answer_prompt, with_demonstration
+from okralong.pipelines.answering.prompts import DEMONSTRATIONS, answer_prompt
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools, Vectors
 from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.search import search, stored_vectors
+from okralong.pipelines.archive.search import LocalShard, search
+from okralong.pipelines.archive.shard import Vector
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
-    NO_SCORES,
     Analysis,
     Candidates,
-    ConfigError,
-    Document,
     Hit,
     Message,
     NobodyAsked,
     Passage,
     Pattern,
     Plan,
-    QuestionError,
+    Question,
     Reply,
-    RetrieverScores,
-    TokenVectors,
     Usage,
 )
 from okralong.pipelines.lab.datasets.pooling import Pooled, PooledQuestion, Span
@@ -49,337 +49,31 @@ from okralong.pipelines.lab.gold import PATTERN_CHUNKS, answer_recall, evidence_
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
-Ranges = Mapping[str, Sequence[tuple[int, int]]]
-"""Sorted, disjoint character ranges by doc_id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """How much of what a question needs was shown. A share is 0 to 1, and None where the set marks nothing to show.
-
-    ``evidence_recall`` is the share of gold characters; ``pieces_shown`` of ``pieces`` stand there wholly, and
-    ``all_evidence`` says whether all do; ``answer_recall`` is that of the answer's parts; ``cell_recall`` the share of
-    gold cells shown together with their row and column headers; ``context_tokens`` are o200k tokens.
-    """
-
-    evidence_recall: float | None
-    pieces: int
-    pieces_shown: int
-    all_evidence: bool | None
-    answer_recall: float | None
-    cell_recall: float | None
-    context_tokens: int
-
-
-def measure(question: PooledQuestion, passages: Sequence[Passage], documents: Mapping[str, str]) -> Shown:
-    """Measure the passages shown for a question. ``documents`` has the text of each of its documents by doc_id."""
-    shown = ranges((p.doc_id, p.start_char, p.end_char) for p in passages)
-    gold = ranges((s.doc_id, s.start_char, s.end_char) for s in question.evidence)
-    needed = covered = 0
-    for doc_id, stretches in gold.items():
-        for start, end in stretches:
-            stretch = Span(doc_id, start, end)
-            needed += _solid(documents[doc_id][start:end])
-            covered += _covered(stretch, shown, documents)
-    pieces = [span for span in question.evidence if _solid(documents[span.doc_id][span.start_char : span.end_char])]
-    whole = sum(_is_shown(span, shown, documents) for span in pieces)
-    cells = [_is_shown(c.row, shown, documents) and _is_shown(c.header, shown, documents) for c in question.cells]
-    return Shown(
-        evidence_recall=covered / needed if needed else None,
-        pieces=len(pieces),
-        pieces_shown=whole,
-        all_evidence=whole == len(pieces) if pieces else None,
-        answer_recall=answer_recall(question.item.gold.parts, [passage.text for passage in passages]),
-        cell_recall=sum(cells) / len(cells) if cells else None,
-        context_tokens=sum(passage.n_tokens for passage in passages),
-    )
-
-
-def ranges(spans: Iterable[tuple[str, int, int]]) -> Ranges:
-    """Join spans (doc_id, start, end) that overlap or touch."""
-    joined: dict[str, list[tuple[int, int]]] = {}
-    for doc_id, start, end in sorted(spans):
-        stretches = joined.setdefault(doc_id, [])
-        if stretches and start <= stretches[-1][1]:
-            stretches[-1] = (stretches[-1][0], max(end, stretches[-1][1]))
-        else:
-            stretches.append((start, end))
-    return joined
-
-
-def _is_shown(span: Span, shown: Ranges, documents: Mapping[str, str]) -> bool:
-    return _covered(span, shown, documents) == _solid(documents[span.doc_id][span.start_char : span.end_char])
-
-
-def _covered(span: Span, shown: Ranges, documents: Mapping[str, str]) -> int:
-    """Characters of a span that were shown, white space left out."""
-    text = documents[span.doc_id]
-    return sum(
-        _solid(text[max(start, span.start_char) : min(end, span.end_char)])
-        for start, end in shown.get(span.doc_id, ())
-        if start < span.end_char and end > span.start_char
-    )
-
-
-def _solid(text: str) -> int:
-    return len("".join(text.split()))
-
-
-# --------
-# An analyzer with a memory: a sweep asks it the same of a question at every point of every curve.
-
-
-@dataclass
-class Remembered:
-    """The same analyzer, asked once for each input."""
-
-    analyzer: Analyzer
-    _said: dict[AnalysisInput, Analysis] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """See ``Analyzer``."""
-        return self.analyzer.name
-
-    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
-        """See ``Analyzer``."""
-        new = [asked for asked in dict.fromkeys(batch) if asked not in self._said]
-        self._said.update(zip(new, self.analyzer.analyze(new), strict=True))
-        return [self._said[asked] for asked in batch]
-
-
-# --------
-# Retrieval for a whole sweep: many policies ask the same queries, and each is looked up once.
+RANK_CONSTANT: Final = 60.0
+"""Of the plain hybrid: Cormack et al. 2009, section 2."""
 
 DEPTH: Final = 100
-"""Chunks looked up for each retriever; a caller that asks for fewer gets the first of them. Ours."""
+"""Chunks looked up for each retriever; who asks for fewer gets the first of them. Ours."""
 
-
-@dataclass
-class Retrievals:
-    """Both retrievers over one archive, with a memory."""
-
-    archive: Archive
-    encoder: CachedEncoder
-    _found: dict[tuple[str, str, tuple[str, ...], int], Candidates] = field(default_factory=dict)
-
-    async def find(
-        self, query: str, doc_ids: tuple[str, ...], granularity: int, k: int, prefix: str = ""
-    ) -> Candidates:
-        """The top ``k`` chunks of ``doc_ids`` for each retriever, as an answer run would find them.
-
-        ``prefix`` stands before the query where it is embedded.
-        """
-        key = (prefix, query, doc_ids, granularity)
-        deep = max(k, DEPTH)
-        if key not in self._found or k > DEPTH:
-            vector = self.encoder.encode([prefix + query])[0]
-            self._found[key] = await search(self.archive.clients(granularity), query, vector, doc_ids, deep)
-        found = self._found[key]
-        return Candidates(found.exact[:k], found.semantic[:k])
-
-    def prepare(self, queries: list[str]) -> None:
-        """Embed many queries in one go, so that they come from memory afterwards."""
-        if queries:
-            self.encoder.encode(queries)
-
-
-# --------
-# Pattern and evidence of a question as our own retrievers make them: the labels that no set annotates.
-
-
-async def gold_labels(
-    retrievals: Retrievals, texts: Mapping[str, str], question: PooledQuestion, granularity: int, chunks: Sequence[Hit]
-) -> tuple[Pattern, bool] | None:
-    """Which retriever's chunks of ``granularity`` tokens hold more of the evidence, and whether ``chunks`` hold it all.
-
-    None where the set says nothing to look for: neither evidence nor parts of the answer. ``texts`` are the documents
-    by their ids.
-    """
-    asked = question.item.gold.question.question
-    found = await retrievals.find(asked, question.doc_ids, granularity, PATTERN_CHUNKS)
-    shares = [_share(texts, question, hits) for hits in (found.exact, found.semantic, chunks)]
-    if any(share is None for share in shares):
-        return None
-    exact, semantic, at_hand = (share or 0.0 for share in shares)
-    return pattern_label(exact, semantic), evidence_label(at_hand)
-
-
-def _share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:
-    """The share of the gold evidence, or else of the answer's parts, that chunks hold; None where neither is known."""
-    shown = measure(question, [passage_of(hit) for hit in hits], texts)
-    return shown.answer_recall if shown.evidence_recall is None else shown.evidence_recall
-
-
-# --------
-# The tools of one question in the bench: real retrieval, real operators, a writer instead of the generator.
-
-COMPLETION_LIMIT = 512
+COMPLETION_LIMIT: Final = 512
 """Tokens kept free for a reply; ours."""
 
-Analyze = Callable[[str, Sequence[Hit], RetrieverScores], Awaitable[Analysis]]
+LOOK_UP: Final = "retrieval"
+"""The kind of a step of ``QuestionTools`` in which something was looked up."""
+
+Analyze = Callable[[AnalysisInput], Awaitable[Analysis]]
 """Analyses a question with its primary chunks and their retrievers' scores."""
 
 Likelihood = Callable[[str, Sequence[str]], list[list[float]]]
 """See ``LikelihoodModel.score``."""
 
-
-@dataclass
-class BenchTools:
-    """``Tools`` for one question over one archive. ``doc_ids`` is its resolved scope.
-
-    Nothing is journaled and nothing is paid. ``queries`` collects what was looked up, in order; ``calls`` counts the
-    prompts that the writer had to write queries for, ``prompt_tokens`` the o200k tokens of all prompts, the answer's
-    too. ``likelihood`` and ``compressor`` are None where no policy of the sweep needs them. ``path`` leads from the
-    question to this branch.
-    """
-
-    retrievals: Retrievals
-    policy: Policy
-    doc_ids: tuple[str, ...]
-    gold_queries: tuple[str, ...]
-    analyzer: Analyze
-    writer: Writer
-    likelihood: Likelihood | None = None
-    query_prefix: str = ""
-    compressor: ArrayCompressor | None = None
-    path: str = ""
-    queries: list[str] = field(default_factory=list)
-    calls: int = 0
-    prompt_tokens: int = 0
-
-    @property
-    def window(self) -> int:
-        """See ``Tools``: the writer's."""
-        return self.writer.window
-
-    def count(self, text: str) -> int:
-        """See ``Tools``: the writer's own tokens."""
-        return self.writer.count(text)
-
-    def completion_limit(self, role: str) -> int:
-        """See ``Tools``."""
-        return COMPLETION_LIMIT
-
-    @property
-    def calculator(self) -> bool:
-        """See ``Tools``: no answer is written, so none is a formula."""
-        return False
-
-    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
-        """See ``Tools``."""
-        self.queries.append(query)
-        return await self.retrievals.find(query, self.doc_ids, granularity, k, self.query_prefix)
-
-    async def analyze(
-        self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
-    ) -> Analysis:
-        """See ``Tools``."""
-        return await self.analyzer(question, chunks, scores)
-
-    async def record_plan(self, step: str, plan: Plan) -> Plan:
-        """See ``Tools``: every plan may go ahead."""
-        return plan
-
-    async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
-        """See ``Tools``; the writer replies, once: first replies are measured. Raises NobodyAsked for a second one."""
-        if step.endswith(f"/{REPAIR}"):
-            raise NobodyAsked("The bench asks for nothing twice.")
-        self.calls += role in WRITTEN
-        self.prompt_tokens += prompt_size(messages)
-        shown = with_demonstration(messages, role) if self.writer.demonstrate else messages
-        text = await self.writer.write(self.gold_queries, f"{self.path}{step}", role, shown)
-        return Reply(text, self.writer.name, Usage(), "stop", 0.0)
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """See ``Tools``."""
-        vectors: list[list[float]] = self.retrievals.encoder.encode(list(texts)).tolist()
-        return vectors
-
-    async def record_choice(
-        self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
-    ) -> list[Hit]:
-        """See ``Tools``: nothing is kept, so it is always chosen anew."""
-        return await pick()
-
-    async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:
-        """See ``Tools``."""
-        held = await stored_vectors(self.retrievals.archive.clients, [hit.chunk for hit in hits])
-        vectors: list[list[float]] = held.tolist()
-        return vectors
-
-    async def compress(self, vectors: Sequence[Sequence[float]]) -> list[list[float]]:
-        """See ``Tools``."""
-        if self.compressor is None:
-            raise ConfigError(
-                f"The policy {self.policy.name!r} selects evidence in the compressor's space, and the bench was given "
-                "none. Name one under compressor in the sweep file, or set selection.space to encoder."
-            )
-        made: list[list[float]] = self.compressor.pooled(np.asarray(vectors, dtype=np.float32)).tolist()
-        return made
-
-    async def compressed(self, hits: Sequence[Hit]) -> list[TokenVectors]:
-        """See ``Tools``: the bench shows texts only. Raises ConfigError."""
-        raise ConfigError("The bench has no strategy that shows vectors; run it with `okralong answer`.")
-
-    async def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
-        """See ``Tools``."""
-        if self.likelihood is None:
-            raise ConfigError(
-                f"The policy {self.policy.name!r} selects evidence by csi, and the bench was given no model to measure "
-                "it with. Name one under scorer in the sweep file, or set selection.method to none or novelty."
-            )
-        return self.likelihood(prefix, texts)
-
-    async def token_ends(self, texts: Sequence[str]) -> list[list[int]]:
-        """See ``Tools``: the bench measures whole chunks only. Raises ConfigError."""
-        raise ConfigError("The bench has no strategy that compresses; run it with `okralong answer`.")
-
-    async def remember(self, step: str, asked: Any, make: Callable[[], Awaitable[Any]]) -> Any:
-        """See ``Tools``: nothing is kept."""
-        return await make()
-
-    async def artifact(self, name: str, doc_id: str, branch: Branch) -> Any:
-        """See ``Tools``. Raises ConfigError: only a run keeps any."""
-        raise ConfigError(f"The bench keeps no artifact such as {name!r}; run the strategy with `okralong answer`.")
-
-    async def documents(self) -> list[tuple[str, int]]:
-        """See ``Tools``."""
-        return self.retrievals.archive.document_tokens(self.doc_ids)
-
-    async def full_text(self, doc_id: str) -> Document:
-        """See ``Tools``."""
-        if doc_id not in self.doc_ids:
-            raise QuestionError(f"The document {doc_id!r} is outside the question's scope.")
-        return self.retrievals.archive.document(doc_id)
-
-    async def gather(self, branches: Sequence[Branch]) -> list[Any]:
-        """See ``Tools``; one branch after the other."""
-        results = []
-        for branch in branches:
-            child = replace(self, path=f"{self.path}{branch.path}/", queries=[], calls=0, prompt_tokens=0)
-            results.append(await branch.operator(child, **branch.arguments))
-            self.queries += child.queries
-            self.calls += child.calls
-            self.prompt_tokens += child.prompt_tokens
-        return results
-
-
-def prompt_size(messages: Sequence[Message]) -> int:
-    """The o200k tokens of a prompt, without what a chat template puts around its messages."""
-    return sum(count_tokens(message.content) + message.vector_rows for message in messages)
-
-
 # --------
-# Running methods over a set: what each would show for each question, measured against the gold evidence.
-
-RANK_CONSTANT = 60.0
-"""Of the plain hybrid: Cormack et al. 2009, section 2."""
+# A set that is ready to be asked, and the rows that its questions get under a method.
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A set that is ready to be asked: documents indexed, questions with gold spans. ``name`` is "set part".
+    """A set: documents indexed, questions with gold spans. ``name`` is "set part", ``texts`` are by doc_id.
 
     ``followed`` are rows by what decided them: analyzers that agree on a question, as corrupted ones mostly do, share
     its row.
@@ -439,58 +133,16 @@ async def run_plain(bench: Bench, name: str, method: PlainMethod) -> list[Row]:
     """Every question at every count of a plain method."""
     rows = []
     for question in bench.pooled.questions:
-        asked = question.item.gold.question.question
+        asked, deepest = question.item.gold.question.question, max(method.counts)
         found = await bench.retrievals.find(
-            asked, question.doc_ids, method.granularity, max(method.counts), method.query_prefix
+            asked, question.doc_ids, method.granularity, deepest, prefix=method.query_prefix
         )
         hits = ranked(found, method.retriever)
         for count in method.counts:
             passages = [passage_of(hit) for hit in hits[:count]]
-            size = prompt_size(answer_prompt(asked, passages))
-            rows.append(_row(bench, name, float(count), question, passages, "linear", (1, 0, size)))
+            spent = 1, 0, prompt_size(answer_prompt(asked, passages))
+            rows.append(_row(bench, name, float(count), question, passages, "linear", spent))
     return rows
-
-
-async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> list[Row]:
-    """Every question under a policy. A plan that was followed before, under the same policy, is not followed again."""
-    rows, policy = [], run.policy.model_dump_json()
-    for question in bench.pooled.questions:
-        tools = BenchTools(
-            bench.retrievals,
-            run.policy,
-            question.doc_ids,
-            question.item.gold_queries,
-            _analyze(bench, run, question),
-            run.writer,
-            run.likelihood,
-            run.query_prefix,
-            run.compressor,
-        )
-        if not isinstance(run.writer, GoldWriter):  # a model may write otherwise the next time
-            rows.append(await _followed(bench, name, tools, question, point))
-            continue
-        asked = question.item.gold.question
-        plan, tools.analyzer = await _foreseen(tools, asked.question)
-        key = (asked.query_id, policy, run.query_prefix, replace(plan, reasons=()))
-        if key not in bench.followed:
-            bench.followed[key] = await _followed(bench, name, tools, question, point)
-        rows.append(replace(bench.followed[key], method=name, point=point))
-    return rows
-
-
-async def _foreseen(tools: BenchTools, asked: str) -> tuple[Plan, Analyze]:
-    """The plan that the method will make, and what repeats its analysis."""
-    primary, scores = await primary_retrieval(tools, "primary/retrieve", asked)
-    said = await tools.analyze("analyze", asked, primary, scores) if primary else None
-    return organize(said, tools.policy, precise=False), partial(_said, said)
-
-
-async def _followed(bench: Bench, name: str, tools: BenchTools, question: PooledQuestion, point: float) -> Row:
-    answer = await orchestrate(question.item.gold.question.question, tools, precise=False)
-    workflow = answer.plan.workflow if answer.plan else "linear"
-    # A query that is looked up again, at another chunk size or for the analyzer, counts once.
-    spent = len(set(tools.queries)), tools.calls, tools.prompt_tokens
-    return _row(bench, name, point, question, answer.context, workflow, spent)
 
 
 def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
@@ -502,29 +154,56 @@ def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
     return fuse_ranks(found, 1.0, 1.0, RANK_CONSTANT)
 
 
-def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> Analyze:
-    analyzer = run.analyzer
-    if analyzer is None:
-        return partial(_by_gold, bench, question, run.policy.primary.granularity)
-    return partial(_by_analyzer, analyzer)
+async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> list[Row]:
+    """Every question under a policy. A plan that was followed before, under the same policy, is not followed again."""
+    rows, policy = [], run.policy.model_dump_json()
+    for question in bench.pooled.questions:
+        tools = BenchTools(
+            bench.retrievals,
+            run.policy,
+            question.doc_ids,
+            question.item.gold_queries,
+            await _analyze(bench, run, question),
+            run.writer,
+            run.likelihood,
+            run.query_prefix,
+            run.compressor,
+        )
+        if not isinstance(run.writer, GoldWriter):  # a model may write otherwise the next time
+            rows.append(await _followed(bench, name, tools, question, point))
+            continue
+        asked = question.item.gold.question
+        plan = await _plan(tools, asked.question)
+        key = (asked.query_id, policy, run.query_prefix, replace(plan, reasons=()))
+        if key not in bench.followed:
+            bench.followed[key] = await _followed(bench, name, tools, question, point)
+        rows.append(replace(bench.followed[key], method=name, point=point))
+    return rows
 
 
-async def _said(analysis: Analysis | None, text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
-    if analysis is None:
-        raise ValueError("Nothing was found for the analyzer to read, and now something is.")
-    return analysis
-
-
-async def _by_analyzer(analyzer: Analyzer, text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
-    return analyzer.analyze([AnalysisInput(text, tuple(hit.chunk.text for hit in chunks), scores)])[0]
-
-
-async def _by_gold(
-    bench: Bench, question: PooledQuestion, granularity: int, text: str, chunks: Sequence[Hit], _: RetrieverScores
-) -> Analysis:
-    found = await gold_labels(bench.retrievals, bench.texts, question, granularity, chunks)
+async def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> Analyze:
+    if run.analyzer is not None:
+        return analyzed_by(run.analyzer)
+    lookup = Lookup(bench.retrievals, run.policy, question.doc_ids, run.query_prefix)
+    chunks, _ = await primary_retrieval(lookup, "primary/retrieve", question.item.gold.question.question)
+    found = await gold_labels(bench.retrievals, bench.texts, question, run.policy.primary.granularity, chunks)
     pattern, evidence = found or ("same", False)
-    return gold_analysis(question.item.gold.question.type, pattern, evidence)
+    return given(gold_analysis(question.item.gold.question.type, pattern, evidence))
+
+
+async def _plan(tools: BenchTools, asked: str) -> Plan:
+    """The plan that the method will make. The steps on the way to it are kept, and not taken again."""
+    primary, scores = await primary_retrieval(tools, "primary/retrieve", asked)
+    said = await tools.analyze("analyze", asked, primary, scores) if primary else None
+    return organize(said, tools.policy, precise=False)
+
+
+async def _followed(bench: Bench, name: str, tools: BenchTools, question: PooledQuestion, point: float) -> Row:
+    answer = await orchestrate(question.item.gold.question.question, tools.again(), precise=False)
+    workflow = answer.plan.workflow if answer.plan else "linear"
+    # A query that is looked up again, at another chunk size or for the analyzer, counts once.
+    spent = len(set(tools.queries)), tools.calls, tools.prompt_tokens
+    return _row(bench, name, point, question, answer.context, workflow, spent)
 
 
 def _row(
@@ -536,16 +215,314 @@ def _row(
     workflow: str,
     spent: tuple[int, int, int],
 ) -> Row:
-    return Row(
-        dataset=bench.name,
-        method=method,
-        point=point,
-        query_id=question.item.gold.question.query_id,
-        documents=question.item.documents or question.doc_ids,
-        type=question.item.gold.question.type,
-        workflow=workflow,
-        queries=spent[0],
-        calls=spent[1],
-        prompt_tokens=spent[2],
-        shown=measure(question, passages, bench.texts),
+    asked = question.item.gold.question
+    documents, shown = question.item.documents or question.doc_ids, measure(question, passages, bench.texts)
+    return Row(bench.name, method, point, asked.query_id, documents, asked.type, workflow, *spent, shown)
+
+
+# --------
+# The tools of a run for one question, over ports of the bench's own.
+
+
+class BenchTools(QuestionTools):
+    """One question over one archive. ``doc_ids`` is its resolved scope, ``gold_queries`` are what its set would ask.
+
+    ``likelihood`` and ``compressor`` are None where the policy does not need them. ``calls`` counts the prompts that
+    the writer had to write queries for, ``prompt_tokens`` the o200k tokens of all prompts, the answer's too, without
+    worked examples.
+    """
+
+    def __init__(
+        self,
+        retrievals: Retrievals,
+        policy: Policy,
+        doc_ids: tuple[str, ...],
+        gold_queries: tuple[str, ...],
+        analyze: Analyze,
+        writer: Writer,
+        likelihood: Likelihood | None = None,
+        query_prefix: str = "",
+        compressor: ArrayCompressor | None = None,
+    ) -> None:
+        async def embed(texts: list[str]) -> Vectors:
+            return retrievals.encoder.encode([query_prefix + text for text in texts])
+
+        async def score(prefix: str, texts: list[str]) -> list[list[float]]:
+            return likelihood(prefix, texts) if likelihood else []
+
+        async def compress(vectors: Vectors) -> Vectors:
+            return compressor.pooled(vectors) if compressor else vectors
+
+        ports = Ports(
+            archive=retrievals.archive,
+            shards=retrievals.shards,
+            embed=embed,
+            analyze=analyze,
+            complete=self._complete,
+            admit=_admit,
+            policy=policy,
+            window=writer.window,
+            count=writer.count,
+            completion_limit=lambda role: COMPLETION_LIMIT,
+            demonstrate=writer.demonstrate,
+            score=score if likelihood else None,
+            compress=compress if compressor else None,
+        )
+        self.calls = 0
+        self.prompt_tokens = 0
+        self._writer = writer
+        self._gold_queries = gold_queries
+        self._steps = _Steps()
+        super().__init__(ports, Question("", ""), doc_ids, self._steps, self._branch)
+
+    @property
+    def queries(self) -> list[str]:
+        """What was looked up, in order."""
+        return [json.loads(body)["wanted"]["query"] for (_, kind), body in self._steps.kept.items() if kind == LOOK_UP]
+
+    def again(self, path: str = "") -> QuestionTools:
+        """Further tools of the question, or of its branch at ``path``: steps that were taken are not taken again."""
+        return QuestionTools(self.ports, self.question, self.doc_ids, self.log, self.fan_out, path)
+
+    async def _branch(self, branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
+        return await branch.operator(self.again(path), **branch.arguments), {}
+
+    async def _complete(
+        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+    ) -> Reply:
+        """The writer replies, once: first replies are measured. Raises NobodyAsked for a second one."""
+        if path.endswith(f"/{REPAIR}"):
+            raise NobodyAsked("The bench asks for nothing twice.")
+        self.calls += role in WRITTEN
+        example = DEMONSTRATIONS.get(role, ()) if self._writer.demonstrate else ()
+        self.prompt_tokens += prompt_size(messages) - prompt_size(example)
+        text = await self._writer.write(self._gold_queries, path, role, messages)
+        return Reply(text, self._writer.name, Usage(), "stop", 0.0)
+
+
+@dataclass
+class _Steps:
+    """A journal in memory, for one question."""
+
+    kept: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def recorded(self, path: str, kind: str) -> str | None:
+        """See ``StepLog``."""
+        return self.kept.get((path, kind))
+
+    async def record(self, path: str, kind: str, body: str) -> None:
+        """See ``StepLog``."""
+        self.kept[path, kind] = body
+
+
+async def _admit(query_id: str, plan: Plan) -> None:
+    """Every plan may go ahead."""
+
+
+def given(analysis: Analysis) -> Analyze:
+    """An analysis that is known already."""
+
+    async def analyze(asked: AnalysisInput) -> Analysis:
+        return analysis
+
+    return analyze
+
+
+def analyzed_by(analyzer: Analyzer) -> Analyze:
+    """An analyzer, asked one question after the other."""
+
+    async def analyze(asked: AnalysisInput) -> Analysis:
+        return analyzer.analyze([asked])[0]
+
+    return analyze
+
+
+def prompt_size(messages: Iterable[Message]) -> int:
+    """The o200k tokens of a prompt, without what a chat template puts around its messages."""
+    return sum(count_tokens(message.content) + message.vector_rows for message in messages)
+
+
+# --------
+# What a sweep asks again and again is looked up and analysed once.
+
+
+@dataclass
+class Retrievals:
+    """Both retrievers over one archive in this process, with a memory: many policies ask the same queries."""
+
+    archive: Archive
+    encoder: CachedEncoder
+    _shards: dict[int, list[LocalShard]] = field(default_factory=dict)
+
+    def shards(self, granularity: int) -> Sequence[LocalShard]:
+        """All shards of a granularity. Raises ArchiveError when the archive does not have it."""
+        if granularity not in self._shards:
+            self._shards[granularity] = [RememberedShard(each.shard) for each in self.archive.clients(granularity)]
+        return self._shards[granularity]
+
+    async def find(
+        self, query: str, doc_ids: tuple[str, ...], granularity: int, k: int, prefix: str = ""
+    ) -> Candidates:
+        """The top ``k`` chunks of ``doc_ids`` for each retriever. ``prefix`` stands before the query where it is
+        embedded.
+        """
+        return await search(self.shards(granularity), query, self.encoder.encode([prefix + query])[0], doc_ids, k)
+
+    def prepare(self, queries: list[str]) -> None:
+        """Embed many queries in one go, so that they come from memory afterwards."""
+        if queries:
+            self.encoder.encode(queries)
+
+
+@dataclass(frozen=True)
+class RememberedShard(LocalShard):
+    """A shard that is asked once for the candidates of a query in a scope."""
+
+    found: dict[Hashable, Candidates] = field(default_factory=dict)
+
+    async def candidates(
+        self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
+    ) -> Candidates:
+        """See ``Shard.candidates``."""
+        key = (tuple(terms), np.asarray(vector).tobytes(), doc_ids if doc_ids is None else tuple(doc_ids))
+        if key not in self.found or k > DEPTH:
+            self.found[key] = self.shard.candidates(terms, vector, doc_ids, max(k, DEPTH))
+        return Candidates(self.found[key].exact[:k], self.found[key].semantic[:k])
+
+
+@dataclass
+class Remembered:
+    """The same analyzer, asked once for each input."""
+
+    analyzer: Analyzer
+    _said: dict[AnalysisInput, Analysis] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """See ``Analyzer``."""
+        return self.analyzer.name
+
+    def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
+        """See ``Analyzer``."""
+        new = [asked for asked in dict.fromkeys(batch) if asked not in self._said]
+        self._said.update(zip(new, self.analyzer.analyze(new), strict=True))
+        return [self._said[asked] for asked in batch]
+
+
+# --------
+# Pattern and evidence of a question as our own retrievers make them: the labels that no set annotates.
+
+
+async def gold_labels(
+    retrievals: Retrievals, texts: Mapping[str, str], question: PooledQuestion, granularity: int, chunks: Sequence[Hit]
+) -> tuple[Pattern, bool] | None:
+    """Which retriever's chunks of ``granularity`` tokens hold more of the evidence, and whether ``chunks`` hold it all.
+
+    None where the set says nothing to look for: neither evidence nor parts of the answer. ``texts`` are the documents
+    by their ids.
+    """
+    asked = question.item.gold.question.question
+    found = await retrievals.find(asked, question.doc_ids, granularity, PATTERN_CHUNKS)
+    shares = [_share(texts, question, hits) for hits in (found.exact, found.semantic, chunks)]
+    if any(share is None for share in shares):
+        return None
+    exact, semantic, at_hand = (share or 0.0 for share in shares)
+    return pattern_label(exact, semantic), evidence_label(at_hand)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A ``Retriever`` for one question: what primary retrieval needs."""
+
+    retrievals: Retrievals
+    policy: Policy
+    doc_ids: tuple[str, ...]
+    prefix: str = ""
+
+    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+        """See ``Tools``."""
+        return await self.retrievals.find(query, self.doc_ids, granularity, k, self.prefix)
+
+
+def _share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:
+    """The share of the gold evidence, or else of the answer's parts, that chunks hold; None where neither is known."""
+    shown = measure(question, [passage_of(hit) for hit in hits], texts)
+    return shown.answer_recall if shown.evidence_recall is None else shown.evidence_recall
+
+
+# --------
+# Measuring what was shown.
+
+Ranges = Mapping[str, Sequence[tuple[int, int]]]
+"""Sorted, disjoint character ranges by doc_id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How much of what a question needs was shown. A share is 0 to 1, and None where the set marks nothing to show.
+
+    ``evidence_recall`` is the share of gold characters; ``pieces_shown`` of ``pieces`` stand there wholly, and
+    ``all_evidence`` says whether all do; ``answer_recall`` is that of the answer's parts; ``cell_recall`` the share of
+    gold cells shown together with their row and column headers; ``context_tokens`` are o200k tokens.
+    """
+
+    evidence_recall: float | None
+    pieces: int
+    pieces_shown: int
+    all_evidence: bool | None
+    answer_recall: float | None
+    cell_recall: float | None
+    context_tokens: int
+
+
+def measure(question: PooledQuestion, passages: Sequence[Passage], documents: Mapping[str, str]) -> Shown:
+    """Measure the passages shown for a question. ``documents`` has the text of each of its documents by doc_id."""
+    shown = ranges((p.doc_id, p.start_char, p.end_char) for p in passages)
+
+    def needed(span: Span) -> int:
+        return _solid(documents[span.doc_id][span.start_char : span.end_char])
+
+    def covered(span: Span) -> int:
+        """Characters of a span that were shown, white space left out."""
+        text = documents[span.doc_id]
+        return sum(
+            _solid(text[max(start, span.start_char) : min(end, span.end_char)])
+            for start, end in shown.get(span.doc_id, ())
+            if start < span.end_char and end > span.start_char
+        )
+
+    def whole(span: Span) -> bool:
+        return covered(span) == needed(span)
+
+    gold = ranges((s.doc_id, s.start_char, s.end_char) for s in question.evidence)
+    joined = [Span(doc_id, start, end) for doc_id, stretches in gold.items() for start, end in stretches]
+    total = sum(map(needed, joined))
+    pieces = [span for span in question.evidence if needed(span)]
+    pieces_shown = sum(map(whole, pieces))
+    cells = [whole(cell.row) and whole(cell.header) for cell in question.cells]
+    return Shown(
+        evidence_recall=sum(map(covered, joined)) / total if total else None,
+        pieces=len(pieces),
+        pieces_shown=pieces_shown,
+        all_evidence=pieces_shown == len(pieces) if pieces else None,
+        answer_recall=answer_recall(question.item.gold.parts, [passage.text for passage in passages]),
+        cell_recall=sum(cells) / len(cells) if cells else None,
+        context_tokens=sum(passage.n_tokens for passage in passages),
     )
+
+
+def ranges(spans: Iterable[tuple[str, int, int]]) -> Ranges:
+    """Join spans (doc_id, start, end) that overlap or touch."""
+    joined: dict[str, list[tuple[int, int]]] = {}
+    for doc_id, start, end in sorted(spans):
+        stretches = joined.setdefault(doc_id, [])
+        if stretches and start <= stretches[-1][1]:
+            stretches[-1] = (stretches[-1][0], max(end, stretches[-1][1]))
+        else:
+            stretches.append((start, end))
+    return joined
+
+
+def _solid(text: str) -> int:
+    """Characters without white space."""
+    return len("".join(text.split()))

@@ -1,337 +1,218 @@
-"""Recall against tokens: a method's curve over its budgets, and how two methods compare at equal recall or tokens.
+"""The evidence bench's report: each method on each set, how methods compare, and the page, data and picture of it.
 
-A curve is read off its upper envelope: what fewer tokens have shown, more tokens can show as well. Between points, and
-between nothing (0 tokens, recall 0) and the first point, it is linear; beyond the last point it is not defined.
-
-Comparisons are paired: each bootstrap draw takes whole documents, the same for both methods, and reads both
-curves anew.
+A method's curve is its recall against its tokens over its budgets, read off the upper envelope: what fewer tokens have
+shown, more tokens can show as well. Between points, and between nothing (0 tokens, recall 0) and the first point, it is
+linear; beyond the last point it is not defined. Two methods are compared at equal recall or at equal tokens, and
+paired: each bootstrap draw takes whole documents, the same for both methods, and reads both curves anew.
 """
 
 from __future__ import annotations
 
 import json
-import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from okralong.pipelines.lab.evidence.bench import Row
 from okralong.pipelines.lab.evidence.config import PlainMethod, PolicyMethod, Sweep
-from okralong.pipelines.reporting.charts import COLOURS, FAINT, INK, MARKERS
+from okralong.pipelines.lab.pictures import RecallLine, RecallPanel, draw_recall
 from okralong.pipelines.reporting.statistics import (
     DRAWS,
+    Drawn,
     Estimate,
     Floats,
-    Resample,
-    clustered_interval,
+    clustered_mean,
     estimate,
     joined_by_documents,
+    mean_over_sets,
     resample,
 )
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 
-_Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
-_Found: TypeAlias = tuple[Floats, Floats | None]
+HALF: Final = 0.5
+"""The share of the baseline's tokens at which all-evidence rates are compared."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Results:
-    """A method on the questions of a set: ``tokens`` shown and ``recall`` reached, each (budgets, questions).
+def write_report(
+    folder: Path,
+    source: str,
+    sweep: Sweep,
+    sets: Sequence[SetFigures],
+    overall: Mapping[str, Mapping[str, Comparison]],
+    other_side: bool = False,
+) -> list[Path]:
+    """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
 
-    Raises ValueError when the shapes differ or a value is nan: questions without evidence are to be left out.
+    They bear the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
+    side's. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
     """
-
-    tokens: Floats
-    recall: Floats
-
-    def __post_init__(self) -> None:
-        if self.tokens.ndim != 2 or self.tokens.shape != self.recall.shape or not self.tokens.size:
-            raise ValueError(
-                f"Tokens and recall must both be (budgets, questions); they are {self.tokens.shape} and "
-                f"{self.recall.shape}."
-            )
-        if np.isnan(self.tokens).any() or np.isnan(self.recall).any():
-            raise ValueError("A question has no tokens or no recall; leave out the questions without evidence.")
-
-    @property
-    def curve(self) -> Curve:
-        """Mean tokens and mean recall at each budget."""
-        return Curve(tuple(self.tokens.mean(axis=1).tolist()), tuple(self.recall.mean(axis=1).tolist()))
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Points of mean ``tokens`` and mean ``recall``, in the order of the budgets."""
-
-    tokens: tuple[float, ...]
-    recall: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pair:
-    """Two methods on the same questions. ``clusters`` names each question's document; ``at`` is the budget of
-    ``baseline`` at which the two are compared. Raises ValueError when the numbers of questions differ.
-    """
-
-    method: Results
-    baseline: Results
-    clusters: Sequence[Hashable]
-    at: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.method.tokens.shape[1] == self.baseline.tokens.shape[1] == len(self.clusters):
-            raise ValueError("Both methods and the clusters of a pair must have the same questions.")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rates:
-    """Marks of two methods on the same questions, each (questions,): 1 where all evidence is shown, else 0."""
-
-    method: Floats
-    baseline: Floats
-    clusters: Sequence[Hashable]
-
-
-def recall_at_tokens(curve: Curve, tokens: float) -> float | None:
-    """The recall of a curve at so many tokens; None beyond its last point."""
-    x, y = _envelope(np.array([curve.tokens]), np.array([curve.recall]))
-    read = float(_read(x, y, np.array([tokens]))[0])
-    return None if np.isnan(read) else read
-
-
-def tokens_at_recall(curve: Curve, recall: float) -> float | None:
-    """The fewest tokens at which a curve reaches a recall; None where it never does."""
-    x, y = _envelope(np.array([curve.tokens]), np.array([curve.recall]))
-    read = float(_read(y, x, np.array([recall]))[0])
-    return None if np.isnan(read) else read
-
-
-def recall_difference(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
-    """The method's recall at the baseline's tokens, less the baseline's recall: the mean over the pairs, one a set."""
-    return _over_sets([_draws(pair, _recall_difference, seed + n, draws) for n, pair in enumerate(pairs)])
-
-
-def token_ratio(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
-    """The method's tokens at the baseline's recall, by the baseline's tokens: the mean over the pairs, one a set.
-
-    Where the method does not reach that recall the ratio is out of reach: no value, or no upper end.
-    """
-    return _over_sets([_draws(pair, _token_ratio, seed + n, draws) for n, pair in enumerate(pairs)])
-
-
-def rate_ratio(*rates: Rates, seed: int = 7, draws: int = DRAWS) -> Estimate:
-    """The method's rate by the baseline's: the mean over the sets. Out of reach where the baseline's rate is zero."""
-    found = []
-    for n, rate in enumerate(rates):
-        both = np.stack([rate.method, rate.baseline]).astype(np.float64)
-        drawn = resample(rate.clusters, seed + n, draws)
-        found.append((_by(*both.mean(axis=1, keepdims=True)), _by(*drawn.means(both).T) if drawn else None))
-    return _over_sets(found)
-
-
-def _draws(pair: Pair, compare: _Compare, seed: int, draws: int) -> _Found:
-    """The comparison on the questions as they are, and in each draw."""
-    drawn = resample(pair.clusters, seed, draws)
-    return compare(*_means(pair, None)), compare(*_means(pair, drawn)) if drawn else None
-
-
-def _means(pair: Pair, drawn: Resample | None) -> tuple[Floats, Floats, Floats, Floats]:
-    """Mean tokens and recall of the method (draws, budgets) and of the baseline at its budget (draws,)."""
-
-    def mean(values: Floats) -> Floats:
-        return drawn.means(values) if drawn else values.mean(axis=-1)[None]
-
-    method, baseline, at = pair.method, pair.baseline, pair.at
-    return mean(method.tokens), mean(method.recall), mean(baseline.tokens[at]), mean(baseline.recall[at])
-
-
-def _recall_difference(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
-    x, y = _envelope(tokens, recall)
-    return _read(x, y, other_tokens) - other_recall
-
-
-def _token_ratio(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
-    x, y = _envelope(tokens, recall)
-    reached = _read(y, x, other_recall)
-    return _by(np.where(np.isnan(reached), np.inf, reached), other_tokens)
-
-
-def _by(above: Floats, below: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(above / below)
-
-
-def _over_sets(found: Sequence[_Found]) -> Estimate:
-    """The mean over the sets, each drawn on its own; no interval where a set has only one document."""
-    if not found:
-        return Estimate(None)
-    value = float(np.mean([value[0] for value, _ in found]))
-    drawn = [draws for _, draws in found if draws is not None]
-    return estimate(value, np.mean(drawn, axis=0) if len(drawn) == len(found) else None)
-
-
-def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
-    """Points (rows, budgets) in order of tokens, from nothing on, the recall never falling."""
-    order = np.lexsort((-recall, tokens), axis=1)
-    x = np.take_along_axis(tokens, order, axis=1)
-    y = np.maximum.accumulate(np.take_along_axis(recall, order, axis=1), axis=1)
-    start = np.zeros((len(x), 1))
-    return np.hstack([start, x]), np.hstack([start, y])
-
-
-def _read(x: Floats, y: Floats, at: Floats) -> Floats:
-    """y where x first reaches ``at``, row by row; nan where it never does. Both x and y never fall along a row."""
-    after = (x < at[:, None]).sum(axis=1)
-    rows, last = np.arange(len(x)), x.shape[1] - 1
-    right, left = np.minimum(after, last), np.maximum(np.minimum(after, last) - 1, 0)
-    width = x[rows, right] - x[rows, left]
-    share = np.divide(at - x[rows, left], width, out=np.ones_like(width), where=(width > 0) & (after > 0))
-    read = y[rows, left] + share * (y[rows, right] - y[rows, left])
-    return np.where(after > last, np.nan, np.where(after == 0, 0.0, read))
-
-
-# --------
-# The recall-against-tokens picture: one panel a set, one line a method, as an SVG for the README.
-#
-# Up and to the left is better. The ground is painted white, so that the picture reads alike on light and dark pages.
-# The same points give the same bytes. This is the one module of the bench that loads matplotlib.
-
-PANELS_A_ROW: Final = 3
-WIDTH: Final = 9.0
-"""Inches; at 96 pixels an inch, about the 860 pixels of a README."""
-PANEL_HEIGHT: Final = 2.5
-LEGEND_ROW: Final = 0.24
-LEGEND_COLUMNS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A method's points: mean context ``tokens`` (above zero) and mean ``recall``, one for each budget."""
-
-    label: str
-    tokens: Sequence[float]
-    recall: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """A set with the numbers of its questions and documents, and the methods measured on it.
-
-    ``measure`` says what the recall is of, for sets that mark no evidence.
-    """
-
-    name: str
-    questions: int
-    documents: int
-    lines: Sequence[Line]
-    measure: str = "evidence recall"
-
-
-def draw(path: Path, panels: Sequence[Panel]) -> None:
-    """Write the picture of ``panels`` to an SVG file. A method has one colour and marker in all panels.
-
-    Raises ValueError when there is no panel with a point, or a point has no tokens.
-    """
-    labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
-    tokens = [each for panel in panels for line in panel.lines for each in line.tokens]
-    if not tokens or min(tokens) <= 0:
-        raise ValueError("The picture needs panels with points, each at more than zero tokens.")
-    columns = min(PANELS_A_ROW, len(panels))
-    rows, legend_rows = -(-len(panels) // columns), -(-len(labels) // LEGEND_COLUMNS)
-    height = rows * PANEL_HEIGHT + legend_rows * LEGEND_ROW + 0.15
-    legend_share = (legend_rows * LEGEND_ROW + 0.15) / height
-    with matplotlib.rc_context():
-        _set_style()
-        layout = ConstrainedLayoutEngine(rect=(0, legend_share, 1, 1 - legend_share))
-        figure = Figure(figsize=(WIDTH, height), facecolor="white", layout=layout)
-        grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-        looks = {label: (COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]) for n, label in enumerate(labels)}
-        axes = list(grid.flat)
-        for n, (axis, panel) in enumerate(zip(axes, panels, strict=False)):
-            _draw_panel(axis, panel, looks)
-            _scale(axis, min(tokens), max(tokens))
-            if n % columns == 0 or panel.measure != panels[n - 1].measure:
-                axis.set_ylabel(panel.measure)
-            if n + columns >= len(panels):
-                axis.set_xlabel("context tokens (o200k, log scale)")
-        for axis in axes[len(panels) :]:
-            axis.set_visible(False)
-        figure.legend(handles=_handles(looks), loc="lower center", ncols=LEGEND_COLUMNS, frameon=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-
-
-def _set_style() -> None:
-    matplotlib.rcdefaults()  # a style of the user's own must not change the picture
-    matplotlib.rcParams.update(
-        {
-            "svg.hashsalt": "okralong",
-            "svg.fonttype": "none",
-            "font.family": "sans-serif",
-            "font.size": 8.5,
-            "text.color": INK,
-            "text.parse_math": False,
-            "axes.labelcolor": INK,
-            "axes.edgecolor": INK,
-            "axes.linewidth": 0.6,
-            "xtick.color": INK,
-            "ytick.color": INK,
-        }
-    )
-
-
-def _draw_panel(axis: Axes, panel: Panel, looks: dict[str, tuple[str, str]]) -> None:
-    for line in panel.lines:
-        colour, marker = looks[line.label]
-        points = sorted(zip(line.tokens, line.recall, strict=True))
-        x, y = [each[0] for each in points], [each[1] for each in points]
-        front = 4 if len(points) == 1 else 3  # a lone point would drown under the lines
-        axis.plot(x, y, color=colour, marker=marker, markersize=4.5, linewidth=1.4, clip_on=False, zorder=front)
-    documents = "1 document" if panel.documents == 1 else f"{panel.documents:,} documents"
-    axis.set_title(f"{panel.name}\n{panel.questions:,} questions, {documents}", fontsize=9)
-
-
-def _scale(axis: Axes, least: float, most: float) -> None:
-    """Tokens by powers of two, recall from 0 to 1, the same in all panels."""
-    first, last = math.floor(math.log2(least / 1000) + 0.01), math.ceil(math.log2(most / 1000) - 0.01)
-    last = max(last, first + 1)
-    axis.set_xscale("log", base=2)
-    axis.set_xlim(1000 * 2.0**first, 1000 * 2.0**last)
-    axis.xaxis.set_major_locator(FixedLocator([1000 * 2.0**n for n in range(first, last + 1)]))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(_tokens))
-    axis.set_ylim(0, 1)
-    axis.grid(visible=True, color=FAINT, linewidth=0.5)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(labelsize=8, length=2.5)
-
-
-def _tokens(value: float, _position: int | None = None) -> str:
-    return f"{value / 1000:g}k" if value >= 1000 else f"{value:.0f}"
-
-
-def _handles(looks: dict[str, tuple[str, str]]) -> Iterable[Line2D]:
-    return [
-        Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=1.4, label=label)
-        for label, (colour, marker) in looks.items()
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
+    page, data = folder / f"{name}.md", folder / f"{name}.json"
+    page.write_text(markdown(source, sweep, sets, overall, other_side), encoding="utf-8")
+    content = {
+        "sweep": _dumped(sweep),
+        "sets": [asdict(figures) for figures in sets],
+        "overall": {other: {m: asdict(c) for m, c in by.items()} for other, by in overall.items()},
+    }
+    data.write_text(json.dumps(_rounded(content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if not sweep.pictured:
+        return [page, data]
+    panels = []
+    for figures in sets:
+        curves = {method: figures.methods[method].curve for method in sweep.pictured}
+        lines = [RecallLine(method, curve.tokens, curve.recall) for method, curve in curves.items()]
+        measured = f"{figures.measure} recall"
+        panels.append(RecallPanel(figures.name, figures.questions, figures.documents, lines, measured))
+    picture = folder / f"{name}.svg"
+    draw_recall(picture, panels)
+    return [page, data, picture]
+
+
+def markdown(
+    source: str,
+    sweep: Sweep,
+    sets: Sequence[SetFigures],
+    overall: Mapping[str, Mapping[str, Comparison]],
+    other_side: bool = False,
+) -> str:
+    """The whole page."""
+    side = f" --side {sweep.side}" if other_side else ""
+    parts = [
+        f"# {sweep.title}",
+        f"`okralong evidence {public_name(source)}{side} --data DATA --out benchmarks/results/evidence`",
+        sweep.words.strip(),
+        f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
+        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not "
+        "reached, or not defined.",
+        "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
     ]
+    if len(sets) > 1:
+        parts += [f"## Mean over {len(sets)} sets, each counted alike", _mean_table(sweep, sets)]
+    for other, by_method in overall.items():
+        parts += [f"## Against {other}, mean over {len(sets)} sets", _comparison_table(by_method)]
+    drawn = {f"{choice.name} {choice.part}": choice.limit for choice in sweep.sets if choice.limit is not None}
+    for figures in sets:
+        limit = f" (at most {drawn[figures.name]}, drawn with seed {sweep.seed})" if figures.name in drawn else ""
+        parts += [
+            f"## {figures.name}",
+            f"{figures.questions} questions{limit} on {figures.documents} source documents; recall is "
+            f"{figures.measure} recall.",
+            _method_table(figures.methods),
+        ]
+        for versus, compared in figures.against.items():
+            parts += [f"Against {versus}:", _comparison_table(compared)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _words(choice: PlainMethod | PolicyMethod) -> str:
+    prefixed = f", queries embedded after {choice.query_prefix!r}" if choice.query_prefix else ""
+    cut = "" if choice.boundaries == "sentences" else f", chunks cut at {choice.boundaries}"
+    if isinstance(choice, PlainMethod):
+        counts = ", ".join(map(str, choice.counts))
+        points = f"(curve: {counts}){prefixed}{cut}"
+        return f"{choice.count} chunks of {choice.granularity} tokens by {choice.retriever} {points}"
+    changed = "".join(f", {key} = {value}" for key, value in choice.overrides.items())
+    scales = ", ".join(f"{scale:g}" for scale in choice.scales)
+    policy = f"{public_name(choice.policy)}{changed}"
+    return f"{policy}; analyzer {choice.analyzer}, queries by {choice.writer} (scales: {scales}){prefixed}{cut}"
+
+
+def public_name(source: str) -> str:
+    """A config or model as a report may name it: of a path on this machine only the last part."""
+    path = Path(source).expanduser()
+    return path.name if path.is_absolute() else source
+
+
+def _dumped(sweep: Sweep) -> dict[str, Any]:
+    """The sweep as it was run."""
+    content = sweep.model_dump()
+    for key in ("catalog", "split", "scorer"):
+        content[key] = public_name(content[key])
+    for analyzer in content["analyzers"].values():
+        for key in ("model", "adapter"):
+            analyzer[key] = analyzer[key] and public_name(analyzer[key])
+    for method in content["methods"].values():
+        if "policy" in method:
+            method["policy"] = public_name(method["policy"])
+    return content
+
+
+def _method_table(methods: Mapping[str, MethodFigures]) -> str:
+    head = ["method", "tokens", "recall", "all evidence", "answer recall", "cells with heads"]
+    head += ["queries", "all prompts", "workflows"]
+    rows = [
+        [
+            name,
+            f"{each.tokens:,.0f}",
+            estimate_words(each.recall),
+            estimate_words(each.all_evidence),
+            _plain(each.answer_recall),
+            _plain(each.cells),
+            f"{each.queries:.1f}",
+            f"{each.prompt_tokens:,.0f}",
+            ", ".join(f"{count} {workflow}" for workflow, count in sorted(each.workflows.items())),
+        ]
+        for name, each in methods.items()
+    ]
+    return markdown_table(head, rows)
+
+
+def _mean_table(sweep: Sweep, sets: Sequence[SetFigures]) -> str:
+    rows = []
+    for name in sweep.methods:
+        each = [figures.methods[name] for figures in sets]
+        tokens, recall = fmean(one.tokens for one in each), [one.recall.value for one in each]
+        known = [value for value in recall if value is not None]
+        rows.append([name, f"{tokens:,.0f}", _plain(fmean(known) if len(known) == len(each) else None)])
+    return markdown_table(["method", "tokens", "recall"], rows)
+
+
+def _comparison_table(compared: Mapping[str, Comparison]) -> str:
+    head = [
+        "method",
+        "tokens at its recall, ratio",
+        "recall at its tokens, difference",
+        "all evidence, ratio",
+        "all evidence at ≤ half its tokens, ratio (tokens)",
+    ]
+    rows = []
+    for name, each in compared.items():
+        half = estimate_words(each.half) + ("" if each.half_tokens is None else f" ({each.half_tokens:.2f})")
+        rows.append(
+            [
+                name,
+                estimate_words(each.token_ratio),
+                estimate_words(each.recall_difference, "+.3f"),
+                estimate_words(each.all_evidence_ratio),
+                half,
+            ]
+        )
+    return markdown_table(head, rows)
+
+
+def _plain(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
+def _rounded(value: object) -> object:
+    """Floats to six digits: a result file that changes only where a figure did. Of an Estimate only value and ends."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items() if key != "n"}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return value
 
 
 # --------
 # From rows to figures: each method on each set, and each method against the baseline and the strong hybrid.
-
-HALF = 0.5
-"""The share of the baseline's tokens at which all-evidence rates are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +234,7 @@ class MethodFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A method against another: see ``curves``. ``half`` is the ratio of all-evidence rates at the method's largest
+    """A method against another. ``half`` is the ratio of all-evidence rates at the method's largest
     point of at most half of the other's tokens, with that point's share of tokens; None where there is no such point.
     """
 
@@ -485,230 +366,167 @@ def _arrays(sweep: Sweep, method: str, rows: Sequence[Row]) -> _Method:
 def _figures(arrays: _Method) -> MethodFigures:
     recall = arrays.results.recall[arrays.at]
     whole = None if arrays.all_evidence is None else arrays.all_evidence[arrays.at]
-    answers = [row.shown.answer_recall for row in arrays.rows if row.shown.answer_recall is not None]
-    cells = [row.shown.cell_recall for row in arrays.rows if row.shown.cell_recall is not None]
-    workflows: dict[str, int] = {}
-    for row in arrays.rows:
-        workflows[row.workflow] = workflows.get(row.workflow, 0) + 1
     return MethodFigures(
         tokens=float(arrays.results.tokens[arrays.at].mean()),
-        recall=_mean(recall.tolist(), arrays.clusters),
-        all_evidence=Estimate(None) if whole is None else _mean(whole.tolist(), arrays.clusters),
-        answer_recall=float(np.mean(answers)) if answers else None,
-        cells=float(np.mean(cells)) if cells else None,
+        recall=clustered_mean(recall.tolist(), arrays.clusters),
+        all_evidence=Estimate(None) if whole is None else clustered_mean(whole.tolist(), arrays.clusters),
+        answer_recall=_known_mean(row.shown.answer_recall for row in arrays.rows),
+        cells=_known_mean(row.shown.cell_recall for row in arrays.rows),
         queries=float(np.mean([row.queries for row in arrays.rows])),
         prompt_tokens=float(np.mean([row.prompt_tokens for row in arrays.rows])),
         curve=arrays.results.curve,
-        workflows=workflows,
+        workflows=dict(Counter(row.workflow for row in arrays.rows)),
     )
 
 
-def _mean(values: list[float], clusters: list[str]) -> Estimate:
-    interval = clustered_interval(values, clusters)
-    low, high = interval if interval else (None, None)
-    return Estimate(float(np.mean(values)), low, high)
+def _known_mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 # --------
-# The bench's figures as a page of markdown tables, a JSON file of the same, and the picture.
+# Curves, and two methods on the same questions.
 
-NONE: Final = "-"
-"""Stands where a figure is not defined, or an end of an interval cannot be told."""
+_Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
+"""Compares mean tokens and recall of a method (curves, budgets) with those of a baseline at one budget (curves,)."""
 
 
-def write_report(
-    folder: Path,
-    source: str,
-    sweep: Sweep,
-    sets: Sequence[SetFigures],
-    overall: Mapping[str, Mapping[str, Comparison]],
-    other_side: bool = False,
-) -> list[Path]:
-    """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
+@dataclass(frozen=True, slots=True, eq=False)
+class Results:
+    """A method on the questions of a set: ``tokens`` shown and ``recall`` reached, each (budgets, questions).
 
-    They bear the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
-    side's. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
+    Raises ValueError when the shapes differ or a value is nan: questions without evidence are to be left out.
     """
-    # brings matplotlib, a second to load
 
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
-    page, data = folder / f"{name}.md", folder / f"{name}.json"
-    page.write_text(markdown(source, sweep, sets, overall, other_side), encoding="utf-8")
-    content = {
-        "sweep": _dumped(sweep),
-        "sets": [asdict(figures) for figures in sets],
-        "overall": {other: {m: asdict(c) for m, c in by.items()} for other, by in overall.items()},
-    }
-    data.write_text(json.dumps(_rounded(content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    if not sweep.pictured:
-        return [page, data]
-    panels = []
-    for figures in sets:
-        lines = [Line(m, figures.methods[m].curve.tokens, figures.methods[m].curve.recall) for m in sweep.pictured]
-        measured = f"{figures.measure} recall"
-        panels.append(Panel(figures.name, figures.questions, figures.documents, lines, measured))
-    picture = folder / f"{name}.svg"
-    draw(picture, panels)
-    return [page, data, picture]
+    tokens: Floats
+    recall: Floats
+
+    def __post_init__(self) -> None:
+        if self.tokens.ndim != 2 or self.tokens.shape != self.recall.shape or not self.tokens.size:
+            raise ValueError(
+                f"Tokens and recall must both be (budgets, questions); they are {self.tokens.shape} and "
+                f"{self.recall.shape}."
+            )
+        if np.isnan(self.tokens).any() or np.isnan(self.recall).any():
+            raise ValueError("A question has no tokens or no recall; leave out the questions without evidence.")
+
+    @property
+    def curve(self) -> Curve:
+        """Mean tokens and mean recall at each budget."""
+        return Curve(tuple(self.tokens.mean(axis=1).tolist()), tuple(self.recall.mean(axis=1).tolist()))
 
 
-def markdown(
-    source: str,
-    sweep: Sweep,
-    sets: Sequence[SetFigures],
-    overall: Mapping[str, Mapping[str, Comparison]],
-    other_side: bool = False,
-) -> str:
-    """The whole page."""
-    side = f" --side {sweep.side}" if other_side else ""
-    parts = [
-        f"# {sweep.title}",
-        f"`okralong evidence {public_name(source)}{side} --data DATA --out benchmarks/results/evidence`",
-        sweep.words.strip(),
-        f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
-        "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not "
-        "reached, or not defined.",
-        "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
-    ]
-    if len(sets) > 1:
-        parts += [f"## Mean over {len(sets)} sets, each counted alike", _mean_table(sweep, sets)]
-    for other, by_method in overall.items():
-        parts += [f"## Against {other}, mean over {len(sets)} sets", _comparison_table(by_method)]
-    drawn = {f"{choice.name} {choice.part}": choice.limit for choice in sweep.sets if choice.limit is not None}
-    for figures in sets:
-        limit = f" (at most {drawn[figures.name]}, drawn with seed {sweep.seed})" if figures.name in drawn else ""
-        parts += [
-            f"## {figures.name}",
-            f"{figures.questions} questions{limit} on {figures.documents} source documents; recall is "
-            f"{figures.measure} recall.",
-            _method_table(figures.methods),
-        ]
-        for versus, compared in figures.against.items():
-            parts += [f"Against {versus}:", _comparison_table(compared)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of mean ``tokens`` and mean ``recall``, in the order of the budgets."""
+
+    tokens: tuple[float, ...]
+    recall: tuple[float, ...]
 
 
-def _words(choice: PlainMethod | PolicyMethod) -> str:
-    prefixed = f", queries embedded after {choice.query_prefix!r}" if choice.query_prefix else ""
-    cut = "" if choice.boundaries == "sentences" else f", chunks cut at {choice.boundaries}"
-    if isinstance(choice, PlainMethod):
-        counts = ", ".join(map(str, choice.counts))
-        points = f"(curve: {counts}){prefixed}{cut}"
-        return f"{choice.count} chunks of {choice.granularity} tokens by {choice.retriever} {points}"
-    changed = "".join(f", {key} = {value}" for key, value in choice.overrides.items())
-    scales = ", ".join(f"{scale:g}" for scale in choice.scales)
-    policy = f"{public_name(choice.policy)}{changed}"
-    return f"{policy}; analyzer {choice.analyzer}, queries by {choice.writer} (scales: {scales}){prefixed}{cut}"
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Two methods on the same questions. ``clusters`` names each question's document; ``at`` is the budget of
+    ``baseline`` at which the two are compared. Raises ValueError when the numbers of questions differ.
+    """
+
+    method: Results
+    baseline: Results
+    clusters: Sequence[Hashable]
+    at: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.method.tokens.shape[1] == self.baseline.tokens.shape[1] == len(self.clusters):
+            raise ValueError("Both methods and the clusters of a pair must have the same questions.")
 
 
-def public_name(source: str) -> str:
-    """A config or model as a report may name it: of a path on this machine only the last part."""
-    path = Path(source).expanduser()
-    return path.name if path.is_absolute() else source
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """Marks of two methods on the same questions, each (questions,): 1 where all evidence is shown, else 0."""
+
+    method: Floats
+    baseline: Floats
+    clusters: Sequence[Hashable]
 
 
-def _dumped(sweep: Sweep) -> dict[str, Any]:
-    """The sweep as it was run."""
-    content = sweep.model_dump()
-    for key in ("catalog", "split", "scorer"):
-        content[key] = public_name(content[key])
-    for analyzer in content["analyzers"].values():
-        for key in ("model", "adapter"):
-            analyzer[key] = analyzer[key] and public_name(analyzer[key])
-    for method in content["methods"].values():
-        if "policy" in method:
-            method["policy"] = public_name(method["policy"])
-    return content
+def recall_difference(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
+    """The method's recall at the baseline's tokens, less the baseline's recall: the mean over the pairs, one a set."""
+    return _compared(pairs, lambda tokens, recall, x, y: recall_at(tokens, recall, x) - y, seed, draws)
 
 
-def _method_table(methods: Mapping[str, MethodFigures]) -> str:
-    head = [
-        "method",
-        "tokens",
-        "recall",
-        "all evidence",
-        "answer recall",
-        "cells with heads",
-        "queries",
-        "all prompts",
-        "workflows",
-    ]
-    rows = [
-        [
-            name,
-            f"{each.tokens:,.0f}",
-            _estimate(each.recall),
-            _estimate(each.all_evidence),
-            _plain(each.answer_recall),
-            _plain(each.cells),
-            f"{each.queries:.1f}",
-            f"{each.prompt_tokens:,.0f}",
-            ", ".join(f"{count} {workflow}" for workflow, count in sorted(each.workflows.items())),
-        ]
-        for name, each in methods.items()
-    ]
-    return _table(head, rows)
+def token_ratio(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
+    """The method's tokens at the baseline's recall, by the baseline's tokens: the mean over the pairs, one a set.
+
+    Where the method does not reach that recall the ratio is out of reach: no value, or no upper end.
+    """
+
+    def compare(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
+        reached = tokens_at(tokens, recall, other_recall)
+        return _by(np.where(np.isnan(reached), np.inf, reached), other_tokens)
+
+    return _compared(pairs, compare, seed, draws)
 
 
-def _mean_table(sweep: Sweep, sets: Sequence[SetFigures]) -> str:
-    rows = []
-    for name in sweep.methods:
-        each = [figures.methods[name] for figures in sets]
-        tokens, recall = fmean(one.tokens for one in each), [one.recall.value for one in each]
-        known = [value for value in recall if value is not None]
-        rows.append([name, f"{tokens:,.0f}", _plain(fmean(known) if len(known) == len(each) else None)])
-    return _table(["method", "tokens", "recall"], rows)
+def rate_ratio(*rates: Rates, seed: int = 7, draws: int = DRAWS) -> Estimate:
+    """The method's rate by the baseline's: the mean over the sets. Out of reach where the baseline's rate is zero."""
+    found = []
+    for n, rate in enumerate(rates):
+        both = np.stack([rate.method, rate.baseline]).astype(np.float64)
+        drawn = resample(rate.clusters, seed + n, draws)
+        found.append((_by(*both.mean(axis=1)), _by(*drawn.means(both).T) if drawn else None))
+    return _over_sets(found)
 
 
-def _comparison_table(compared: Mapping[str, Comparison]) -> str:
-    head = [
-        "method",
-        "tokens at its recall, ratio",
-        "recall at its tokens, difference",
-        "all evidence, ratio",
-        "all evidence at ≤ half its tokens, ratio (tokens)",
-    ]
-    rows = []
-    for name, each in compared.items():
-        half = _estimate(each.half) + ("" if each.half_tokens is None else f" ({each.half_tokens:.2f})")
-        rows.append(
-            [
-                name,
-                _estimate(each.token_ratio),
-                _estimate(each.recall_difference, signed=True),
-                _estimate(each.all_evidence_ratio),
-                half,
-            ]
-        )
-    return _table(head, rows)
+def _compared(pairs: Sequence[Pair], compare: _Compare, seed: int, draws: int) -> Estimate:
+    """The comparison on the questions as they are, and in each draw; the mean over the sets."""
+
+    def means(pair: Pair, mean: Callable[[Floats], Floats]) -> Floats:
+        method, baseline, at = pair.method, pair.baseline, pair.at
+        return compare(*map(mean, (method.tokens, method.recall, baseline.tokens[at], baseline.recall[at])))
+
+    found: list[Drawn] = []
+    for n, pair in enumerate(pairs):
+        drawn = resample(pair.clusters, seed + n, draws)
+        whole = means(pair, lambda values: values.mean(axis=-1)[None])[0]
+        found.append((whole, means(pair, drawn.means) if drawn else None))
+    return _over_sets(found)
 
 
-def _estimate(each: Estimate, signed: bool = False) -> str:
-    if each.value is None:
-        return NONE
-    form = "+.3f" if signed else ".3f"
-    if each.low is None and each.high is None:
-        return format(each.value, form)
-    low, high = (NONE if end is None else format(end, form) for end in (each.low, each.high))
-    return f"{each.value:{form}} [{low}, {high}]"
+def _by(above: Floats, below: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(above / below)
 
 
-def _plain(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
+def _over_sets(found: Sequence[Drawn]) -> Estimate:
+    return estimate(*mean_over_sets(found)) if found else Estimate(None)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
+def recall_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
+    """The recall of each curve (curves, budgets) at so many tokens (curves,); nan beyond its last point."""
+    return _read(*_envelope(tokens, recall), at)
 
 
-def _rounded(value: object) -> object:
-    """Floats to six digits: a result file that changes only where a figure did."""
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(each) for each in value]
-    return value
+def tokens_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
+    """The fewest tokens at which each curve reaches a recall; nan where it never does."""
+    x, y = _envelope(tokens, recall)
+    return _read(y, x, at)
+
+
+def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
+    """Points (rows, budgets) in order of tokens, from nothing on, the recall never falling."""
+    order = np.lexsort((-recall, tokens), axis=1)
+    x = np.take_along_axis(tokens, order, axis=1)
+    y = np.maximum.accumulate(np.take_along_axis(recall, order, axis=1), axis=1)
+    start = np.zeros((len(x), 1))
+    return np.hstack([start, x]), np.hstack([start, y])
+
+
+def _read(x: Floats, y: Floats, at: Floats) -> Floats:
+    """y where x first reaches ``at``, row by row; nan where it never does. Both x and y never fall along a row."""
+    after = (x < at[:, None]).sum(axis=1)
+    rows, last = np.arange(len(x)), x.shape[1] - 1
+    right, left = np.minimum(after, last), np.maximum(np.minimum(after, last) - 1, 0)
+    width = x[rows, right] - x[rows, left]
+    share = np.divide(at - x[rows, left], width, out=np.ones_like(width), where=(width > 0) & (after > 0))
+    read = y[rows, left] + share * (y[rows, right] - y[rows, left])
+    return np.where(after > last, np.nan, np.where(after == 0, 0.0, read))

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.prompts import DEMONSTRATIONS, parse_split, parse_step
+from okralong.pipelines.answering.prompts import parse_split, parse_step
 from okralong.pipelines.core.tokens import CountTokens, count_tokens, token_counter
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.lab.evidence.config import PolicyMethod, Sweep
@@ -55,7 +54,7 @@ class Writer(Protocol):
 
     @property
     def window(self) -> int:
-        """Tokens that a prompt and its reply may have together, a worked example taken off."""
+        """Tokens that a prompt and its reply may have together."""
         ...
 
     @property
@@ -231,6 +230,4 @@ def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTo
             kept.keep(key, reply)
         return reply
 
-    example = max(sum(count(m.content) + MESSAGE_OVERHEAD for m in turn) for turn in DEMONSTRATIONS.values())
-    room = window - example if served.demonstrate else window
-    return ModelWriter(served.model, ask, room, count, served.demonstrate)
+    return ModelWriter(served.model, ask, window, count, served.demonstrate)

@@ -1,7 +1,8 @@
-"""What a sweep file of ``okralong evaluate`` may say."""
+"""What a sweep or a tune file may say, and the cells that it comes to: one answer run each, with config and policy."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, read_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.evidence.config import SetChoice
+from okralong.pipelines.lab.metrics import METRICS
 from okralong.pipelines.lab.split import MANIFEST as SPLIT_MANIFEST
-from okralong.pipelines.lab.split import Side
-from okralong.pipelines.methods.registry import granularities_needed, load_strategy, needs_scorer, reads_vectors
+from okralong.pipelines.lab.split import SIDES, Side
+from okralong.pipelines.methods.registry import StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.sara.artifact import NONE
@@ -82,38 +84,46 @@ class JudgeConfig(Settings):
     overrides: dict[str, Any] = Field(default_factory=dict)
 
 
-class Sweep(Settings):
-    """Every method under every variant that is for it, on every set, with every seed: each is a *cell*.
+class CellSettings(Settings):
+    """What the files of a sweep and of a tune have alike.
 
-    ``side`` is that of the split; "all" takes sets whole, without a split, for questions that nothing was chosen on.
     ``seed`` draws questions, pools documents and draws the bootstrap, ``seeds`` are those of the generator and of
     corrupted labels. ``answer`` is the answer config that all cells start from, with ``overrides`` (dotted keys).
-    ``against`` names the systems, "method" or "method/variant", that all others are compared with. ``every`` also
-    asks questions that mark neither evidence nor an answer to look for. ``embedding`` is the archives' encoder:
-    "embedded" or a model folder. ``budget_usd`` caps the whole sweep, ``parallel`` cells run at a time, and with
-    ``share_replies`` a request that another cell of the set has sent is not paid for again. ``catalog`` and
-    ``split`` are as for the evidence bench, ``words`` stand above the tables.
+    ``every`` also asks questions that mark neither evidence nor an answer to look for. ``embedding`` is the archives'
+    encoder: "embedded" or a model folder. ``budget_usd`` caps the whole, ``parallel`` cells run at a time. ``catalog``
+    and ``split`` are as for the evidence bench.
     """
 
     title: str
-    words: str = ""
-    side: Side | Literal["all"]
     seed: int = 7
     seeds: list[int] = Field(default=[7], min_length=1)
     answer: str = "answer.yaml"
     overrides: dict[str, Any] = Field(default_factory=dict)
     sets: list[SweepSet] = Field(min_length=1)
-    methods: dict[Name, SweepMethod] = Field(min_length=1)
-    variants: dict[Name, Variant] = Field(default_factory=lambda: {DEFAULT: Variant()}, min_length=1)
-    against: list[str] = Field(default_factory=list)
-    judge: JudgeConfig | None = None
     every: bool = False
     embedding: str = Field(default=EMBEDDED, min_length=1)
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     parallel: Annotated[int, Field(ge=1, le=64)] = 2
-    share_replies: bool = True
     catalog: str = "datasets.yaml"
     split: str = SPLIT_MANIFEST
+
+
+class Sweep(CellSettings):
+    """Every method under every variant that is for it, on every set, with every seed: each is a *cell*.
+
+    ``side`` is that of the split; "all" takes sets whole, without a split, for questions that nothing was chosen on.
+    ``against`` names the systems, "method" or "method/variant", that all others are compared with. With
+    ``share_replies`` a request that another cell of the set has sent is not paid for again. ``words`` stand above the
+    tables.
+    """
+
+    words: str = ""
+    side: Side | Literal["all"]
+    methods: dict[Name, SweepMethod] = Field(min_length=1)
+    variants: dict[Name, Variant] = Field(default_factory=lambda: {DEFAULT: Variant()}, min_length=1)
+    against: list[str] = Field(default_factory=list)
+    judge: JudgeConfig | None = None
+    share_replies: bool = True
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:
@@ -158,8 +168,85 @@ def _are_known(what: str, named: Mapping[str, list[str] | None], known: Mapping[
 
 
 # --------
+# Choosing values of a policy on one side of the split, to be reported on another: never on the same.
+
+BASE = "base"
+CHOSEN = "chosen"
+"""The variants of the report: the policy as it was, and with the chosen values."""
+
+MOST_VARIANTS = 200
+"""Of one grid. Ours: more is a typing error, or more questions than a tune side has answers to tell them apart."""
+
+
+class Tune(CellSettings):
+    """Every combination of the ``grid``'s values (dotted keys of ``policy``) under ``method`` on the side ``search``.
+
+    The one with the best mean of ``metric`` over the sets is reported on the side ``report``, beside the policy itself.
+    ``most`` bounds the means of other metrics ({weighted_tokens: 1500}); of equals the one with fewer tokens is taken.
+    ``budget_usd`` caps both sides together.
+    """
+
+    method: str = "okralong"
+    policy: str = "policy/default.yaml"
+    grid: dict[str, list[Any]] = Field(min_length=1)
+    metric: str = "f1"
+    most: dict[str, float] = Field(default_factory=dict)
+    search: Side = "tune"
+    report: Side = "test"
+
+    @model_validator(mode="after")
+    def _honest(self) -> Self:
+        if self.search == self.report:
+            raise ValueError(f"search and report are both {self.search}: what was chosen there cannot be judged there")
+        if SIDES.index(self.report) < SIDES.index(self.search):
+            raise ValueError(
+                f"search is {self.search} and report {self.report}: values are chosen on the freer side, since figures "
+                f"of {self.search} would be of questions that chose something from then on"
+            )
+        for name in (self.metric, *self.most):
+            if name not in METRICS:
+                raise ValueError(f"{name!r} is none of the metrics ({', '.join(METRICS)})")
+        empty = [key for key, values in self.grid.items() if not values]
+        if empty:
+            raise ValueError(f"grid.{empty[0]} has no value")
+        count = len(self.points())
+        if count > MOST_VARIANTS:
+            raise ValueError(f"the grid has {count} combinations, more than {MOST_VARIANTS}; take fewer values")
+        return self
+
+    def points(self) -> dict[str, dict[str, Any]]:
+        """The combinations by the name of their variant, in the grid's order."""
+        combined = itertools.product(*self.grid.values())
+        return {f"point{at:03d}": dict(zip(self.grid, values, strict=True)) for at, values in enumerate(combined)}
+
+    def searching(self) -> Sweep:
+        """The sweep that finds the values."""
+        variants = {
+            name: Variant(policy=self.policy, policy_overrides=values) for name, values in self.points().items()
+        }
+        return self._sweep("search", self.search, variants, self.budget_usd, [])
+
+    def reporting(self, values: Mapping[str, Any], budget_usd: float | None) -> Sweep:
+        """The sweep that reports the chosen values, and the policy as it was, on questions that chose nothing."""
+        variants = {
+            BASE: Variant(policy=self.policy),
+            CHOSEN: Variant(policy=self.policy, policy_overrides=dict(values)),
+        }
+        return self._sweep("report", self.report, variants, budget_usd, [f"{self.method}/{BASE}"])
+
+    def _sweep(
+        self, what: str, side: Side, variants: dict[str, Variant], budget: float | None, against: list[str]
+    ) -> Sweep:
+        same = {key: getattr(self, key) for key in CellSettings.model_fields}
+        same |= {"title": f"{self.title}: {what}", "budget_usd": budget}
+        return Sweep(**same, side=side, methods={self.method: SweepMethod()}, variants=variants, against=against)
+
+
+# --------
 # From a sweep to its cells: one answer run each, with the config and the policy that it will have.
 
+CELLS = "cells"
+"""Below a sweep's folder: the run folders of its cells, by the cell's name."""
 BETWEEN = "__"
 """Stands between the parts of a cell's name; no part holds it."""
 
@@ -172,11 +259,11 @@ class SweepFolder:
 
     def cell(self, cell: str) -> Path:
         """The run folder of a cell."""
-        return self.path / "cells" / cell
+        return self.path / CELLS / cell
 
     def runs(self) -> list[Path]:
         """The run folders of all cells that were ever begun here."""
-        return sorted(place for place in (self.path / "cells").glob("*") if place.is_dir())
+        return sorted(place for place in (self.path / CELLS).glob("*") if place.is_dir())
 
     def questions(self, chosen: SweepSet) -> Path:
         """The questions of a set."""
@@ -199,11 +286,12 @@ class CellPlan:
     chosen: SweepSet
     config: RunConfig
     policy: Policy
+    strategy: StrategySpec
 
     @property
-    def granularities(self) -> list[int]:
+    def granularities(self) -> tuple[int, ...]:
         """Chunk sizes, in tokens, that the set's archive must hold for it."""
-        return granularities_needed(self.config.strategy, self.policy)
+        return self.strategy.granularities
 
 
 def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
@@ -216,7 +304,7 @@ def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
     for chosen in sweep.sets:
         for method, variant in sweep.systems():
             strategy = sweep.methods[method].strategy or method
-            load_strategy(strategy)
+            spec = describe(strategy, policies[variant])
             for seed in sweep.seeds:
                 keys = {
                     **sweep.overrides,
@@ -228,7 +316,7 @@ def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
                 }
                 config = parse_config(RunConfig, text, f"{where} (method {method}, variant {variant})", keys)
                 named = CellName(cell_name(method, chosen, variant, seed), method, chosen.named, variant, seed)
-                plans.append(CellPlan(named, chosen, config, policies[variant]))
+                plans.append(CellPlan(named, chosen, config, policies[variant], spec))
     _check(sweep, plans)
     return plans
 
@@ -267,7 +355,7 @@ def compressors_by_set(plans: Sequence[CellPlan]) -> dict[str, str]:
     """
     wanted = {plan.named.set: NONE for plan in plans}
     for plan in plans:
-        if wanted[plan.named.set] == NONE and reads_vectors(plan.config.strategy):
+        if wanted[plan.named.set] == NONE and plan.strategy.reads_vectors:
             wanted[plan.named.set] = plan.config.sara.compressor
     return wanted
 
@@ -293,7 +381,7 @@ def _check(sweep: Sweep, plans: Sequence[CellPlan]) -> None:
                     f"The answer config of the sweep sets {key}, which the sweep deals out itself. Leave it out there, "
                     "and set budget_usd or share_replies in the sweep."
                 )
-        if needs_scorer(plan.config.strategy, plan.policy) and plan.config.scorer is None:
+        if plan.strategy.needs_scorer and plan.config.scorer is None:
             raise ConfigError(
                 f"The cell {plan.named.cell} needs a local language model that measures likelihoods, for its strategy "
                 "or its policy's selection of evidence. Add scorer: {model: embedded} to the sweep's overrides."

@@ -1,12 +1,14 @@
-"""The table ``scores`` as arrays: each method under a variant on each set, question by question."""
+"""The results of a sweep: scores as arrays, means and paired differences with intervals, and the files of them all.
+
+Documents are drawn, and not questions; see ``reporting/statistics.py``. Two runs are compared by the same means, and a
+tune chooses its values by them.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -20,17 +22,69 @@ from okralong.pipelines.core.schemas import PAIRED, SCORES, SUMMARY
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.lab.metrics import METRICS
-from okralong.pipelines.lab.sweeps.config import CellName
-from okralong.pipelines.lab.sweeps.pages import paired_page, summary_page
+from okralong.pipelines.lab.sweeps.config import DEFAULT, CellName, Tune
 from okralong.pipelines.lab.sweeps.run import CELL_FILE, GoldQuestion, read_gold_questions, score_rows
-from okralong.pipelines.reporting.statistics import Floats, Resample, estimate, holm, resample, sign_flip_p
-from okralong.pipelines.reporting.tables import safe_cell
+from okralong.pipelines.reporting.statistics import (
+    Estimate,
+    Floats,
+    cluster_index,
+    cluster_sums,
+    estimate,
+    holm,
+    mean,
+    mean_over_sets,
+    resample,
+    sign_flip_p,
+)
+from okralong.pipelines.reporting.tables import NONE, csv_file, markdown_table
+from okralong.pipelines.run.rows import BEGUN
 
 NAMES: Final = tuple(METRICS)
 """The order of the metrics in arrays."""
 
 System = tuple[str, str]
 """A method and its variant."""
+
+ResultRow = Mapping[str, Any]
+
+SCORES_FOLDER: Final = "scores"
+PART: Final = "part-000000001.parquet"
+
+
+def write_results(
+    folder: Folder, title: str, words: str, rows: Sequence[ResultRow], against: Sequence[System], seed: int = 7
+) -> list[str]:
+    """Write ``scores`` as Parquet, and summary and differences as Parquet, CSV and Markdown.
+
+    ``words`` stand above the means. Returns the names of the files, as they lie in ``folder``.
+    """
+    folder.at(SCORES_FOLDER).write_table(PART, pa.Table.from_pylist(list(rows), schema=SCORES))
+    cells = cells_of(rows)
+    summaries = summary_rows(cells, seed)
+    differences = paired_rows(cells, against, seed)
+    written = [f"{SCORES_FOLDER}/{PART}"]
+    for name, schema, found, page in (
+        ("summary", SUMMARY, summaries, summary_page(title, words, summaries)),
+        ("paired", PAIRED, differences, paired_page(title, differences)),
+    ):
+        table = pa.Table.from_pylist(found, schema=schema)
+        folder.write_table(f"{name}.parquet", table)
+        folder.write_bytes(f"{name}.csv", csv_file(table.to_pydict()))
+        folder.write_bytes(f"{name}.md", page.encode())
+        written += [f"{name}.parquet", f"{name}.csv", f"{name}.md"]
+    return written
+
+
+def read_scores(folder: Folder) -> list[dict[str, Any]]:
+    """The rows of ``scores`` of a sweep's folder. Raises InputError when there are none yet."""
+    rows: list[dict[str, Any]] = folder.at(SCORES_FOLDER).read_tables(SCORES).to_pylist()
+    if not rows:
+        raise InputError(f"{folder.path} has no scores yet. Let okralong evaluate finish at least one question.")
+    return rows
+
+
+# --------
+# The table ``scores`` as arrays: each method under a variant on each set, question by question.
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,17 +99,16 @@ class Questions:
     types: tuple[str, ...]
     values: Floats
 
-    def only(self, kept: Sequence[bool]) -> Questions:
-        """Those questions that ``kept`` says."""
-        at = [number for number, keep in enumerate(kept) if keep]
+    def at(self, numbers: Sequence[int]) -> Questions:
+        """The questions of these numbers, in this order."""
         query_ids, clusters, types = (
-            tuple(each[number] for number in at) for each in (self.query_ids, self.clusters, self.types)
+            tuple(each[number] for number in numbers) for each in (self.query_ids, self.clusters, self.types)
         )
-        return Questions(query_ids, clusters, types, self.values[at])
+        return Questions(query_ids, clusters, types, self.values[list(numbers)])
 
     def of_type(self, wanted: str) -> Questions:
         """Those of a type; "" is all."""
-        return self if not wanted else self.only([each == wanted for each in self.types])
+        return self.at([number for number, each in enumerate(self.types) if wanted in ("", each)])
 
 
 @dataclass(frozen=True)
@@ -69,9 +122,9 @@ class Cell:
     questions: Questions
 
 
-def cells_of(rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
+def cells_of(rows: Iterable[ResultRow]) -> list[Cell]:
     """The cells of rows of ``scores``, in the order in which they come."""
-    by_cell: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    by_cell: dict[str, list[ResultRow]] = defaultdict(list)
     for row in rows:
         by_cell[row["cell"]].append(row)
     return [
@@ -80,7 +133,13 @@ def cells_of(rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
     ]
 
 
-def over_seeds(cells: Iterable[Cell]) -> dict[System, dict[str, Questions]]:
+def _questions(rows: Sequence[ResultRow]) -> Questions:
+    query_ids, clusters, types = (tuple(str(row[name]) for row in rows) for name in ("query_id", "cluster", "type"))
+    values = [[np.nan if row["status"] == "over_budget" else row[name] for name in NAMES] for row in rows]
+    return Questions(query_ids, clusters, types, np.array(values, dtype=np.float64).reshape(len(rows), len(NAMES)))
+
+
+def _over_seeds(cells: Iterable[Cell]) -> dict[System, dict[str, Questions]]:
     """By system and set: each question with the mean of its values over the seeds."""
     grouped: dict[System, dict[str, list[Questions]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
@@ -88,53 +147,6 @@ def over_seeds(cells: Iterable[Cell]) -> dict[System, dict[str, Questions]]:
     return {
         system: {name: _averaged(several) for name, several in by_set.items()} for system, by_set in grouped.items()
     }
-
-
-def shared(one: Questions, other: Questions) -> tuple[Questions, Questions]:
-    """The questions that both have, in one order."""
-    at = {query_id: number for number, query_id in enumerate(other.query_ids)}
-    first = one.only([query_id in at for query_id in one.query_ids])
-    order = [at[query_id] for query_id in first.query_ids]
-    return first, Questions(first.query_ids, first.clusters, first.types, other.values[order])
-
-
-def means(values: Floats, drawn: Resample | None) -> tuple[Floats, Floats | None]:
-    """The mean of each column over the questions where it is defined, and the same in each draw of clusters.
-
-    (questions, metrics) becomes (metrics,) and (draws, metrics); nan where no question has a value. Without ``drawn``
-    there are no draws.
-    """
-    defined = ~np.isnan(values)
-    known = np.where(defined, values, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = known.sum(axis=0) / defined.sum(axis=0)
-        if drawn is None:
-            return mean, None
-        sums, counts = by_cluster(known, drawn.index), by_cluster(defined.astype(np.float64), drawn.index)
-        return mean, (drawn.weights @ sums) / (drawn.weights @ counts)
-
-
-def by_cluster(values: Floats, index: np.ndarray[Any, np.dtype[np.intp]]) -> Floats:
-    """Sums over the questions of each cluster: (questions, metrics) becomes (clusters, metrics)."""
-    sums = np.zeros((int(index.max()) + 1 if len(index) else 0, values.shape[1]))
-    np.add.at(sums, index, values)
-    return sums
-
-
-def drawn_for(questions: Questions, seed: int) -> Resample | None:
-    """Draws of the questions' clusters. The same clusters and seed give the same draws, so that figures are paired."""
-    return resample(questions.clusters, seed)
-
-
-def _questions(rows: Sequence[Mapping[str, Any]]) -> Questions:
-    values = [[np.nan if row[name] is None or _unasked(row) else float(row[name]) for name in NAMES] for row in rows]
-    query_ids, clusters, types = (tuple(str(row[name]) for row in rows) for name in ("query_id", "cluster", "type"))
-    matrix = np.array(values, dtype=np.float64).reshape(len(rows), len(NAMES))
-    return Questions(query_ids, clusters, types, matrix)
-
-
-def _unasked(row: Mapping[str, Any]) -> bool:
-    return bool(row["status"] == "over_budget")
 
 
 def _averaged(several: Sequence[Questions]) -> Questions:
@@ -147,76 +159,61 @@ def _averaged(several: Sequence[Questions]) -> Questions:
             first.setdefault(query_id, (questions.clusters[number], questions.types[number]))
             values[query_id].append(questions.values[number])
     clusters, types = zip(*first.values(), strict=True)
-    return Questions(tuple(first), clusters, types, np.array([means(np.array(v), None)[0] for v in values.values()]))
+    return Questions(tuple(first), clusters, types, np.array([mean(np.array(v).T, None)[0] for v in values.values()]))
+
+
+def _types(sets: Iterable[Questions]) -> tuple[str, ...]:
+    """ "" for all questions, then each type that one of them has."""
+    return ("", *sorted({kind for questions in sets for kind in questions.types if kind}))
+
+
+def _of_type(sets: Iterable[Questions], kind: str) -> list[Questions]:
+    return [own for questions in sets if (own := questions.of_type(kind)).query_ids]
+
+
+def _metrics(sets: Sequence[Questions], seed: int) -> Iterator[tuple[int, Estimate, int]]:
+    """Of each metric that a question has: its number, its mean over the sets, which weigh alike and are drawn each by
+    itself, and how many clusters it is over."""
+    found = [mean(questions.values.T, resample(questions.clusters, seed + at)) for at, questions in enumerate(sets)]
+    values, draws = mean_over_sets(found, skip_undefined=True)
+    for number in range(len(NAMES)):
+        clusters: set[tuple[int, str]] = set()
+        n = 0
+        for at, questions in enumerate(sets):
+            known = np.flatnonzero(~np.isnan(questions.values[:, number]))
+            clusters |= {(at, questions.clusters[each]) for each in known}
+            n += len(known)
+        if n:
+            yield number, estimate(values[number], None if draws is None else draws[:, number], n), len(clusters)
 
 
 # --------
-# Means with document-clustered 95 % intervals: each cell, as a whole and by type, and each system over the sets.
+# Means: of each cell, as a whole and by type, and of each system over the sets.
 
 
 def summary_rows(cells: Sequence[Cell], seed: int = 7) -> list[dict[str, Any]]:
     """Rows of the table ``summary``: those of each cell, then the mean over the sets for systems that had several.
 
-    Over sets every set weighs alike, and each set's documents are drawn by themselves. A metric that is defined for no
-    question has no row.
+    A metric that is defined for no question has no row.
     """
     rows: list[dict[str, Any]] = []
     for cell in cells:
-        for kind in ("", *sorted({each for each in cell.questions.types if each})):
-            scope = {"cell": cell.name, "set": cell.set, "seed": cell.seed, "type": kind}
-            rows += _rows_summary(cell.system, scope, [cell.questions.of_type(kind)], seed)
-    for system, by_set in over_seeds(cells).items():
-        if len(by_set) < 2:
-            continue
-        for kind in ("", *sorted({each for questions in by_set.values() for each in questions.types if each})):
-            several = [own for questions in by_set.values() if (own := questions.of_type(kind)).query_ids]
-            rows += _rows_summary(system, {"cell": "", "set": "", "seed": None, "type": kind}, several, seed)
+        scope = {"cell": cell.name, "set": cell.set, "seed": cell.seed}
+        rows += _summarized(cell.system, scope, [cell.questions], seed)
+    for system, by_set in _over_seeds(cells).items():
+        if len(by_set) > 1:
+            rows += _summarized(system, {"cell": "", "set": "", "seed": None}, list(by_set.values()), seed)
     return rows
 
 
-def _rows_summary(
-    system: tuple[str, str], scope: dict[str, Any], sets: Sequence[Questions], seed: int
-) -> list[dict[str, Any]]:
-    found = [means(questions.values, drawn_for(questions, seed + at)) for at, questions in enumerate(sets)]
-    values, draws = over_sets([mean for mean, _ in found], [drawn for _, drawn in found])
-    rows = []
-    for number, metric in enumerate(NAMES):
-        defined = [questions.only([not np.isnan(value) for value in questions.values[:, number]]) for questions in sets]
-        n = sum(len(each.query_ids) for each in defined)
-        if not n:
-            continue
-        known = estimate(float(values[number]), None if draws is None else draws[:, number])
-        rows.append(
-            {
-                "method": system[0],
-                "variant": system[1],
-                **scope,
-                "metric": metric,
-                "value": known.value,
-                "low": known.low,
-                "high": known.high,
-                "n": n,
-                "clusters": sum(len(set(each.clusters)) for each in defined),
-            }
-        )
-    return rows
-
-
-def over_sets(found: Sequence[Floats], draws: Sequence[Floats | None]) -> tuple[Floats, Floats | None]:
-    """The mean of each metric over the sets that define it, and the same in each draw.
-
-    There are no draws where one of the sets has none: an interval that left it out would be too narrow.
-    """
-    matrix = np.stack(found)
-    held = ~np.isnan(matrix)
-    with np.errstate(invalid="ignore"):
-        value = np.where(held, matrix, 0.0).sum(axis=0) / held.sum(axis=0)
-        known = [drawn for drawn in draws if drawn is not None]
-        if len(known) < len(draws):
-            return value, None
-        # A set without the metric leaves it out in every draw; one that has it makes a draw without it undefined.
-        parts = np.stack([np.where(mask, drawn, 0.0) for mask, drawn in zip(held, known, strict=True)])
-        return value, parts.sum(axis=0) / held.sum(axis=0)
+def _summarized(
+    system: System, scope: Mapping[str, Any], sets: Sequence[Questions], seed: int
+) -> Iterator[dict[str, Any]]:
+    named = {"method": system[0], "variant": system[1], **scope}
+    for kind in _types(sets):
+        for number, found, clusters in _metrics(_of_type(sets, kind), seed):
+            figures = {"value": found.value, "low": found.low, "high": found.high, "n": found.n, "clusters": clusters}
+            yield {**named, "type": kind, "metric": NAMES[number], **figures}
 
 
 # --------
@@ -229,96 +226,181 @@ def paired_rows(cells: Sequence[Cell], against: Sequence[System], seed: int = 7)
     On each set, and as the mean over the sets as a whole and by type. Systems are compared on the questions that both
     have. Holm's families: all rows of one metric on single sets, all over the sets, all by type.
     """
-    systems = over_seeds(cells)
+    systems = _over_seeds(cells)
     rows: list[dict[str, Any]] = []
     for other in against:
         for system, by_set in systems.items():
             if system != other and other in systems:
                 rows += _compared(system, other, by_set, systems[other], seed)
-    _corrected(rows)
+    _correct(rows)
     return rows
 
 
 def _compared(
     system: System, other: System, mine: Mapping[str, Questions], theirs: Mapping[str, Questions], seed: int
-) -> list[dict[str, Any]]:
-    pairs = {name: shared(mine[name], theirs[name]) for name in mine if name in theirs}
-    differences = {
-        name: Questions(one.query_ids, one.clusters, one.types, one.values - two.values)
-        for name, (one, two) in pairs.items()
-        if one.query_ids
-    }
+) -> Iterator[dict[str, Any]]:
     named = {"method": system[0], "variant": system[1], "against_method": other[0], "against_variant": other[1]}
-    rows: list[dict[str, Any]] = []
+    pairs = {name: _difference(mine[name], theirs[name]) for name in mine if name in theirs}
+    differences = {name: questions for name, questions in pairs.items() if questions.query_ids}
     for name, questions in differences.items():
-        rows += _rows_paired({**named, "set": name, "type": ""}, [questions], seed)
-    kinds = sorted({kind for questions in differences.values() for kind in questions.types if kind})
-    for kind in ("", *kinds) if differences else ():
-        several = [own for questions in differences.values() if (own := questions.of_type(kind)).query_ids]
-        rows += _rows_paired({**named, "set": "", "type": kind}, several, seed)
-    return rows
+        yield from _tested({**named, "set": name, "type": ""}, [questions], seed)
+    for kind in _types(differences.values()) if differences else ():
+        yield from _tested({**named, "set": "", "type": kind}, _of_type(differences.values(), kind), seed)
 
 
-def _rows_paired(scope: dict[str, Any], sets: Sequence[Questions], seed: int) -> list[dict[str, Any]]:
-    drawn = [resample(questions.clusters, seed + at) for at, questions in enumerate(sets)]
-    found = [means(questions.values, draws) for questions, draws in zip(sets, drawn, strict=True)]
-    values, draws = over_sets([mean for mean, _ in found], [each for _, each in found])
-    defined = np.stack([~np.isnan(mean) for mean, _ in found])
-    p_values = sign_flip_p(np.concatenate([_contributions(q, defined.sum(axis=0)) for q in sets]), seed)
-    rows = []
-    for number, metric in enumerate(NAMES):
-        n = sum(int((~np.isnan(questions.values[:, number])).sum()) for questions in sets)
-        if not n:
-            continue
-        known = estimate(float(values[number]), None if draws is None else draws[:, number])
-        clusters = {c for q in sets for c, v in zip(q.clusters, q.values[:, number], strict=True) if not np.isnan(v)}
-        p = float(p_values[number])
-        rows.append(
-            {
-                **scope,
-                "metric": metric,
-                "difference": known.value,
-                "low": known.low,
-                "high": known.high,
-                "p": None if np.isnan(p) or len(clusters) < 2 else p,
-                "n": n,
-                "clusters": len(clusters),
-            }
-        )
-    return rows
+def _difference(one: Questions, other: Questions) -> Questions:
+    """The questions that both have, with the values of ``one`` less those of ``other``."""
+    at = {query_id: number for number, query_id in enumerate(other.query_ids)}
+    shared = one.at([number for number, query_id in enumerate(one.query_ids) if query_id in at])
+    return replace(shared, values=shared.values - other.values[[at[query_id] for query_id in shared.query_ids]])
+
+
+def _tested(scope: Mapping[str, Any], sets: Sequence[Questions], seed: int) -> Iterator[dict[str, Any]]:
+    defined = np.sum([~np.isnan(mean(questions.values.T, None)[0]) for questions in sets], axis=0)
+    p_values = sign_flip_p(np.concatenate([_contributions(questions, defined) for questions in sets]), seed)
+    for number, found, clusters in _metrics(sets, seed):
+        p = None if clusters < 2 or np.isnan(p_values[number]) else float(p_values[number])
+        figures = {"difference": found.value, "low": found.low, "high": found.high, "p": p, "n": found.n}
+        yield {**scope, "metric": NAMES[number], **figures, "clusters": clusters}
 
 
 def _contributions(questions: Questions, sets: Floats) -> Floats:
     """What each cluster of a set adds to the mean over ``sets`` sets (by metric): (clusters, metrics)."""
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(questions.clusters))}
-    index = np.array([numbers[name] for name in questions.clusters], dtype=np.intp)
-    defined = ~np.isnan(questions.values)
-    sums = by_cluster(np.where(defined, questions.values, 0.0), index)
-    return np.asarray(sums / np.maximum(defined.sum(axis=0), 1) / np.maximum(sets, 1))
+    known = ~np.isnan(questions.values)
+    sums = cluster_sums(np.where(known, questions.values, 0.0).T, cluster_index(questions.clusters))
+    return np.asarray(sums / np.maximum(known.sum(axis=0), 1) / np.maximum(sets, 1))
 
 
-def _corrected(rows: list[dict[str, Any]]) -> None:
+def _correct(rows: Sequence[dict[str, Any]]) -> None:
     """Write ``p_holm`` into the rows, family by family. A less B and B less A are one test."""
     families: dict[tuple[str, bool, bool], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         families[row["metric"], bool(row["set"]), bool(row["type"])].append(row)
     for family in families.values():
-        tests = {_test(row): np.nan if row["p"] is None else float(row["p"]) for row in family}
+        tests = {_test(row): np.nan if row["p"] is None else row["p"] for row in family}
         raised = dict(zip(tests, holm(list(tests.values())), strict=True))
         for row in family:
-            p = raised[_test(row)]
-            row["p_holm"] = None if np.isnan(p) else p
+            row["p_holm"] = None if row["p"] is None else raised[_test(row)]
 
 
-def _test(row: Mapping[str, Any]) -> tuple[frozenset[System], str, str]:
+def _test(row: ResultRow) -> tuple[frozenset[System], str, str]:
     systems = frozenset({(row["method"], row["variant"]), (row["against_method"], row["against_variant"])})
     return systems, row["set"], row["type"]
 
 
 # --------
+# Summaries and differences as Markdown: a table a set, a row a system or cell, a column a metric.
+
+SHOWN: Final[Mapping[str, str]] = {
+    "f1": "F1",
+    "em": "EM",
+    "rouge_l": "ROUGE-L",
+    "numeric": "number",
+    "judge": "judge",
+    "answer_recall": "answer recall",
+    "evidence_recall": "evidence recall",
+    "citation_precision": "citation precision",
+    "weighted_tokens": "tokens",
+    "alone_usd": "dollars alone",
+    "seconds_total": "seconds",
+}
+"""The metrics on the page, by their heads; the Parquet and CSV files have all."""
+
+_WORDS: Final = (
+    "Means over questions with 95 % intervals from a bootstrap over documents. Tokens are input + 4 x output, of a "
+    "question; dollars alone are what the method costs when it shares no replies. A dash: not defined, or too few "
+    "documents to tell."
+)
+_PAIRED_WORDS: Final = (
+    "Means of differences on the same questions, with 95 % intervals from a bootstrap over documents; in brackets the "
+    "p-value of a sign-flip test over documents after Holm's correction. Its families are all single sets, the mean "
+    "over the sets, and the types, each for one metric. A dash: not defined, or too few documents to tell."
+)
+
+
+def summary_page(title: str, words: str, rows: Sequence[ResultRow]) -> str:
+    """The page of rows of ``summary``."""
+    parts = [f"# {title}", *([words.strip()] if words.strip() else []), _WORDS]
+    for name in _order(row["set"] for row in rows):
+        own = [row for row in rows if row["set"] == name and not row["type"]]
+        parts += [f"## {name or 'Mean over the sets'}", _grid(own, _system, _valued)]
+        by_type = [row for row in rows if row["set"] == name and row["type"]]
+        if by_type:
+            parts += ["By type:", _grid(by_type, lambda row: f"{_system(row)}: {row['type']}", _valued)]
+    return "\n\n".join(parts) + "\n"
+
+
+def paired_page(title: str, rows: Sequence[ResultRow]) -> str:
+    """The page of rows of ``paired``."""
+    parts = [f"# {title}: paired differences", _PAIRED_WORDS]
+    if not rows:
+        parts.append("There is nothing to compare.")
+    for other in _order((row["against_method"], row["against_variant"]) for row in rows):
+        against = [row for row in rows if (row["against_method"], row["against_variant"]) == other]
+        parts.append(f"## Less {_name(*other)}")
+        for name, typed in _order((row["set"], bool(row["type"])) for row in against):
+            own = [row for row in against if (row["set"], bool(row["type"])) == (name, typed)]
+            head = name or ("Mean over the sets, by type" if typed else "Mean over the sets")
+            named = (lambda row: f"{_system(row)}: {row['type']}") if typed else _system
+            parts += [f"### {head}", _grid(own, named, _differing)]
+    return "\n\n".join(parts) + "\n"
+
+
+def shown_number(value: float | None) -> str:
+    """Three digits behind the point for shares, four significant ones for the rest, none for large figures."""
+    if value is None:
+        return NONE
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.2g}"
+
+
+def _grid(rows: Sequence[ResultRow], named: Callable[[ResultRow], str], shown: Callable[[ResultRow], str]) -> str:
+    metrics = [metric for metric in SHOWN if any(row["metric"] == metric for row in rows)]
+    cells: dict[str, dict[str, ResultRow]] = {}
+    for row in rows:
+        cells.setdefault(named(row), {})[row["metric"]] = row
+    lines = []
+    for name, by_metric in cells.items():
+        n = max(row["n"] for row in by_metric.values())
+        lines.append([name, f"{n:,}", *(shown(by_metric[m]) if m in by_metric else NONE for m in metrics)])
+    head = ["", "questions", *(SHOWN[metric] for metric in metrics)]
+    return markdown_table(head, lines, range(1, len(head)))
+
+
+def _valued(row: ResultRow) -> str:
+    return f"{shown_number(row['value'])}{_interval(row)}"
+
+
+def _differing(row: ResultRow) -> str:
+    difference = row["difference"]
+    sign = "+" if difference is not None and difference > 0 else ""
+    p = "" if row["p_holm"] is None else f" ({shown_number(row['p_holm'])})"
+    return f"{sign}{shown_number(difference)}{_interval(row)}{p}"
+
+
+def _interval(row: ResultRow) -> str:
+    if row["low"] is None and row["high"] is None:
+        return ""
+    return f" [{shown_number(row['low'])}, {shown_number(row['high'])}]"
+
+
+def _system(row: ResultRow) -> str:
+    name, seed = _name(row["method"], row["variant"]), row.get("seed")
+    return name if seed is None else f"{name}, seed {seed}"
+
+
+def _name(method: str, variant: str) -> str:
+    return method if variant == DEFAULT else f"{method} ({variant})"
+
+
+def _order(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+# --------
 # Two runs over the same questions: what the second does better or worse, and whether that is beyond a bound.
 
-BEGUN: Final = "run.json"
 FIRST: Final[System] = ("A", "default")
 SECOND: Final[System] = ("B", "default")
 
@@ -431,42 +513,46 @@ def _rows(place: str, system: System, golds: Sequence[GoldQuestion]) -> list[dic
 
 
 # --------
-# The result tables below a sweep's folder: scores as Parquet, summaries and differences also as CSV and Markdown.
-
-SCORES_FOLDER: Final = "scores"
-PART: Final = "part-000000001.parquet"
+# Choosing values of a policy from the search of a tune.
 
 
-def write_results(
-    folder: Folder, title: str, rows: Sequence[Mapping[str, Any]], against: Sequence[System], seed: int = 7
-) -> list[str]:
-    """Write all tables of the rows of ``scores``; the names of the files, as they lie in ``folder``."""
-    folder.at(SCORES_FOLDER).write_table(PART, pa.Table.from_pylist(list(rows), schema=SCORES))
-    cells = cells_of(rows)
-    summaries = summary_rows(cells, seed)
-    differences = paired_rows(cells, against, seed)
-    written = [f"{SCORES_FOLDER}/{PART}"]
-    for name, schema, found, page in (
-        ("summary", SUMMARY, summaries, summary_page(title, summaries)),
-        ("paired", PAIRED, differences, paired_page(title, differences)),
-    ):
-        table = pa.Table.from_pylist(found, schema=schema)
-        folder.write_table(f"{name}.parquet", table)
-        folder.write_bytes(f"{name}.csv", _csv(table))
-        folder.write_bytes(f"{name}.md", page.encode())
-        written += [f"{name}.parquet", f"{name}.csv", f"{name}.md"]
-    return written
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A combination of the grid with its means over the sets. ``fits`` says whether it keeps to the bounds."""
+
+    name: str
+    values: Mapping[str, Any]
+    means: Mapping[str, float]
+    fits: bool
 
 
-def read_scores(folder: Folder) -> list[dict[str, Any]]:
-    """The rows of ``scores`` of a sweep's folder; none when it has no such table yet."""
-    rows: list[dict[str, Any]] = folder.at(SCORES_FOLDER).read_tables(SCORES).to_pylist()
-    return rows
+def points_of(tune: Tune, summary: Sequence[Mapping[str, Any]]) -> list[Point]:
+    """The combinations with what the rows of ``summary`` say of each: the mean over sets and seeds."""
+    found = []
+    for name, values in tune.points().items():
+        own = [row for row in summary if row["variant"] == name and not row["type"]]
+        over = [row for row in own if not row["cell"]] or own
+        sums: dict[str, list[float]] = {}
+        for row in over:
+            if row["value"] is not None:
+                sums.setdefault(row["metric"], []).append(row["value"])
+        means = {metric: sum(each) / len(each) for metric, each in sums.items()}
+        fits = all(means.get(metric, float("inf")) <= bound for metric, bound in tune.most.items())
+        found.append(Point(name, values, means, fits))
+    return found
 
 
-def _csv(table: pa.Table) -> bytes:
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.column_names)
-    writer.writerows([safe_cell(cell) for cell in row.values()] for row in table.to_pylist())
-    return out.getvalue().encode()
+def choose(tune: Tune, points: Sequence[Point]) -> Point:
+    """The best point that keeps to the bounds; of equals the one with fewer tokens, then the earlier one.
+
+    Raises InputError when none does, or none has the metric.
+    """
+    able = [point for point in points if point.fits and tune.metric in point.means]
+    if not able:
+        bounds = ", ".join(f"{name} <= {bound:g}" for name, bound in tune.most.items()) or "no bound"
+        raise InputError(
+            f"None of the {len(points)} combinations has {tune.metric} within {bounds}. Raise the bounds under most, "
+            "or choose another metric."
+        )
+    sign = 1.0 if METRICS[tune.metric] == "less" else -1.0
+    return min(able, key=lambda point: (sign * point.means[tune.metric], point.means.get("weighted_tokens", 0.0)))

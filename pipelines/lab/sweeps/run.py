@@ -1,31 +1,28 @@
-"""The questions of a set as a file that ``okralong answer`` asks and that scoring reads.
+"""What a sweep is run with: its sets as questions and archives, one budget for all cells, and the scores of a cell.
 
-Beside the columns of a questions file a row has ``dataset``, ``parts`` (what answer recall looks for) and ``documents``
-(the sources that the question is about, which are drawn together). A plain questions file will do: its parts are then
-its answers, its documents the ``doc_ids``. ``evidence`` are ranges, "doc_id:start:end"; anything else there is not
-known by its place, and no recall of it is measured.
+A set's questions lie in a file that ``okralong answer`` asks and that scoring reads. Beside the columns of a questions
+file a row has ``dataset``, ``parts`` (what answer recall looks for) and ``documents`` (the sources that the question is
+about, which are drawn together). A plain questions file will do: its parts are then its answers, its documents the
+``doc_ids``. ``evidence`` are ranges, "doc_id:start:end"; anything else there is not known by its place, and no recall
+of it is measured.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final
 
 import yaml
-from pydantic import Field, model_validator
 
 from okralong.pipelines.answering.analyzer import Labels, write_labels
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import Analysis, InputError, MetricError, NobodyAsked, Passage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
@@ -36,20 +33,95 @@ from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, gold_labels
 from okralong.pipelines.lab.evidence.sets import Say, Shelf, check_types
 from okralong.pipelines.lab.evidence.writers import GoldWriter
 from okralong.pipelines.lab.gold import Gold, Parts
-from okralong.pipelines.lab.metrics import METRICS, citation_precision
-from okralong.pipelines.lab.split import MANIFEST as SPLIT_MANIFEST
-from okralong.pipelines.lab.split import SIDES, Side, Split
-from okralong.pipelines.lab.sweeps.config import CellName, CellPlan, Sweep, SweepFolder, SweepMethod, SweepSet, Variant
+from okralong.pipelines.lab.metrics import citation_precision
+from okralong.pipelines.lab.split import Split
+from okralong.pipelines.lab.sweeps.config import CellName, CellPlan, Sweep, SweepFolder, SweepSet
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import calls_begun
 from okralong.pipelines.llm.prices import COLUMNS, bill
-from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import answer_marks
+from okralong.pipelines.reporting.run import evidence_span, spans_of
 from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.run.prepare import read_questions
 from okralong.pipelines.sara.artifact import NONE
 
-_RANGE: Final = re.compile(r"(.+):(\d+):(\d+)", re.DOTALL)
+CELL_FILE = "cell.json"
+"""In a cell's folder: what it is called, and where its questions lie from there."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The sets of a sweep as questions and documents, and the shelf that indexes them."""
+
+    shelf: Shelf
+    pooled: dict[str, Pooled]
+
+
+def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
+    """All sets, read, split, drawn and pooled; nothing is embedded yet. Raises InputError when one cannot be had."""
+    shelf = Shelf(
+        catalog=load_catalog(sweep.catalog),
+        split=None if sweep.side == "all" else Split.load(sweep.split),
+        data=data,
+        work=work,
+        side=sweep.side,
+        seed=sweep.seed,
+        encoder=cached_encoder(work, sweep.embedding),
+        say=say,
+    )
+    pooled = {chosen.named: shelf.pooled(chosen, sweep.every) for chosen in sweep.sets}
+    gold = [variant for variant in sweep.variants.values() if variant.analyzer == "gold"]
+    for chosen in sweep.sets if gold else ():
+        check_types(chosen, pooled[chosen.named])
+    return Material(shelf, pooled)
+
+
+def build(material: Material, chosen: SweepSet, sizes: Sequence[int], embedding: str, compressor: str = NONE) -> Bench:
+    """The archive of a set at all chunk sizes that its cells need, with the table of ``compressor`` (as an index config
+    names it); one that is there is found again.
+    """
+    config = IndexConfig(granularities=list(sizes), embedding=EmbeddingConfig(model=embedding), compressor=compressor)
+    return material.shelf.bench(chosen, material.pooled[chosen.named], config)
+
+
+def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: Material) -> None:
+    """Questions, policies, and what each cell is called."""
+    for chosen in {plan.named.set: plan.chosen for plan in plans}.values():
+        file = folder.questions(chosen)
+        write_gold_questions(Folder.of(file.parent), file.name, material.pooled[chosen.named].questions)
+    for plan in plans:
+        place = folder.policy(plan.named.variant)
+        body = yaml.safe_dump(plan.policy.model_dump(mode="json"), sort_keys=False)
+        Folder.of(place.parent).write_bytes(place.name, body.encode())
+        questions = f"../../{folder.questions(plan.chosen).relative_to(folder.path)}"
+        named = {**asdict(plan.named), "questions": questions}
+        Folder.of(folder.cell(plan.named.cell)).write_bytes(CELL_FILE, json.dumps(named, indent=1).encode())
+
+
+async def write_gold_labels(file: Path, bench: Bench, policy: Policy) -> None:
+    """The gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
+
+    They are the bench's: the set's own type, and pattern and evidence as our retrievers make them of what is marked.
+    """
+    rows = [(q.item.gold.question.query_id, await _labels(bench, policy, q)) for q in bench.pooled.questions]
+    write_labels(file, rows)
+
+
+async def _labels(bench: Bench, policy: Policy, question: PooledQuestion) -> Labels:
+    tools = BenchTools(bench.retrievals, policy, question.doc_ids, (), _nobody, GoldWriter())
+    asked = question.item.gold.question
+    chunks, _ = await primary_retrieval(tools, "primary/retrieve", asked.question)
+    found = await gold_labels(bench.retrievals, bench.texts, question, policy.primary.granularity, chunks)
+    pattern, evidence = found or ("same", False)
+    return asked.type, pattern, evidence
+
+
+async def _nobody(*_: object) -> Analysis:
+    raise NobodyAsked("Gold labels are made without an analyzer.")
+
+
+# --------
+# The questions of a set as a file.
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,94 +197,8 @@ def _extra_columns(path: str | Path) -> Mapping[str, Mapping[str, Any]]:
 
 def _places(evidence: Sequence[str]) -> tuple[Span, ...]:
     """The ranges; none at all when one of them is no range, so that no recall is of half of the evidence."""
-    found = [_RANGE.fullmatch(each) for each in evidence]
-    if not all(found):
-        return ()
-    return tuple(Span(match[1], int(match[2]), int(match[3])) for match in found if match)
-
-
-# --------
-# What the cells of a sweep share: a set's questions and its archive, built once, policies, and gold labels.
-
-CELL_FILE = "cell.json"
-"""In a cell's folder: what it is called, and where its questions lie from there."""
-
-
-@dataclass(frozen=True)
-class Material:
-    """The sets of a sweep as questions and documents, and the shelf that indexes them."""
-
-    shelf: Shelf
-    pooled: dict[str, Pooled]
-
-
-def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
-    """All sets, read, split, drawn and pooled; nothing is embedded yet. Raises InputError when one cannot be had."""
-    shelf = Shelf(
-        catalog=load_catalog(sweep.catalog),
-        split=None if sweep.side == "all" else Split.load(sweep.split),
-        data=data,
-        work=work,
-        side=sweep.side,
-        seed=sweep.seed,
-        encoder=cached_encoder(work, sweep.embedding),
-        say=say,
-    )
-    pooled = {chosen.named: shelf.pooled(chosen, sweep.every) for chosen in sweep.sets}
-    gold = [variant for variant in sweep.variants.values() if variant.analyzer == "gold"]
-    for chosen in sweep.sets if gold else ():
-        check_types(chosen, pooled[chosen.named])
-    return Material(shelf, pooled)
-
-
-def build(material: Material, chosen: SweepSet, sizes: Sequence[int], embedding: str, compressor: str = NONE) -> Bench:
-    """The archive of a set at all chunk sizes that its cells need, with the table of ``compressor`` (as an index config
-    names it); one that is there is found again.
-    """
-    config = IndexConfig(granularities=list(sizes), embedding=EmbeddingConfig(model=embedding), compressor=compressor)
-    return material.shelf.bench(chosen, material.pooled[chosen.named], config)
-
-
-def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: Material) -> None:
-    """Questions, policies, and what each cell is called."""
-    for chosen in {plan.named.set: plan.chosen for plan in plans}.values():
-        file = folder.questions(chosen)
-        write_gold_questions(Folder.of(file.parent), file.name, material.pooled[chosen.named].questions)
-    for plan in plans:
-        place = folder.policy(plan.named.variant)
-        body = yaml.safe_dump(plan.policy.model_dump(mode="json"), sort_keys=False)
-        Folder.of(place.parent).write_bytes(place.name, body.encode())
-        named = {
-            "cell": plan.named.cell,
-            "method": plan.named.method,
-            "set": plan.named.set,
-            "variant": plan.named.variant,
-            "seed": plan.named.seed,
-            "questions": f"../../{folder.questions(plan.chosen).relative_to(folder.path)}",
-        }
-        Folder.of(folder.cell(plan.named.cell)).write_bytes(CELL_FILE, json.dumps(named, indent=1).encode())
-
-
-async def write_gold_labels(file: Path, bench: Bench, policy: Policy) -> None:
-    """The gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
-
-    They are the bench's: the set's own type, and pattern and evidence as our retrievers make them of what is marked.
-    """
-    rows = [(q.item.gold.question.query_id, await _labels(bench, policy, q)) for q in bench.pooled.questions]
-    write_labels(file, rows)
-
-
-async def _labels(bench: Bench, policy: Policy, question: PooledQuestion) -> Labels:
-    tools = BenchTools(bench.retrievals, policy, question.doc_ids, (), _nobody, GoldWriter())
-    asked = question.item.gold.question
-    chunks, _ = await primary_retrieval(tools, "primary/retrieve", asked.question)
-    found = await gold_labels(bench.retrievals, bench.texts, question, policy.primary.granularity, chunks)
-    pattern, evidence = found or ("same", False)
-    return asked.type, pattern, evidence
-
-
-async def _nobody(*_: object) -> Analysis:
-    raise NobodyAsked("Gold labels are made without an analyzer.")
+    found = [span for each in evidence if (span := evidence_span(each)) is not None]
+    return tuple(Span(*span) for span in found) if len(found) == len(evidence) else ()
 
 
 # --------
@@ -223,7 +209,7 @@ HELD: Final = ("ok", "unknown")
 
 
 @dataclass
-class Purse:
+class SharedBudget:
     """``total_usd`` for all cells, None without a cap; ``spent`` is what each has cost before.
 
     The grants of cells that run and what all others have spent never pass the total together. Safe between threads.
@@ -345,19 +331,12 @@ def _row(
     marks = answer_marks(gold.gold.dataset, row["status"], row["answer"] or "", question.answers)
     billed = bill(attempts)
     return {
-        "cell": named.cell,
-        "method": named.method,
-        "set": named.set,
-        "variant": named.variant,
-        "seed": named.seed,
+        **asdict(named),
         "query_id": question.query_id,
         "cluster": f"{named.set}: {gold.cluster}",
         "type": question.type,
         "status": row["status"],
-        "f1": marks.f1,
-        "em": marks.em,
-        "rouge_l": marks.rouge_l,
-        "numeric": marks.numeric,
+        **asdict(marks),
         "judge": judged,
         **_shown(gold, row, text),
         "prompt_tokens": row["prompt_tokens"] or 0,
@@ -383,7 +362,7 @@ def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, 
     """Recalls of the context and the precision of citations; of a question that was not asked none is known."""
     if row["status"] == "over_budget":
         return dict.fromkeys(("answer_recall", "evidence_recall", "citation_precision"))
-    context, citations = (_spans(row[name]) for name in ("context", "citations"))
+    context, citations = ([Span(*span) for span in spans_of(row[name])] for name in ("context", "citations"))
     texts = {span.doc_id: text(span.doc_id) for span in (*context, *citations, *gold.evidence)}
     passages = [
         Passage(s.doc_id, s.start_char, s.end_char, texts[s.doc_id][s.start_char : s.end_char], 0, 0.0) for s in context
@@ -395,144 +374,3 @@ def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, 
         "evidence_recall": shown.evidence_recall,
         "citation_precision": citation_precision(citations, gold.evidence, texts),
     }
-
-
-def _spans(rows: Sequence[Mapping[str, Any]] | None) -> list[Span]:
-    return [Span(row["doc_id"], row["start_char"], row["end_char"]) for row in rows or ()]
-
-
-# --------
-# Choosing values of a policy on one side of the split, to be reported on another: never on the same.
-
-BASE = "base"
-CHOSEN = "chosen"
-"""The variants of the report: the policy as it was, and with the chosen values."""
-
-MOST_VARIANTS = 200
-"""Of one grid. Ours: more is a typing error, or more questions than a tune side has answers to tell them apart."""
-
-
-class Tune(Settings):
-    """Every combination of the ``grid``'s values (dotted keys of ``policy``) under ``method`` on the side ``search``.
-
-    The one with the best mean of ``metric`` over the sets is reported on the side ``report``, beside the policy itself.
-    ``most`` bounds the means of other metrics ({weighted_tokens: 1500}); of equals the one with fewer tokens is taken.
-    All other keys are those of a sweep; ``budget_usd`` caps both sides together.
-    """
-
-    title: str
-    method: str = "okralong"
-    policy: str = "policy/default.yaml"
-    grid: dict[str, list[Any]] = Field(min_length=1)
-    metric: str = "f1"
-    most: dict[str, float] = Field(default_factory=dict)
-    search: Side = "tune"
-    report: Side = "test"
-    seed: int = 7
-    seeds: list[int] = Field(default=[7], min_length=1)
-    answer: str = "answer.yaml"
-    overrides: dict[str, Any] = Field(default_factory=dict)
-    sets: list[SweepSet] = Field(min_length=1)
-    every: bool = False
-    embedding: str = Field(default=EMBEDDED, min_length=1)
-    budget_usd: Annotated[float, Field(gt=0)] | None = None
-    parallel: Annotated[int, Field(ge=1, le=64)] = 2
-    catalog: str = "datasets.yaml"
-    split: str = SPLIT_MANIFEST
-
-    @model_validator(mode="after")
-    def _honest(self) -> Self:
-        if self.search == self.report:
-            raise ValueError(f"search and report are both {self.search}: what was chosen there cannot be judged there")
-        if SIDES.index(self.report) < SIDES.index(self.search):
-            raise ValueError(
-                f"search is {self.search} and report {self.report}: values are chosen on the freer side, since figures "
-                f"of {self.search} would be of questions that chose something from then on"
-            )
-        for name in (self.metric, *self.most):
-            if name not in METRICS:
-                raise ValueError(f"{name!r} is none of the metrics ({', '.join(METRICS)})")
-        empty = [key for key, values in self.grid.items() if not values]
-        if empty:
-            raise ValueError(f"grid.{empty[0]} has no value")
-        count = len(self.points())
-        if count > MOST_VARIANTS:
-            raise ValueError(f"the grid has {count} combinations, more than {MOST_VARIANTS}; take fewer values")
-        return self
-
-    def points(self) -> dict[str, dict[str, Any]]:
-        """The combinations by the name of their variant, in the grid's order."""
-        combined = itertools.product(*self.grid.values())
-        return {f"point{at:03d}": dict(zip(self.grid, values, strict=True)) for at, values in enumerate(combined)}
-
-    def searching(self) -> Sweep:
-        """The sweep that finds the values."""
-        variants = {
-            name: Variant(policy=self.policy, policy_overrides=values) for name, values in self.points().items()
-        }
-        return self._sweep(f"{self.title}: search", self.search, variants, self.budget_usd, [])
-
-    def reporting(self, values: Mapping[str, Any], budget_usd: float | None) -> Sweep:
-        """The sweep that reports the chosen values, and the policy as it was, on questions that chose nothing."""
-        variants = {
-            BASE: Variant(policy=self.policy),
-            CHOSEN: Variant(policy=self.policy, policy_overrides=dict(values)),
-        }
-        return self._sweep(f"{self.title}: report", self.report, variants, budget_usd, [f"{self.method}/{BASE}"])
-
-    def _sweep(
-        self, title: str, side: Side, variants: dict[str, Variant], budget: float | None, against: list[str]
-    ) -> Sweep:
-        same = {
-            name: getattr(self, name)
-            for name in (
-                *("seed", "seeds", "answer", "overrides", "sets", "every"),
-                *("embedding", "parallel", "catalog", "split"),
-            )
-        }
-        methods = {self.method: SweepMethod()}
-        return Sweep(
-            title=title, side=side, methods=methods, variants=variants, budget_usd=budget, against=against, **same
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A combination of the grid with its means over the sets. ``fits`` says whether it keeps to the bounds."""
-
-    name: str
-    values: Mapping[str, Any]
-    means: Mapping[str, float]
-    fits: bool
-
-
-def points_of(tune: Tune, summary: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """The combinations with what the rows of ``summary`` say of each: the mean over sets and seeds."""
-    found = []
-    for name, values in tune.points().items():
-        own = [row for row in summary if row["variant"] == name and not row["type"]]
-        over = [row for row in own if not row["cell"]] or own
-        sums: dict[str, list[float]] = {}
-        for row in over:
-            if row["value"] is not None:
-                sums.setdefault(row["metric"], []).append(row["value"])
-        means = {metric: sum(each) / len(each) for metric, each in sums.items()}
-        fits = all(means.get(metric, float("inf")) <= bound for metric, bound in tune.most.items())
-        found.append(Point(name, values, means, fits))
-    return found
-
-
-def choose(tune: Tune, points: Sequence[Point]) -> Point:
-    """The best point that keeps to the bounds; of equals the one with fewer tokens, then the earlier one.
-
-    Raises InputError when none does, or none has the metric.
-    """
-    able = [point for point in points if point.fits and tune.metric in point.means]
-    if not able:
-        bounds = ", ".join(f"{name} <= {bound:g}" for name, bound in tune.most.items()) or "no bound"
-        raise InputError(
-            f"None of the {len(points)} combinations has {tune.metric} within {bounds}. Raise the bounds under most, "
-            "or choose another metric."
-        )
-    sign = 1.0 if METRICS[tune.metric] == "less" else -1.0
-    return min(able, key=lambda point: (sign * point.means[tune.metric], point.means.get("weighted_tokens", 0.0)))

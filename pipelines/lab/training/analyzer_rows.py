@@ -41,7 +41,8 @@ from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, Retrievals, gold_labels
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import Say, Shelf, drawn, measurable
-from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, SplitRules, build_split, question_hash
+from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
+from okralong.pipelines.lab.split_build import SplitRules, build_split
 from okralong.pipelines.lab.training.rows import LEARNED, Limit, SampleRows, SetPart, TrainingRow, indexed, sample_of
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import ANALYZE

@@ -21,7 +21,7 @@ from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, split_prompt, step_prompt
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, split_retrieval
 from okralong.pipelines.core.config import Settings, load_config
-from okralong.pipelines.core.types import Analysis, Hit, Message, Passage, Plan, Question, RetrieverScores
+from okralong.pipelines.core.types import Analysis, Hit, Message, Passage, Plan, Question
 from okralong.pipelines.lab.datasets.base import load_catalog, one_part
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.encoder import cached_encoder
@@ -383,7 +383,7 @@ def _queries(question: PooledQuestion) -> list[str]:
     return [as_question(query) for query in (item.sub_questions or item.gold_queries)]
 
 
-async def _unasked(text: str, chunks: Sequence[Hit], scores: RetrieverScores) -> Analysis:
+async def _unasked(*_: object) -> Analysis:
     raise AssertionError("the collector plans by gold labels")
 
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.core.config import load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError, Usage
-from okralong.pipelines.run.dry_run import Asked, Heard
-from okralong.pipelines.run.estimate import Beliefs, Priors
+from okralong.pipelines.run.dry_run import AskedQuestion, ObservedCall
+from okralong.pipelines.run.estimate import Posterior
 
 PRIORS = load_config(Priors, "estimate.yaml")
-BEFORE = Beliefs.before(PRIORS)
+BEFORE = Posterior.before(PRIORS)
 
 
-def heard(tokens: list[int], role: str = "generate", counted: int = 0) -> list[Asked]:
+def heard(tokens: list[int], role: str = "generate", counted: int = 0) -> list[AskedQuestion]:
     """A question for each reply of so many tokens."""
     return [
-        Asked(f"q{number}", (Heard(role, Usage(1_000, 0, each), counted),), 0.0) for number, each in enumerate(tokens)
+        AskedQuestion(f"q{number}", (ObservedCall(role, Usage(1_000, 0, each), counted),), 0.0)
+        for number, each in enumerate(tokens)
     ]
 
 
-def factors(beliefs: Beliefs, role: str) -> tuple[float, float]:
+def factors(beliefs: Posterior, role: str) -> tuple[float, float]:
     """Mean and coefficient of variation of what a role's replies are multiplied by."""
     random = np.random.default_rng(1)
     drawn = np.array([beliefs.draw(random).wordiness[role] for _ in range(3_000)])

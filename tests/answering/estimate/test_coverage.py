@@ -9,12 +9,14 @@ import pytest
 from benchmarks.estimate.coverage import FIGURES, coverage, one_archive, table
 from tests.answering.estimate.conftest import LETTERS
 
+pytestmark = pytest.mark.slow
+
 NEAR = 0.1
 """Of the range's ends: how far a run that is not in it may be."""
 PILOT = 6
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in (2, 3))])
 def test_the_range_holds_the_actual_or_is_near_it(number: int, tmp_path: Path) -> None:
     rows = one_archive(number, [PILOT], LETTERS, tmp_path, strategies=("okralong",))
     assert {row.strategy for row in rows} == {"okralong", "std_rag", "long_context"}

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from okralong.pipelines.answering.cost_model import Forecast, Priors, Prompt
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.prices import Price
-from okralong.pipelines.run.dry_run import Asked, Forecast, Heard, Outlook, Prompt
-from okralong.pipelines.run.estimate import Priors, Setting, StrategyEstimate, estimate
+from okralong.pipelines.run.dry_run import AskedQuestion, ObservedCall, Outlook
+from okralong.pipelines.run.estimate import Setting, StrategyEstimate, estimate
 
 PRICE = Price(input=2.5, cached_input=1.25, output=10.0, batch_discount=0.5)
 SETTING = Setting(load_config(Priors, "estimate.yaml"), lambda role: 256, PRICE, draws=300)
@@ -32,17 +33,21 @@ def outlook(number: int) -> Outlook:
 OUTLOOKS = [outlook(number) for number in range(30)]
 
 
-def asked(numbers: range, factor: float = 1.0, reply: int = 47, cached: float = 0.0) -> dict[str, Asked]:
+def asked(numbers: range, factor: float = 1.0, reply: int = 47, cached: float = 0.0) -> dict[str, AskedQuestion]:
     """Questions that used ``factor`` times the prompt that was foreseen of a plain one, and so many reply tokens."""
     found = {}
     for number in numbers:
         tokens = round(factor * (1000 + number))
         usage = Usage(tokens, round(cached * tokens), reply)
-        found[f"q{number:02d}"] = Asked(f"q{number:02d}", (Heard("generate", usage, tokens),), PRICE.cost(usage))
+        found[f"q{number:02d}"] = AskedQuestion(
+            f"q{number:02d}", (ObservedCall("generate", usage, tokens),), PRICE.cost(usage)
+        )
     return found
 
 
-def run(known: Mapping[str, Asked] | None = None, outlooks: list[Outlook] | None = None) -> dict[str, StrategyEstimate]:
+def run(
+    known: Mapping[str, AskedQuestion] | None = None, outlooks: list[Outlook] | None = None
+) -> dict[str, StrategyEstimate]:
     return estimate(outlooks or OUTLOOKS, STRATEGIES, SETTING, known)
 
 
@@ -136,9 +141,12 @@ def test_what_the_endpoint_caches_is_known_from_a_pilot_alone() -> None:
 def test_precise_mode_learns_how_often_the_full_text_is_read() -> None:
     precise = Forecast((Prompt("generate", 1000),), full_text=60_000)
     outlooks = [Outlook(f"q{n:02d}", "extractive", "linear", {"okralong_precise": precise}, {}) for n in range(60)]
-    first, second = Heard("generate", Usage(1000, 0, 5), 1000), Heard("full_text", Usage(60_000, 0, 47), 60_000)
-    often = {f"q{n:02d}": Asked(f"q{n:02d}", (first, second) if n % 2 else (first,), 0.0) for n in range(20)}
-    never = {f"q{n:02d}": Asked(f"q{n:02d}", (first,), 0.0) for n in range(20)}
+    first, second = (
+        ObservedCall("generate", Usage(1000, 0, 5), 1000),
+        ObservedCall("full_text", Usage(60_000, 0, 47), 60_000),
+    )
+    often = {f"q{n:02d}": AskedQuestion(f"q{n:02d}", (first, second) if n % 2 else (first,), 0.0) for n in range(20)}
+    never = {f"q{n:02d}": AskedQuestion(f"q{n:02d}", (first,), 0.0) for n in range(20)}
     before, half, hardly = (
         estimate(outlooks, ("okralong_precise",), SETTING, known)["okralong_precise"].total.prompt_tokens
         for known in (None, often, never)

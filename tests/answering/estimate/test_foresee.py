@@ -13,7 +13,7 @@ from benchmarks.estimate.manner import Manner
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.run.dry_run import PRECISE, Outlook, asked_in, foresee, side_by_side
+from okralong.pipelines.run.dry_run import PRECISE, Outlook, asked_in, dry_run, side_by_side
 from tests.answering.estimate.conftest import Made
 from tests.fakes.openai_server import FakeOpenAI
 
@@ -84,7 +84,7 @@ async def test_where_the_generator_analyses_its_call_is_counted_and_the_rules_sp
         by_rules = await desk.look(made.asked, STRATEGIES)
         ports = replace(desk.ports(), analyze=None)
         for asked, ruled in zip(made.asked, by_rules, strict=True):
-            outlook = await foresee(asked.question, asked.doc_ids, ports, STRATEGIES)
+            outlook = await dry_run(asked.question, asked.doc_ids, ports, STRATEGIES)
             assert (outlook.type, outlook.workflow) == (ruled.type, ruled.workflow)
             analysis, *others = outlook.forecasts["okralong"].certain
             assert analysis.role == "analyze"
@@ -95,7 +95,7 @@ async def test_where_the_generator_analyses_its_call_is_counted_and_the_rules_sp
 async def test_a_question_that_leaves_no_room_is_a_problem_and_no_cost(made: Made) -> None:
     long = Question("long", "Why? " * 400)
     with FakeOpenAI() as server:
-        outlook: Outlook = await foresee(long, (), made.desk(server, window=512).ports(), STRATEGIES)
+        outlook: Outlook = await dry_run(long, (), made.desk(server, window=512).ports(), STRATEGIES)
     assert outlook.forecasts == {}
     assert set(outlook.problems) == set(STRATEGIES)
     assert "leaves no room" in outlook.problems["std_rag"]
@@ -115,7 +115,7 @@ async def test_a_prompt_that_a_local_model_shortens_is_foreseen(made: Made) -> N
             section = made.policy.longllmlingua.model_copy(update={"target_tokens": target})
             policy = made.policy.model_copy(update={"longllmlingua": section})
             ports = replace(made.desk(server).ports(), score=score, token_ends=token_ends, policy=policy)
-            outlook = await foresee(asked.question, asked.doc_ids, ports, ("longllmlingua",))
+            outlook = await dry_run(asked.question, asked.doc_ids, ports, ("longllmlingua",))
             (prompt,) = outlook.forecasts["longllmlingua"].certain
             assert prompt.role == "generate"
             tokens[target] = prompt.tokens

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from okralong.pipelines.answering.cost_model import Forecast, Priors, Prompt
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.run.dry_run import Forecast, Prompt
-from okralong.pipelines.run.estimate import Priors, Simulation, Used, Ways
+from okralong.pipelines.run.estimate import GeneratorParameters, Simulation, Used
 
 PRIORS = load_config(Priors, "estimate.yaml")
 MANY = 4_000
-WAYS = Ways(
+PARAMETERS = GeneratorParameters(
     wordiness=dict.fromkeys(PRIORS.replies, 1.0),
     counting=1.0,
     sub_questions=np.array([0.0, 1.0, 0.0, 0.0]),
@@ -29,7 +29,7 @@ WAYS = Ways(
 def throw(forecast: Forecast, limit: int = 10_000, kind: str = "extractive", **changed: Any) -> Used:
     """Many questions of one forecast."""
     simulation = Simulation([forecast] * MANY, [kind] * MANY, PRIORS, lambda role: limit)
-    return simulation.roll(replace(WAYS, **changed), np.random.default_rng(1))
+    return simulation.sample(replace(PARAMETERS, **changed), np.random.default_rng(1))
 
 
 def test_a_certain_prompt_is_certain_and_its_reply_as_long_as_its_type_has_it() -> None:
@@ -37,7 +37,7 @@ def test_a_certain_prompt_is_certain_and_its_reply_as_long_as_its_type_has_it() 
     assert set(used.prompt.tolist()) == {900 * 1.01}
     assert used.completion.mean() == pytest.approx(40, rel=0.05)
     assert used.completion.std() / used.completion.mean() == pytest.approx(PRIORS.spread, rel=0.1)
-    wordy = throw(Forecast((Prompt("generate", 900),)), wordiness={**WAYS.wordiness, "generate": 2.0})
+    wordy = throw(Forecast((Prompt("generate", 900),)), wordiness={**PARAMETERS.wordiness, "generate": 2.0})
     assert wordy.completion.mean() == pytest.approx(80, rel=0.05)
 
 

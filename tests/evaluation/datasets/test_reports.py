@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reports.gold_file import read_gold, write_gold, write_questions
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.datasets.filings import read_reports, read_reports_set
 from okralong.pipelines.lab.gold import (
     derivation_operands,
     program_operands,
-    read_gold,
     read_operands,
-    write_gold,
-    write_questions,
 )
 from okralong.pipelines.run.prepare import read_questions
 from tests.evaluation.data import FINQA, ROWS, write_data

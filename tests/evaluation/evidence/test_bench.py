@@ -12,7 +12,6 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
@@ -22,6 +21,7 @@ from okralong.pipelines.lab.evidence.bench import (
     BenchTools,
     PolicyRun,
     Row,
+    given,
     measure,
     ranked,
     run_plain,
@@ -51,14 +51,9 @@ def sentences(bench: Bench, question: PooledQuestion) -> list[str]:
 
 
 async def answered(bench: Bench, question: PooledQuestion, run: PolicyRun, said: Analysis) -> tuple[Answer, BenchTools]:
-    async def analyze(text: str, chunks: object, scores: object) -> Analysis:
-        return said
-
-    tools = BenchTools(
-        bench.retrievals, run.policy, question.doc_ids, question.item.gold_queries, analyze, run.writer, run.likelihood
-    )
-    as_protocol: Tools = tools
-    return await orchestrate(question.item.gold.question.question, as_protocol, precise=False), tools
+    asked, queries = question.item.gold.question.question, question.item.gold_queries
+    tools = BenchTools(bench.retrievals, run.policy, question.doc_ids, queries, given(said), run.writer, run.likelihood)
+    return await orchestrate(asked, tools, precise=False), tools
 
 
 def assert_measured(bench: Bench, question: PooledQuestion, row: Row, context: tuple[Passage, ...]) -> None:
@@ -211,7 +206,7 @@ async def test_selection_by_novelty_and_by_self_information(town: Bench) -> None
     surprised = PolicyRun(policy, None, GoldWriter(), likelihood)
     answer, _ = await answered(town, question, surprised, analysis("extractive"))
     assert any("grinds corn" in passage.text for passage in answer.context)
-    with pytest.raises(ConfigError, match="scorer in the sweep file"):
+    with pytest.raises(ConfigError, match="under scorer"):
         await answered(town, question, PolicyRun(policy, None, GoldWriter()), analysis("extractive"))
 
 

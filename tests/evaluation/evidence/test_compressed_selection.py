@@ -21,6 +21,8 @@ from okralong.pipelines.sara.artifact import ArrayCompressor
 from tests.fakes.tools import paper_policy
 from tests.sara.compressors import random_compressor
 
+pytestmark = pytest.mark.slow
+
 NOVELTY = {"selection__method": "novelty", "selection__space": "compressor"}
 
 
@@ -48,7 +50,7 @@ async def test_the_choice_is_made_among_compressed_vectors(town: Bench, tmp_path
 
 
 async def test_without_a_compressor_it_is_refused(town: Bench) -> None:
-    with pytest.raises(ConfigError, match="compressor in the sweep file"):
+    with pytest.raises(ConfigError, match="has none"):
         await tools_for(town, paper_policy(**NOVELTY), None).compress([[0.0] * 384])
 
 

@@ -11,15 +11,25 @@ from okralong.pipelines.lab.evidence.report import (
     Rates,
     Results,
     rate_ratio,
-    recall_at_tokens,
+    recall_at,
     recall_difference,
     token_ratio,
-    tokens_at_recall,
+    tokens_at,
 )
 from okralong.pipelines.reporting.statistics import Estimate
 
 BENT = Curve((800.0, 100.0, 400.0, 200.0), (0.8, 0.4, 0.3, 0.6))
 """In order: (100, 0.4), (200, 0.6), then a point that shows less for more (400), then (800, 0.8)."""
+
+
+def recall_at_tokens(curve: Curve, tokens: float) -> float | None:
+    read = float(recall_at(np.array([curve.tokens]), np.array([curve.recall]), np.array([tokens]))[0])
+    return None if np.isnan(read) else read
+
+
+def tokens_at_recall(curve: Curve, recall: float) -> float | None:
+    read = float(tokens_at(np.array([curve.tokens]), np.array([curve.recall]), np.array([recall]))[0])
+    return None if np.isnan(read) else read
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.lab.encoder import LIMIT, cached_encoder, index_encoder, over_limit
 from okralong.pipelines.models.weights import resolve_embedding_model
+
+pytestmark = pytest.mark.slow
 
 
 def test_precision_and_limit_are_those_of_the_loaded_model(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, split_prompt
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Analysis, Hit, Message
-from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, PolicyRun, run_policy
+from okralong.pipelines.core.types import Message
+from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, PolicyRun, given, run_policy
 from okralong.pipelines.lab.evidence.writers import (
     NO_ANSWER,
     KeptReplies,
@@ -50,12 +49,11 @@ async def test_each_prompt_is_asked_once_ever(tmp_path: Path) -> None:
 async def test_the_strategy_looks_up_what_the_model_wrote(town: Bench, tmp_path: Path) -> None:
     question = next(q for q in town.pooled.questions if q.item.gold.source_type == "comparison")
 
-    async def analyze(text: str, chunks: Sequence[Hit], scores: object) -> Analysis:
-        return analysis("multi-source")
-
     with FakeOpenAI(rules=[(lambda messages: True, SUB_QUESTIONS)]) as server:
         writer = writer_of(server, tmp_path)
-        tools = BenchTools(town.retrievals, paper_policy(), question.doc_ids, (), analyze, writer)
+        tools = BenchTools(
+            town.retrievals, paper_policy(), question.doc_ids, (), given(analysis("multi-source")), writer
+        )
         await orchestrate(question.item.gold.question.question, tools, precise=False)
         assert tools.queries[1:] == SUB_QUESTIONS.split("\n")
         example = [{"role": m.role, "content": m.content} for m in DEMONSTRATIONS["split"]]

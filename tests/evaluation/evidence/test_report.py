@@ -82,4 +82,4 @@ def test_a_name_with_a_bar_stays_in_its_cell() -> None:
     chosen = sweep(SWEEP.replace("mine", '"m|ne"'))
     rows = [row if row.method == "base" else replace(row, method="m|ne") for row in four_questions()]
     page = markdown("x", chosen, [set_figures(chosen, "one all", rows)], {})
-    assert "\n| m/ne | 320 |" in page
+    assert "\n| m\\|ne | 320 |" in page

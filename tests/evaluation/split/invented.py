@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, make_text
 from okralong.pipelines.lab.gold import Gold
-from okralong.pipelines.lab.split import Rule, Side, SplitRules
+from okralong.pipelines.lab.split import Side
+from okralong.pipelines.lab.split_build import Rule, SplitRules
 
 Asked = tuple[str, Sequence[str], Sequence[str]]
 """A question, the documents whose texts hold its evidence, and those whose texts only stand beside them."""

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 from okralong.pipelines.lab.datasets.base import DataSet, make_text
-from okralong.pipelines.lab.split import Side, Sides, Split, build_split, document_hash, leaks, question_hash, text_hash
+from okralong.pipelines.lab.split import Side, Split, document_hash, leaks, question_hash, text_hash
+from okralong.pipelines.lab.split_build import build_split
 from tests.evaluation.split.invented import TEST_FIRST, data_set, text_of
 
 
 def by_hand(questions: dict[str, Side], documents: dict[str, Side], texts: dict[str, Side] | None = None) -> Split:
     return Split(
-        Sides(
-            {question_hash(question): side for question, side in questions.items()},
-            {document_hash(name): side for name, side in documents.items()},
-            {text_hash(make_text("", text_of(name)).text_id): side for name, side in (texts or {}).items()},
-        ),
-        {},
+        {question_hash(question): side for question, side in questions.items()},
+        {document_hash(name): side for name, side in documents.items()},
+        {text_hash(make_text("", text_of(name)).text_id): side for name, side in (texts or {}).items()},
     )
 
 

@@ -12,16 +12,8 @@ from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.schemas import SPLIT
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.split import (
-    LEFT_OUT,
-    MANIFEST,
-    RULES,
-    SIDES,
-    Split,
-    SplitRules,
-    build_split,
-    write_manifest,
-)
+from okralong.pipelines.lab.split import MANIFEST, SIDES, Split
+from okralong.pipelines.lab.split_build import LEFT_OUT, RULES, SplitRules, build_split
 from tests.evaluation.split.invented import TEST_FIRST, data_set
 
 SWEEP_ONLY = {"reports", "longbench", "hotpotqa_pooled"}
@@ -32,7 +24,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     exam = data_set("exam", "all", [("c?", ["Elm"], ["Moss"])])
     split, _ = build_split([lessons, exam], TEST_FIRST)
     for name in ("one", "two"):
-        write_manifest(tmp_path / name / "manifest.parquet", split.sides, split.about)
+        split.write(tmp_path / name / "manifest.parquet")
     assert Split.load(tmp_path / "one" / "manifest.parquet") == split
     one, two = ((tmp_path / name / "manifest.parquet").read_bytes() for name in ("one", "two"))
     assert one == two
@@ -50,9 +42,9 @@ def test_the_shipped_manifest_is_made_by_the_shipped_rules_and_agrees_with_itsel
             assert by_side["test"] == sum(by_side.values()) > 0
     # Questions are fewer than items, as several items ask the same; but no side is without, and none has more.
     for side in SIDES:
-        held = sum(each == side for each in split.sides.questions.values())
+        held = sum(each == side for each in split.questions.values())
         assert 0 < held <= sum(by_side[side] for by_side in counts.values())
-        assert side in split.sides.documents.values()
+        assert side in split.documents.values()
 
 
 def test_every_catalogued_source_has_a_rule() -> None:

@@ -12,7 +12,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.datasets.pooling import Pooled, pool
 from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
 from okralong.pipelines.lab.sweeps.config import CellPlan, SweepFolder, expand
-from okralong.pipelines.lab.sweeps.outline import Outlay, Outline, total
+from okralong.pipelines.lab.sweeps.outline import CostEstimate, Outline, total
 from tests.evaluation.evidence.town import rows
 from tests.evaluation.sweeps.test_sweep_config import sweep
 
@@ -44,15 +44,14 @@ def plans(tmp_path: Path, **given: object) -> dict[str, CellPlan]:
 
 def test_plain_methods_show_what_their_sizes_say(tmp_path: Path, pooled: Pooled) -> None:
     outline, planned = Outline(), plans(tmp_path)
-    beliefs = outline.beliefs
     sizes = {document.doc_id: count_tokens(document.text) for document in pooled.documents}
     assert max(sizes.values()) < 5 * 512, "so Std-RAG shows the document, as long context does"
     whole = sum(sizes[doc_id] for question in pooled.questions for doc_id in question.doc_ids)
     for method in ("std_rag", "long_context"):
         found = outline.of(planned[method], pooled)
         assert (found.questions, found.calls) == (6, 6.0)
-        assert found.prompt_tokens == pytest.approx(whole + 6 * beliefs.overhead)
-        assert found.completion_tokens == pytest.approx(6 * beliefs.reply)
+        assert found.prompt_tokens == pytest.approx(whole + 6 * outline.priors.sizes.overhead)
+        assert found.completion_tokens == pytest.approx(3 * 68 + 3 * 76), "replies to bridges and comparisons"
         assert found.usd == pytest.approx((found.prompt_tokens * 2.5 + found.completion_tokens * 10) / 1e6)
         assert found.low_usd < found.usd < found.high_usd
         assert found.described
@@ -75,30 +74,31 @@ def test_vectors_are_lines_beside_the_text(
     assert all(800 < count_tokens(document.text) <= 1200 for document in pooled.documents)
     variant = {"policy_overrides": {f"sara.{key}": value for key, value in sizes.items()}}
     found = outline.of(plans(tmp_path, methods={"sara": {}}, variants={"sized": variant})["sara"], pooled)
-    assert found.prompt_tokens == pytest.approx(6 * (shown + outline.beliefs.sara.overhead))
-    assert found.completion_tokens == pytest.approx(6 * outline.beliefs.sara.reply)
+    assert found.prompt_tokens == pytest.approx(6 * (shown + outline.priors.sizes.sara.overhead))
+    assert found.completion_tokens == pytest.approx(6 * outline.priors.sizes.sara.reply)
     assert found.described
 
 
 def test_plain_text_under_a_budget_fills_it(tmp_path: Path, pooled: Pooled) -> None:
     outline = Outline()
     found = outline.of(plans(tmp_path, methods={"budget_rag": {}})["budget_rag"], pooled)
-    assert found.prompt_tokens == pytest.approx(6 * (512 + outline.beliefs.overhead))
+    assert found.prompt_tokens == pytest.approx(6 * (512 + outline.priors.sizes.overhead))
 
 
 def test_the_method_follows_the_types_of_the_questions(tmp_path: Path, pooled: Pooled) -> None:
     """Three bridges go step by step, three comparisons are split; all chunks together are the whole document."""
     outline, planned = Outline(), plans(tmp_path)
-    beliefs = outline.beliefs
+    priors = outline.priors
     plain, precise = (outline.of(planned[name], pooled) for name in ("okralong", "okralong_precise"))
-    assert plain.calls == pytest.approx(3 * beliefs.steps + 3 * 2)
-    assert precise.calls == pytest.approx(plain.calls + 6 * beliefs.unanswerable)
+    steps = sum((0.5 * 0.75) ** number for number in range(4))  # half of them answer, a quarter of the others give up
+    assert plain.calls == pytest.approx(3 * (steps + 1 - steps / 2) + 3 * 2)
+    assert precise.calls == pytest.approx(plain.calls + 6 * priors.unanswerable.mean)
     assert precise.prompt_tokens > plain.prompt_tokens
 
 
 def test_a_tree_is_written_once_for_all_questions_of_a_cell(tmp_path: Path, pooled: Pooled) -> None:
     outline = Outline()
-    usual, tree = outline.beliefs.methods["raptor"], outline.beliefs.trees["raptor"]
+    usual, tree = outline.priors.sizes.methods["raptor"], outline.priors.sizes.trees["raptor"]
     read = sum(count_tokens(document.text) for document in pooled.documents)
     found = outline.of(plans(tmp_path, methods={"raptor": {}})["raptor"], pooled)
     assert found.prompt_tokens == pytest.approx(6 * usual.prompt_tokens + read * tree.prompt_tokens)
@@ -110,7 +110,12 @@ def test_a_method_that_nobody_described_is_marked_and_the_embedded_model_is_free
 ) -> None:
     free = plans(tmp_path, overrides={"analyzer.kind": "rules"})
     assert Outline().of(free["std_rag"], pooled).usd == 0.0
-    both = total([Outlay(1, 1.0, 10.0, 1.0, 1.0, 0.6, 1.6), Outlay(2, 2.0, 20.0, 2.0, 2.0, 1.2, 3.2, described=False)])
+    both = total(
+        [
+            CostEstimate(1, 1.0, 10.0, 1.0, 1.0, 0.6, 1.6),
+            CostEstimate(2, 2.0, 20.0, 2.0, 2.0, 1.2, 3.2, described=False),
+        ]
+    )
     assert (both.questions, both.usd, both.high_usd, both.described) == (3, 3.0, pytest.approx(4.8), False)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Usage
-from okralong.pipelines.lab.sweeps.run import Purse, spent_before, spent_usd
+from okralong.pipelines.lab.sweeps.run import SharedBudget, spent_before, spent_usd
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.records import Call, Outcome
@@ -18,36 +18,36 @@ from tests.evaluation.sweeps.invented_run import attempt, usual_run, write_run
 
 
 def test_what_is_free_is_shared_and_what_is_left_comes_back() -> None:
-    purse = Purse(10.0, {})
-    assert purse.grant("a", 2) == 5.0
-    assert purse.grant("b", 1) == 5.0
-    assert purse.free_usd == 0.0
-    purse.settle("a", 1.0)
-    assert purse.free_usd == pytest.approx(4.0)
-    assert purse.grant("c", 1) == pytest.approx(4.0)
-    purse.settle("b", 5.0)
-    purse.settle("c", 4.0)
-    assert purse.free_usd == 0.0
+    budget = SharedBudget(10.0, {})
+    assert budget.grant("a", 2) == 5.0
+    assert budget.grant("b", 1) == 5.0
+    assert budget.free_usd == 0.0
+    budget.settle("a", 1.0)
+    assert budget.free_usd == pytest.approx(4.0)
+    assert budget.grant("c", 1) == pytest.approx(4.0)
+    budget.settle("b", 5.0)
+    budget.settle("c", 4.0)
+    assert budget.free_usd == 0.0
 
 
 def test_a_cell_that_goes_on_keeps_what_it_has_spent() -> None:
-    purse = Purse(10.0, {"a": 3.0, "b": 2.0})
-    assert purse.free_usd == 5.0
-    assert purse.grant("a", 1) == 8.0, "a cap counts what the run has spent before"
-    assert purse.free_usd == 0.0
-    purse.settle("a", 7.5)
-    assert purse.free_usd == pytest.approx(0.5)
+    budget = SharedBudget(10.0, {"a": 3.0, "b": 2.0})
+    assert budget.free_usd == 5.0
+    assert budget.grant("a", 1) == 8.0, "a cap counts what the run has spent before"
+    assert budget.free_usd == 0.0
+    budget.settle("a", 7.5)
+    assert budget.free_usd == pytest.approx(0.5)
 
 
 def test_more_than_the_total_is_never_granted() -> None:
-    purse = Purse(1.0, {"a": 1.5})
-    assert purse.free_usd == 0.0
-    assert purse.grant("b", 1) == 0.0
+    budget = SharedBudget(1.0, {"a": 1.5})
+    assert budget.free_usd == 0.0
+    assert budget.grant("b", 1) == 0.0
 
 
 def test_without_a_cap_there_is_none() -> None:
-    purse = Purse(None, {"a": 1.5})
-    assert (purse.free_usd, purse.grant("a", 3)) == (None, None)
+    budget = SharedBudget(None, {"a": 1.5})
+    assert (budget.free_usd, budget.grant("a", 3)) == (None, None)
 
 
 def test_what_a_folder_has_spent_counts_unknown_attempts_too(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_what_was_in_flight_when_a_run_was_killed_is_not_dealt_out_again(t
     ledger._log.abandon()  # as a kill does: its lock goes, and no row is written any more
     assert spent_usd(run) == pytest.approx(0.30)
     assert len(read_run_table(run, "ledger")) == 1
-    assert Purse(1.0, spent_before({"a": run})).free_usd == pytest.approx(0.70)
+    assert SharedBudget(1.0, spent_before({"a": run})).free_usd == pytest.approx(0.70)
     await RunLedger(run, 1.0).close()
     assert len(read_run_table(run, "ledger")) == 2
     assert spent_usd(run) == pytest.approx(0.30), "the row that is written then is the same money"
