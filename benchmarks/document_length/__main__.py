@@ -29,7 +29,7 @@ from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, PolicyRun, Remembered, Row, run_plain, run_policy
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.evidence.sweep import scaled_policies
 from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.lab.split import MANIFEST, Split
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--timed", type=int, default=30, help="Questions of a set whose stages are timed.")
     options = parser.parse_args()
-    shelf = Shelf(
+    store = DataSetStore(
         catalog=load_catalog(),
         split=Split.load(MANIFEST),
         data=options.data,
@@ -56,7 +56,7 @@ def main() -> None:
         say=partial(print, flush=True),
     )
     benches = {
-        f"{own.name} {own.part}": _benches(shelf, own, fill) for own, fill in (SETS[name] for name in options.sets)
+        f"{own.name} {own.part}": _benches(store, own, fill) for own, fill in (SETS[name] for name in options.sets)
     }
     analyzer = load_analyzer(AnalyzerConfig(kind="heads"))
     remembered = Remembered(analyzer)
@@ -67,7 +67,7 @@ def main() -> None:
         shown={"": _shown(list(asked.values())), **{name: _shown([own]) for name, own in asked.items()}},
         seconds={name: _seconds(name, watches[name], options.timed) for name in benches},
         reading={name: {at: watch.first_reading() for at, watch in own.items()} for name, own in watches.items()},
-        embedding=_embedding(shelf, next(iter(benches.values()))[LENGTHS[0]]),
+        embedding=_embedding(store, next(iter(benches.values()))[LENGTHS[0]]),
     )
     text = report(measured)
     print(text)
@@ -75,24 +75,24 @@ def main() -> None:
         options.out.write_text(text, encoding="utf-8")
 
 
-def _benches(shelf: Shelf, own: SetChoice, fill: SetChoice | None) -> dict[int, Bench]:
+def _benches(store: DataSetStore, own: SetChoice, fill: SetChoice | None) -> dict[int, Bench]:
     """A set at each length: documents of the first as they are pooled, the others joined of them and of ``fill``."""
     config = IndexConfig(
         granularities=sorted({STD_RAG.granularity, *(g for p in _POLICY.values() for g in p.granularities())})
     )
-    short = without_repeats(shelf.pooled(own))
+    short = without_repeats(store.pooled(own))
     taken = {text_id for document in short.documents for text_id in document.placed}
-    spare = shelf.pooled(fill).documents if fill else ()
+    spare = store.pooled(fill).documents if fill else ()
     # A text that stands in both would show a question's evidence in a second place, where nothing is marked.
     others = [document for document in spare if taken.isdisjoint(document.placed)]
     found = {}
     for length in LENGTHS:
         pooled = short if length == LENGTHS[0] else longer(short, length, others)
         began = time.perf_counter()
-        found[length] = shelf.bench(own.model_copy(update={"pool_tokens": length}), pooled, config)
-        shelf.say(
+        found[length] = store.bench(own.model_copy(update={"pool_tokens": length}), pooled, config)
+        store.say(
             f"{own.name} at {length:,}: {len(pooled.questions)} questions, {len(pooled.documents)} documents, "
-            f"{shelf.encoder.embedded:,} texts embedded so far, {time.perf_counter() - began:.0f} s"
+            f"{store.encoder.embedded:,} texts embedded so far, {time.perf_counter() - began:.0f} s"
         )
     return found
 
@@ -136,9 +136,9 @@ def _seconds(name: str, watches: Mapping[int, Stopwatch], most: int) -> dict[int
     return measure_stages(watches, questions)
 
 
-def _embedding(shelf: Shelf, bench: Bench) -> float:
+def _embedding(store: DataSetStore, bench: Bench) -> float:
     """Median seconds of the processor for embedding a question by itself."""
-    encode = shelf.encoder.load()
+    encode = store.encoder.load()
     asked = [question.item.gold.question.question for question in bench.pooled.questions[:21]]
     spent = []
     for text in asked:

@@ -36,7 +36,7 @@ from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.encoder import LIMIT, CachedEncoder
 from okralong.pipelines.lab.evidence.bench import Bench, Row
-from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.split import MANIFEST, Split
 from okralong.pipelines.models.weights import EMBEDDED, INT8, ResolvedModel, available_cores, resolve_embedding_model
 
@@ -101,9 +101,9 @@ def main() -> None:
     encoders = Encoders(resolve_embedding_model(EMBEDDED), options.work)
     plain, int8 = encoders.cached(PLAIN), encoders.cached(INT8)
     catalog, split = load_catalog("datasets.yaml"), Split.load(MANIFEST)
-    shelf = Shelf(catalog, split, options.data, options.work, "tune", SEED, plain, say)
+    store = DataSetStore(catalog, split, options.data, options.work, "tune", SEED, plain, say)
     config = IndexConfig(granularities=BENCH_SIZES)
-    benches = [shelf.bench(choice, fewer(shelf.pooled(choice)), config) for choice in SETS]
+    benches = [store.bench(choice, fewer(store.pooled(choice)), config) for choice in SETS]
     rows: dict[str, list[Row]] = {}
     for bench in benches:
         ways = {

@@ -33,7 +33,7 @@ from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, given
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.evidence.writers import GoldWriter
 from okralong.pipelines.lab.gold import gold_analysis
 from okralong.pipelines.lab.split import Side, Split
@@ -129,11 +129,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         split, encoder = Split.load("split/manifest.parquet"), cached_encoder(options.work)
         catalog = load_catalog("datasets.yaml")
-        shelf = Shelf(catalog, split, options.data, options.work, "test", 7, encoder, print)
+        store = DataSetStore(catalog, split, options.data, options.work, "test", 7, encoder, print)
         found: dict[tuple[str, ...], Sequence[float]] = {}
         for name, part in SETS:
             choice = SetChoice(name=name, part=part, pool_tokens=POOL_TOKENS)
-            bench = shelf.bench(choice, shelf.pooled(choice), IndexConfig(granularities=policy.granularities()))
+            bench = store.bench(choice, store.pooled(choice), IndexConfig(granularities=policy.granularities()))
             found |= asyncio.run(look_ups(bench, policy))
         said = replies(Folder.of(options.rows))
     except OkraError as error:

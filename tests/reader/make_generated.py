@@ -21,7 +21,7 @@ from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.datasets.pooling import Span, whole
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.split import MANIFEST, Split
 from okralong.pipelines.lab.training.reader_rows import Collector, ReadingConfig, chosen
 from okralong.pipelines.lab.training.rows import ReadingRow, SampleRows, sample_set
@@ -48,11 +48,11 @@ def main() -> None:
     policy = load_config(Policy, config.policy)
     with tempfile.TemporaryDirectory() as work:
         root = Path(work)
-        shelf = Shelf(
+        store = DataSetStore(
             load_catalog(config.catalog), Split.load(MANIFEST), root, root, "test", SEED, cached_encoder(root), print
         )
         index = IndexConfig(granularities=policy.granularities())
-        bench = shelf.bench(SetChoice(name="sample", part=str(SEED)), whole(sample_set(CHOICE, SEED)), index)
+        bench = store.bench(SetChoice(name="sample", part=str(SEED)), whole(sample_set(CHOICE, SEED)), index)
         rows = chosen(asyncio.run(Collector(bench, policy, config).rows()), config, capped=True)
     some = [row for row in rows if row.role == "generate"][:ROWS]
     FILE.write_text("".join(f"{json.dumps(asdict(row))}\n" for row in some), encoding="utf-8")

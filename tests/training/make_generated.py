@@ -17,7 +17,7 @@ from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.datasets.pooling import whole
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.split import MANIFEST, Split
 from okralong.pipelines.lab.training.analyzer import examples_of
 from okralong.pipelines.lab.training.analyzer_rows import primary_granularities, rows_of
@@ -32,7 +32,7 @@ CHOICE: Final = SampleRows(reports=8, questions=72, words=2500)
 async def main() -> None:
     policy = load_config(Policy, "policy/default.yaml")
     with tempfile.TemporaryDirectory() as work:
-        shelf = Shelf(
+        store = DataSetStore(
             load_catalog("datasets.yaml"),
             Split.load(MANIFEST),
             Path(work),
@@ -43,7 +43,7 @@ async def main() -> None:
             print,
         )
         index = IndexConfig(granularities=primary_granularities(policy))
-        bench = shelf.bench(SetChoice(name="sample", part=str(SEED)), whole(sample_set(CHOICE, SEED)), index)
+        bench = store.bench(SetChoice(name="sample", part=str(SEED)), whole(sample_set(CHOICE, SEED)), index)
         write_examples(FILE, examples_of(await rows_of(bench, policy)))
 
 

@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Shelf:
+class DataSetStore:
     """Where sets come from and what is kept of them: ``data`` holds the files, ``work`` archives and vectors.
 
     Without a ``split``, with the side "all", sets are taken whole: for questions that nothing was trained or tuned on.

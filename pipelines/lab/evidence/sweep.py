@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,25 +18,13 @@ from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, Likelihood, PolicyRun, Remembered, Row, run_plain, run_policy
 from okralong.pipelines.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, Sweep
-from okralong.pipelines.lab.evidence.sets import Say, Shelf, check_types
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.pipelines.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
 from okralong.pipelines.lab.split import Split
 from okralong.pipelines.sara.artifact import NONE, ArrayCompressor, compressor_folder
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
 """The parts of a policy whose counts and token budgets a scale multiplies."""
-
-
-@dataclass(frozen=True)
-class _Hands:
-    """What the methods of a sweep share: policies by method and scale, analyzers (None: the gold labels) and writers by
-    name, scorer and compressor where needed."""
-
-    policies: Mapping[str, Mapping[float, Policy]]
-    analyzers: Mapping[str, Analyzer | None]
-    writers: Mapping[str, Writer]
-    likelihood: Likelihood | None
-    compressor: ArrayCompressor | None
 
 
 def run_sweep(
@@ -53,8 +40,16 @@ def run_sweep(
     wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     if not wanted <= writers.keys():
         raise ValueError("A method of the sweep has a model write its queries that is not among those given.")
-    hands = _Hands(policies, _analyzers(sweep), writers, _likelihood(sweep, policies), _compressor(sweep, policies))
-    shelf = Shelf(
+    analyzers, likelihood, compressor = _analyzers(sweep), _likelihood(sweep, policies), _compressor(sweep, policies)
+    runs = {
+        name: {
+            scale: PolicyRun(policy, analyzers[m.analyzer], writers[m.writer], likelihood, m.query_prefix, compressor)
+            for scale, policy in policies[name].items()
+        }
+        for name, m in sweep.methods.items()
+        if isinstance(m, PolicyMethod)
+    }
+    store = DataSetStore(
         catalog=load_catalog(sweep.catalog),
         split=Split.load(sweep.split),
         data=data,
@@ -64,7 +59,7 @@ def run_sweep(
         encoder=cached_encoder(work),
         say=say,
     )
-    pooled = [shelf.pooled(choice) for choice in sweep.sets]  # all of them first: a bad set must not cost an hour
+    pooled = [store.pooled(choice) for choice in sweep.sets]  # all of them first: a bad set must not cost an hour
     if any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values()):
         for choice, documents in zip(sweep.sets, pooled, strict=True):
             check_types(choice, documents)
@@ -72,8 +67,8 @@ def run_sweep(
     rows: list[Row] = []
     for choice, documents in zip(sweep.sets, pooled, strict=True):
         say(f"{choice.name} {choice.part}: {len(documents.questions)} questions, {len(documents.documents)} documents")
-        benches = {at: shelf.bench(choice, documents, config) for at, config in indexes.items()}
-        rows += asyncio.run(_run_set(sweep, benches, hands, say))
+        benches = {at: store.bench(choice, documents, config) for at, config in indexes.items()}
+        rows += asyncio.run(_run_set(sweep, benches, runs, say))
     return rows
 
 
@@ -125,7 +120,9 @@ def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) 
     return {at: IndexConfig(granularities=sorted(found), boundaries=at, compressor=NONE) for at, found in sizes.items()}
 
 
-async def _run_set(sweep: Sweep, benches: Mapping[Boundaries, Bench], hands: _Hands, say: Say) -> list[Row]:
+async def _run_set(
+    sweep: Sweep, benches: Mapping[Boundaries, Bench], runs: Mapping[str, Mapping[float, PolicyRun]], say: Say
+) -> list[Row]:
     rows: list[Row] = []
     for bench in benches.values():
         bench.retrievals.prepare(_known_queries(sweep, bench))
@@ -134,10 +131,7 @@ async def _run_set(sweep: Sweep, benches: Mapping[Boundaries, Bench], hands: _Ha
         if isinstance(method, PlainMethod):
             rows += await run_plain(bench, name, method)
         else:
-            analyzer = hands.analyzers[method.analyzer]
-            for scale, policy in hands.policies[name].items():
-                writer = hands.writers[method.writer]
-                run = PolicyRun(policy, analyzer, writer, hands.likelihood, method.query_prefix, hands.compressor)
+            for scale, run in runs[name].items():
                 rows += await run_policy(bench, name, run, scale)
         say(f"  {bench.name}: {name}")
     return rows

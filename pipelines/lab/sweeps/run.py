@@ -30,7 +30,7 @@ from okralong.pipelines.lab.datasets.base import Item, load_catalog, one_part
 from okralong.pipelines.lab.datasets.pooling import Pooled, PooledQuestion, Span
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, gold_labels, measure
-from okralong.pipelines.lab.evidence.sets import Say, Shelf, check_types
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.pipelines.lab.evidence.writers import GoldWriter
 from okralong.pipelines.lab.gold import Gold, Parts
 from okralong.pipelines.lab.metrics import citation_precision
@@ -51,15 +51,15 @@ CELL_FILE = "cell.json"
 
 @dataclass(frozen=True)
 class Material:
-    """The sets of a sweep as questions and documents, and the shelf that indexes them."""
+    """The sets of a sweep as questions and documents, and the store that indexes them."""
 
-    shelf: Shelf
+    store: DataSetStore
     pooled: dict[str, Pooled]
 
 
 def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
     """All sets, read, split, drawn and pooled; nothing is embedded yet. Raises InputError when one cannot be had."""
-    shelf = Shelf(
+    store = DataSetStore(
         catalog=load_catalog(sweep.catalog),
         split=None if sweep.side == "all" else Split.load(sweep.split),
         data=data,
@@ -69,11 +69,11 @@ def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
         encoder=cached_encoder(work, sweep.embedding),
         say=say,
     )
-    pooled = {chosen.named: shelf.pooled(chosen, sweep.every) for chosen in sweep.sets}
+    pooled = {chosen.named: store.pooled(chosen, sweep.every) for chosen in sweep.sets}
     gold = [variant for variant in sweep.variants.values() if variant.analyzer == "gold"]
     for chosen in sweep.sets if gold else ():
         check_types(chosen, pooled[chosen.named])
-    return Material(shelf, pooled)
+    return Material(store, pooled)
 
 
 def build(material: Material, chosen: SweepSet, sizes: Sequence[int], embedding: str, compressor: str = NONE) -> Bench:
@@ -81,7 +81,7 @@ def build(material: Material, chosen: SweepSet, sizes: Sequence[int], embedding:
     names it); one that is there is found again.
     """
     config = IndexConfig(granularities=list(sizes), embedding=EmbeddingConfig(model=embedding), compressor=compressor)
-    return material.shelf.bench(chosen, material.pooled[chosen.named], config)
+    return material.store.bench(chosen, material.pooled[chosen.named], config)
 
 
 def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: Material) -> None:

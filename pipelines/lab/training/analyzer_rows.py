@@ -40,7 +40,7 @@ from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, Retrievals, gold_labels
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Say, Shelf, drawn, measurable
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, drawn, measurable
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.pipelines.lab.split_build import SplitRules, build_split
 from okralong.pipelines.lab.training.rows import LEARNED, Limit, SampleRows, SetPart, TrainingRow, indexed, sample_of
@@ -87,9 +87,9 @@ def build_rows(
     rows: dict[Side, list[TrainingRow]] = {}
     for side in SIDES:
         say(f"{side}:")
-        shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
+        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
         asked = label if side in LEARNED else None
-        found = _rows_of_side(shelf, config, policy, side, every=config.every or asked is not None)
+        found = _rows_of_side(store, config, policy, side, every=config.every or asked is not None)
         rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
         # The first so many rows of a side are a fair sample of it.
         random.Random(config.seed).shuffle(rows[side])
@@ -108,18 +108,20 @@ def _split(config: RowsConfig, catalog: Catalog, data: Path) -> Split:
     return split
 
 
-def _rows_of_side(shelf: Shelf, config: RowsConfig, policy: Policy, side: Side, every: bool) -> list[TrainingRow]:
+def _rows_of_side(
+    store: DataSetStore, config: RowsConfig, policy: Policy, side: Side, every: bool
+) -> list[TrainingRow]:
     sizes = primary_granularities(policy)
-    sets = [(choice, shelf.read(choice.name, choice.part)) for choice in config.sets]
-    pooled = [(choice, shelf.pooled(choice, every)) for choice, s in sets if (s.items if every else measurable(s))]
+    sets = [(choice, store.read(choice.name, choice.part)) for choice in config.sets]
+    pooled = [(choice, store.pooled(choice, every)) for choice, s in sets if (s.items if every else measurable(s))]
     found: list[TrainingRow] = []
     for choice, questions in pooled:
-        found += asyncio.run(rows_of(indexed(shelf, choice, questions, sizes), policy))
+        found += asyncio.run(rows_of(indexed(store, choice, questions, sizes), policy))
     for each in config.questions_only:
-        items = drawn(shelf.read(each.name, each.part).items, each.limit, f"{config.seed}:{each.name}")
+        items = drawn(store.read(each.name, each.part).items, each.limit, f"{config.seed}:{each.name}")
         found += questions_only(f"{each.name} {each.part}", items)
     if config.sample and side in LEARNED:
-        found += asyncio.run(rows_of(indexed(shelf, *sample_of(config.sample, side), sizes), policy))
+        found += asyncio.run(rows_of(indexed(store, *sample_of(config.sample, side), sizes), policy))
     # A wording counts once for each document: of a question that two sets ask, the first set's row stays.
     kept: dict[tuple[str, tuple[str, ...]], TrainingRow] = {}
     for row in found:

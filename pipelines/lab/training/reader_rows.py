@@ -27,7 +27,7 @@ from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, Shown, gold_labels, measure, prompt_size
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Say, Shelf, measurable
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, measurable
 from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.lab.gold import Gold, answer_recall, findable, gold_analysis
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split
@@ -91,13 +91,13 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
             # Its questions are kept for choosing policies; the reader has no values to tune on them.
             continue
         say(f"{side}:")
-        shelf = Shelf(catalog, split, data, work, side, config.seed, encoder, say)
-        sets = [(each, shelf.pooled(each)) for each in config.sets if measurable(shelf.read(each.name, each.part))]
+        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
+        sets = [(each, store.pooled(each)) for each in config.sets if measurable(store.read(each.name, each.part))]
         if config.sample and side in LEARNED:
             sets.append(sample_of(config.sample, side))
         found: list[ReadingRow] = []
         for choice, pooled in sets:
-            bench = indexed(shelf, choice, pooled, policy.granularities())
+            bench = indexed(store, choice, pooled, policy.granularities())
             found += asyncio.run(Collector(bench, policy, config, learned=side == "train").rows())
         built[side] = chosen(found, config, side == "train")
     return built

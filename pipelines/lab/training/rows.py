@@ -23,7 +23,7 @@ from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, Text, 
 from okralong.pipelines.lab.datasets.pooling import Pooled, Span, whole
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Shelf
+from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.lab.split import Side
 from okralong.pipelines.reporting.tables import markdown_table
@@ -259,10 +259,10 @@ class SampleRows(Settings):
     seed: int = 1000
 
 
-def indexed(shelf: Shelf, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
+def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
     """A set's documents indexed at chunks of these sizes in tokens, and its questions embedded."""
-    shelf.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
-    bench = shelf.bench(choice, pooled, IndexConfig(granularities=list(granularities), compressor=NONE))
+    store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
+    bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), compressor=NONE))
     bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
     return bench
 
