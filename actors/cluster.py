@@ -15,7 +15,7 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any, Final
 import ray
 from ray import serve
 from ray.util.metrics import Counter, Gauge, Histogram
+from ray.util.queue import Queue
 
 from okralong.pipelines.core.config import Place, Settings, homeless
 from okralong.pipelines.core.types import ConfigError
@@ -228,3 +229,33 @@ def remove_apps(names: Sequence[str]) -> None:
     """End applications and free what their replicas held; one that is not running is fine."""
     with ThreadPoolExecutor(len(names)) as pool:  # each waits until its own is gone
         list(pool.map(serve.delete, names))
+
+
+LINES_EVERY_S: Final = 0.5
+"""How often the driver looks for lines of a task, in seconds; ours."""
+
+
+def run_on_cluster(work: Callable[..., None], say: Callable[[str], None]) -> None:
+    """Run ``work(say=...)`` as one task of the connected Ray, on a GPU where the cluster has one, and wait for it.
+
+    What it says on the way reaches ``say`` here; what it raises is raised here.
+    """
+    resources: Any = ray.cluster_resources  # untyped in Ray
+    has_gpu = resources().get("GPU", 0) >= 1
+    # Killed workers are not started again by Ray: the same command goes on from the last checkpoint.
+    task = ray.remote(num_cpus=1, num_gpus=1 if has_gpu else 0, max_retries=0)(_with_lines)
+    lines: Any = Queue(actor_options={"num_cpus": 0})
+    try:
+        running = task.remote(work, lines)
+        done = False
+        while not done:
+            done = bool(ray.wait([running], timeout=LINES_EVERY_S)[0])
+            for line in lines.get_nowait_batch(lines.qsize()):
+                say(str(line))
+        ray.get(running)
+    finally:
+        lines.shutdown(force=True)
+
+
+def _with_lines(work: Callable[..., None], lines: Any) -> None:
+    work(say=lines.put)

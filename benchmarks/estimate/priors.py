@@ -37,7 +37,7 @@ from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.evidence.writers import GoldWriter
 from okralong.pipelines.lab.gold import gold_analysis
 from okralong.pipelines.lab.split import Side, Split
-from okralong.pipelines.lab.training.reader_data import read_reading
+from okralong.pipelines.lab.training.rows import READER_ROWS
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.dry_run import prompt_growth, prompt_tokens
@@ -66,7 +66,7 @@ def replies(folder: Folder) -> Lines:
     """Tokens of the rows' replies by role, type and whether the passages hold the answer."""
     found: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for side in SIDES:
-        for row in read_reading(folder, side):
+        for row in READER_ROWS.read(folder, side):
             tokens = count_tokens(row.reply)
             held = "held" if row.answerable else "not held"
             for line in ((row.role, "all", "all"), (row.role, row.type, held if row.role == "generate" else "all")):

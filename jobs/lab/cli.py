@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -22,11 +20,10 @@ from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, 
 
 if TYPE_CHECKING:
     from okralong.jobs.lab.sweep import SweepResult
+    from okralong.pipelines.lab.split import Side
     from okralong.pipelines.lab.split_build import Account
     from okralong.pipelines.lab.sweeps.config import Tune
     from okralong.pipelines.lab.sweeps.results import Compared, Point
-    from okralong.pipelines.lab.training.analyzer_data import TrainingRow
-    from okralong.pipelines.lab.training.run import SelfTraining
 
 PLAIN_WIDTH = 120
 """Columns of the table where the output is no terminal."""
@@ -318,106 +315,45 @@ def train(
 
         report_on(config, rows, out)
         return
-    if _is_reader(config):
-        if leave_out:
-            raise typer.BadParameter("a reader's rows have no --leave-out: make rows of fewer sets")
-        _reader(config, rows, out, here, export)
-        return
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.lab.split import SIDES
-    from okralong.pipelines.lab.training.analyzer_data import LEARNED, read_rows, without_sets
-    from okralong.pipelines.lab.training.run import TrainConfig, train_session
+    from okralong.pipelines.lab.training.fit import CARD, definition_of, prepared, train_session
+    from okralong.pipelines.lab.training.recipe import Recipe, export_files
+    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, LEARNED, READER_ROWS, without_sets
 
     console = Console()
-    settings = load_config(TrainConfig, config)
-    recipe, folder = settings.recipe(), Folder.of(rows)
-    train, validation = (read_rows(folder, side) for side in LEARNED)
+    recipe = load_config(Recipe, config)
+    definition = definition_of(recipe)
+    if recipe.kind == "reader" and leave_out:
+        raise typer.BadParameter("a reader's rows have no --leave-out: make rows of fewer sets")
+    table: Any = READER_ROWS if recipe.kind == "reader" else ANALYZER_ROWS
+    train, validation = (table.read(Folder.of(rows), side) for side in LEARNED)
     if leave_out:
         train, validation = without_sets(train, leave_out), without_sets(validation, leave_out, must_be_there=False)
-    if settings.self_training is not None:
-        known = [row for side in SIDES for row in read_rows(folder, side, may_be_empty=True)]
-        train = _with_own_labels(settings.self_training, train[: recipe.rows], known, rows, console)
-        recipe = replace(recipe, rows=None)
     say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; {recipe.kind} on {recipe.model}")
     if export:
-        from okralong.pipelines.lab.training.run import examples_of, export_files
-
-        for path in export_files(recipe, examples_of(train), examples_of(validation), out):
+        learned, held = prepared(recipe, train, validation)
+        files = export_files(recipe, definition.examples(learned), definition.examples(held), out)
+        for path in (*files, *definition.beside(learned, out)):
             say_line(console, f"written: {path}")
         return
     _run(partial(train_session, recipe, train, validation, out.resolve(), leave_out or ()), here, console)
-    say_line(console, (out / "README.md").read_text(encoding="utf-8"))
-    say_line(console, f"written: {out}; use it with okralong answer --analyzer {out}")
-
-
-def _is_reader(config: str) -> bool:
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.lab.training.run import TrainConfig
-
-    return load_config(TrainConfig, config).kind == "reader"
-
-
-def _reader(config: str, rows: Path, out: Path, here: bool, export: bool) -> None:
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.lab.training.reader_data import read_reading
-    from okralong.pipelines.lab.training.run import (
-        TrainConfig,
-        reading_examples,
-        rows_to_learn,
-        train_reader,
-        write_asked,
-    )
-
-    console = Console()
-    recipe, folder = load_config(TrainConfig, config).recipe(), Folder.of(rows)
-    train, validation = read_reading(folder, "train"), read_reading(folder, "validation")
-    say_line(console, f"{len(train):,} train and {len(validation):,} validation rows; reader on {recipe.model}")
-    if export:
-        from okralong.pipelines.lab.training.run import export_files
-
-        learned, held = (rows_to_learn(recipe, rows) for rows in (train, validation))
-        for path in (
-            *export_files(recipe, reading_examples(learned), reading_examples(held), out),
-            write_asked(out, learned),
-        ):
-            say_line(console, f"written: {path}")
-        return
-    _run(partial(train_reader, recipe, train, validation, out.resolve()), here, console)
-    say_line(console, (out / "README.md").read_text(encoding="utf-8"))
-    say_line(console, f"written: {out}; use it with llm.reader: {out} in an answer config")
+    say_line(console, (out / CARD).read_text(encoding="utf-8"))
+    say_line(console, f"written: {out}; use it with {definition.use.format(out=out)}")
 
 
 def _run(work: Callable[..., None], here: bool, console: Console) -> None:
+    """Run ``work(say=...)`` in this process, or as a task of Ray."""
     from okralong.jobs.terminal import say_line
-
-    def say(line: str) -> None:
-        say_line(console, line)
 
     if here:
-        work(say=say)
+        work(say=partial(say_line, console))
         return
-    from okralong.actors.cluster import connected
-    from okralong.actors.trainer import run_on_cluster
+    from okralong.actors.cluster import connected, run_on_cluster
 
     with connected():
-        run_on_cluster(work, say)
-
-
-def _with_own_labels(
-    config: SelfTraining, train: list[TrainingRow], known: list[TrainingRow], rows: Path, console: Console
-) -> list[TrainingRow]:
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.answering.analyzer import load_analyzer
-    from okralong.pipelines.lab.training.run import self_labelled, unlabelled_questions
-
-    questions = unlabelled_questions(config, rows)
-    found = self_labelled(config, load_analyzer(config.teacher), questions, known)
-    say_line(console, f"self-training: {len(found):,} of {len(questions):,} questions got a type")
-    return [*train, *found]
+        run_on_cluster(work, partial(say_line, console))
 
 
 # --------
@@ -454,52 +390,39 @@ def train_data(
     llm: Annotated[str, typer.Option(help="The answer config whose llm part and budget_usd label.")] = "answer.yaml",
 ) -> None:
     """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
-    if learner is Learner.READER:
-        if label_with is not LabelWith.NOBODY:
-            raise typer.BadParameter("the reader's rows follow from the sets alone: leave --label-with out")
-        _reading(config or "training/reading.yaml", data, out, work)
-        return
     from okralong.jobs.lab.train import Labeller
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import EXIT_OVER_BUDGET
-    from okralong.pipelines.lab.training.analyzer_data import RowsConfig, build_rows, rows_card, write_rows
-    from okralong.pipelines.lab.training.run import UNLABELLED
+    from okralong.pipelines.lab.training.analyzer_rows import RowsConfig, build_rows
+    from okralong.pipelines.lab.training.reader_rows import ReadingConfig, build_reading
+    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS
     from okralong.pipelines.run.config import RunConfig
 
     console = Console()
-    label = Labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
-    built = build_rows(
-        load_config(RowsConfig, config or "training/rows.yaml"), data, work, lambda line: say_line(console, line), label
-    )
-    for side, found in built.rows.items():
-        write_rows(Folder.of(out), side, found)
+    say, label = partial(say_line, console), None
+    built: dict[Side, Any]
+    table: Any
+    if learner is Learner.READER:
+        if label_with is not LabelWith.NOBODY:
+            raise typer.BadParameter("the reader's rows follow from the sets alone: leave --label-with out")
+        built = build_reading(load_config(ReadingConfig, config or "training/reading.yaml"), data, work, say)
+        table = READER_ROWS
+    else:
+        label = Labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
+        built = build_rows(load_config(RowsConfig, config or "training/rows.yaml"), data, work, say, label)
+        table = ANALYZER_ROWS
+    for side, found in built.items():
+        table.write(Folder.of(out), side, found)
         say_line(console, f"{side}: {len(found):,} rows")
-    lines = [json.dumps({"query_id": each.query_id, "question": each.question}) for each in built.unlabelled]
-    (out / UNLABELLED).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (out / "card.md").write_text(rows_card(built.rows, label.model if label else None), encoding="utf-8")
+    (out / "card.md").write_text(table.card(built, label.model if label else None), encoding="utf-8")
     say_line(console, f"written: {out} (rows by side) and card.md")
     if label is not None and label.over_budget:
         say_line(
             console, f"{label.over_budget:,} rows are left unlabelled: budget_usd is used up. A higher one goes on."
         )
         raise typer.Exit(EXIT_OVER_BUDGET)
-
-
-def _reading(config: str, data: Path, out: Path, work: Path) -> None:
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.lab.training.reader_data import ReadingConfig, build_reading, reading_card, write_reading
-
-    console = Console()
-    built = build_reading(load_config(ReadingConfig, config), data, work, lambda line: say_line(console, line))
-    for side, found in built.items():
-        write_reading(Folder.of(out), side, found)
-        say_line(console, f"{side}: {len(found):,} rows")
-    (out / "card.md").write_text(reading_card(built), encoding="utf-8")
-    say_line(console, f"written: {out} (rows by side) and card.md")
 
 
 # --------
@@ -519,27 +442,19 @@ def train_sara(
     """Train SARA's compressor and adapter, stage by stage, or measure them."""
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.lab.training.run import CARD
-    from okralong.pipelines.lab.training.sara_data import SaraConfig
-    from okralong.pipelines.lab.training.sara_eval import report_sara, train_sara
+    from okralong.pipelines.lab.training.fit import CARD
+    from okralong.pipelines.lab.training.sara import train_sara
+    from okralong.pipelines.lab.training.sara_report import report_sara
+    from okralong.pipelines.lab.training.sara_rows import SaraConfig
 
     console = Console()
     settings = load_config(SaraConfig, config)
     data = None if data is None else data.resolve()
     if report:
-        page, values = report_sara(settings, data, work.resolve(), out.resolve(), lambda line: say_line(console, line))
+        page, values = report_sara(settings, data, work.resolve(), out.resolve(), partial(say_line, console))
         say_line(console, page.read_text(encoding="utf-8"))
         say_line(console, f"written: {page} and {values}")
         return
-    if here:
-        train_sara(settings, data, work.resolve(), out.resolve(), lambda line: say_line(console, line))
-    else:
-        from okralong.actors.cluster import connected
-        from okralong.actors.trainer import run_on_cluster
-
-        with connected():
-            run_on_cluster(
-                partial(train_sara, settings, data, work.resolve(), out.resolve()), lambda line: say_line(console, line)
-            )
+    _run(partial(train_sara, settings, data, work.resolve(), out.resolve()), here, console)
     say_line(console, (out / CARD).read_text(encoding="utf-8"))
     say_line(console, f"written: {out}; measure it with --report")

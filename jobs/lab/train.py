@@ -1,10 +1,11 @@
-"""``okralong train-data --label-with llm``: the generator fills in the labels that the sets leave open."""
+"""What the training commands need beside the CLI: labels by the generator, and reports that serve what was trained."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,19 +14,22 @@ from rich.console import Console
 
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.config import load_config, read_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.analyzer_data import Labelled, TrainingRow, is_unlabelled, label_rows
+from okralong.pipelines.lab.training.analyzer_rows import Labelled, is_unlabelled, label_rows
+from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.ledger import RunLedger, drift
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import Totals
-from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED, available_cores, resolve_embedding_model
 from okralong.pipelines.run.config import RunConfig
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.reader_eval import Asker
+    from okralong.pipelines.lab.training.fit import Say
+    from okralong.pipelines.lab.training.reader_report import Asker
     from okralong.pipelines.llm.config import LlmConfig
 
 LABELS = "labels"
@@ -90,53 +94,37 @@ async def _label(
         await ledger.close()
 
 
-# --------
-# ``okralong train --report``: trained analyzers or readers held against the rows of the test side.
-
-
 REPLIES: Final = "reader-replies.jsonl"
 """Beside the rows: the texts that readers replied, so that a report that was killed goes on."""
 
 
 def report_on(config: str, rows: Path, out: Path) -> None:
     """Write the report that ``config`` describes: one with ``readers`` or one with ``analyzers``."""
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import read_config
-
     console = Console()
     said = yaml.safe_load(read_config(config)[1])
-    of_readers = isinstance(said, dict) and "readers" in said
+    write = _readers if isinstance(said, dict) and "readers" in said else _analyzers
     command = f"okralong train {config} --report --rows ROWS --out {out.name}"
-    page, data = (_readers if of_readers else _analyzers)(config, rows, out, command, console)
+    page, data = write(config, rows, out, command, partial(say_line, console))
     say_line(console, page.read_text(encoding="utf-8"))
     say_line(console, f"written: {page} and {data}")
 
 
-def _analyzers(config: str, rows: Path, out: Path, command: str, _: Console) -> list[Path]:
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.lab.training.analyzer_data import read_rows
-    from okralong.pipelines.lab.training.analyzer_eval import ReportConfig, analyzer_report, write_analyzer_report
+def _analyzers(config: str, rows: Path, out: Path, command: str, _: Say) -> list[Path]:
+    from okralong.pipelines.lab.training.report import ReportConfig, analyzer_report, write_analyzer_report
 
-    found = analyzer_report(load_config(ReportConfig, config), read_rows(Folder.of(rows), "test"))
+    found = analyzer_report(load_config(ReportConfig, config), ANALYZER_ROWS.read(Folder.of(rows), "test"))
     return write_analyzer_report(out, command, found)
 
 
-def _readers(config: str, rows: Path, out: Path, command: str, console: Console) -> list[Path]:
-    from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
+def _readers(config: str, rows: Path, out: Path, command: str, say: Say) -> list[Path]:
     from okralong.pipelines.indexing.embedding import SentenceEmbedder
     from okralong.pipelines.lab.encoder import LIMIT
     from okralong.pipelines.lab.evidence.writers import KeptReplies
-    from okralong.pipelines.lab.training.reader_data import read_reading
-    from okralong.pipelines.lab.training.reader_eval import ReaderReportConfig, reader_report, write_reader_report
-    from okralong.pipelines.models.weights import EMBEDDED, available_cores, resolve_embedding_model
+    from okralong.pipelines.lab.training.reader_report import ReaderReportConfig, reader_report, write_reader_report
 
-    settings, test = load_config(ReaderReportConfig, config), read_reading(Folder.of(rows), "test")
+    settings, test = load_config(ReaderReportConfig, config), READER_ROWS.read(Folder.of(rows), "test")
     encoder = SentenceEmbedder(resolve_embedding_model(EMBEDDED).path, LIMIT, threads=available_cores())
-    kept = KeptReplies(rows / REPLIES)
-    found = reader_report(settings, test, _served, kept, encoder.encode, lambda line: say_line(console, line))
+    found = reader_report(settings, test, _served, KeptReplies(rows / REPLIES), encoder.encode, say)
     return write_reader_report(out, command, found)
 
 
@@ -144,8 +132,7 @@ def _readers(config: str, rows: Path, out: Path, command: str, console: Console)
 def _served(llm: LlmConfig) -> Iterator[Asker]:
     import openai
 
-    from okralong.jobs.generator import generator
-    from okralong.pipelines.lab.training.reader_eval import Asker
+    from okralong.pipelines.lab.training.reader_report import Asker
 
     with generator(llm, None) as served:
         # No key leaves this machine: an embedded server asks for none.

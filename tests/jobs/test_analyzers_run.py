@@ -12,8 +12,8 @@ import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.training.fit import Recipe
-from okralong.pipelines.lab.training.run import fit_recipe
+from okralong.pipelines.lab.training.fit import fit_recipe
+from okralong.pipelines.lab.training.recipe import Recipe
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.jobs.conftest import always, call, endpoint, quoting
@@ -68,8 +68,8 @@ def test_trained_heads_speak_with_their_probabilities(
     sample_archive: Path, two_questions: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
     model = resolve_embedding_model("embedded")
-    recipe = Recipe("heads", learning_rate=0.01, epochs=2, batch_size=6, accumulation=1, hidden=16)
-    fit_recipe(recipe, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, tmp_path / "mine")
+    recipe = Recipe(kind="heads", learning_rate=0.01, epochs=2, batch_size=6, accumulation=1, hidden=16)
+    fit_recipe(recipe, invented_examples(0, 5), invented_examples(5), model, tmp_path / "mine")
     given: dict[str, Any] = {**endpoint(reader), "analyzer.kind": "heads", "analyzer.adapter": str(tmp_path / "mine")}
     okralong.answer(sample_archive, two_questions, tmp_path / "run", **given)
     rows = table(Folder.of(tmp_path / "run"), "answers")

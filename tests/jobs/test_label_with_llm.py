@@ -11,7 +11,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
-from okralong.pipelines.lab.training.analyzer_data import read_rows
+from okralong.pipelines.lab.training.rows import ANALYZER_ROWS
 from tests.fakes.openai_server import FakeOpenAI, Messages, too_many
 from tests.jobs.conftest import call
 
@@ -98,7 +98,7 @@ def test_labels_are_paid_once_and_within_the_cap(
         code, said = call(monkeypatch, capsys, *arguments)
         assert code == EXIT_OVER_BUDGET, said
         assert 0 < server.bill_usd <= cap
-        some = len(read_rows(Folder.of(tmp_path / "rows"), "train"))
+        some = len(ANALYZER_ROWS.read(Folder.of(tmp_path / "rows"), "train"))
         assert 0 < some < 5
 
         (tmp_path / "answer.yaml").write_text(ANSWER.format(cap=1.0, url=server.base_url), encoding="utf-8")
@@ -106,7 +106,7 @@ def test_labels_are_paid_once_and_within_the_cap(
         assert code == 0, said
         assert "1 failed, 5 labelled; 7 calls" in said
         assert "was labelled by gpt-4o-2024-08-06" in (tmp_path / "rows" / "card.md").read_text(encoding="utf-8")
-        rows = {row.query_id: row for row in read_rows(Folder.of(tmp_path / "rows"), "train")}
+        rows = {row.query_id: row for row in ANALYZER_ROWS.read(Folder.of(tmp_path / "rows"), "train")}
         assert set(rows) == {"Alder", "Birch", "Cedar", "Damson", "Elm"}
         assert (rows["Alder"].type, rows["Birch"].type) == ("abstractive", "extractive")
         assert all(row.passages and row.pattern == "semantic" and row.evidence for row in rows.values())
@@ -119,6 +119,6 @@ def test_labels_are_paid_once_and_within_the_cap(
         code, said = call(monkeypatch, capsys, *arguments)
         assert code == 0, said
         assert len(server.received) == asked, "what was paid for is not asked again"
-        assert {row.query_id for row in read_rows(Folder.of(tmp_path / "rows"), "train")} == set(rows)
+        assert {row.query_id for row in ANALYZER_ROWS.read(Folder.of(tmp_path / "rows"), "train")} == set(rows)
     for file in (tmp_path / "rows").rglob("*"):
         assert not file.is_file() or b"sk-of-nobody" not in file.read_bytes()

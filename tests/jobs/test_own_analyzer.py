@@ -10,7 +10,7 @@ import pytest
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.training.analyzer_data import read_rows
+from okralong.pipelines.lab.training.rows import ANALYZER_ROWS
 from tests.jobs.conftest import call
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def test_from_ones_own_questions_to_ones_own_analyzer(
     assert code == 0, said
     sides = {}
     for side in ("train", "validation", "test"):
-        sides[side] = read_rows(Folder.of(tmp_path / "rows"), side)
+        sides[side] = ANALYZER_ROWS.read(Folder.of(tmp_path / "rows"), side)
     assert sum(map(len, sides.values())) == 2 * MILLS
     documents = [{document for row in rows for document in row.documents} for rows in sides.values()]
     assert sum(map(len, documents)) == MILLS, "no document stands on two sides"

@@ -13,8 +13,8 @@ from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.lab.split import Side
-from okralong.pipelines.lab.training import run
-from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, TrainingRow, read_examples, write_rows
+from okralong.pipelines.lab.training import fit
+from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, TrainingRow
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples
@@ -64,8 +64,8 @@ def test_from_rows_to_an_analyzer_in_use(
     here: bool,
 ) -> None:
     folder = Folder.of(tmp_path / "rows")
-    write_rows(folder, "train", rows(0, 5))
-    write_rows(folder, "validation", rows(5, 7))
+    ANALYZER_ROWS.write(folder, "train", rows(0, 5))
+    ANALYZER_ROWS.write(folder, "validation", rows(5, 7))
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
     options = ["--rows", tmp_path / "rows", "--out", tmp_path / "mine", *(["--here"] if here else [])]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
@@ -88,7 +88,7 @@ def test_a_report_holds_analyzers_against_test_rows(
     folder = Folder.of(tmp_path / "rows")
     parts: list[tuple[Side, int, int]] = [("train", 0, 4), ("validation", 4, 5), ("test", 5, 7)]
     for side, first, last in parts:
-        write_rows(folder, side, rows(first, last))
+        ANALYZER_ROWS.write(folder, side, rows(first, last))
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
     options = ["--rows", tmp_path / "rows", "--out"]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options, tmp_path / "mine", "--here")
@@ -117,8 +117,8 @@ def test_a_set_can_be_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = [replace(row, source="other all", query_id=f"other-{row.query_id}") for row in rows(0, 2)]
-    write_rows(Folder.of(tmp_path / "rows"), "train", rows(0, 2) + other)
-    write_rows(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
+    ANALYZER_ROWS.write(Folder.of(tmp_path / "rows"), "train", rows(0, 2) + other)
+    ANALYZER_ROWS.write(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
     options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export", "--leave-out"]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options, "other")
@@ -129,39 +129,18 @@ def test_a_set_can_be_left_out(
     assert "No row comes from a set 'nowhere', so it cannot be left out. There are invented, other." in said
 
 
-def test_a_teacher_labels_questions_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_rows(Folder.of(tmp_path / "rows"), "train", rows(0, 2))
-    write_rows(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
-    asked = ["Which was founded first, the old mill or the new one?", rows(0, 1)[0].question]
-    (tmp_path / "rows" / "unlabelled.jsonl").write_text(
-        "".join(json.dumps({"question": each}) + "\n" for each in asked), encoding="utf-8"
-    )
-    own = "rows: 5\nself_training: {teacher: {kind: rules}, above: 0.5}\n"
-    (tmp_path / "config.yaml").write_text(CONFIG + own, encoding="utf-8")
-    options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export"]
-    code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
-    assert code == 0, said
-    assert "self-training: 1 of 2 questions got a type" in said
-    learned = read_examples(tmp_path / "files" / "train.jsonl")
-    assert len(learned) == 6, "rows bounds what was labelled before, not what the teacher adds"
-    assert learned[-1].asked.question == asked[0]
-    assert learned[-1].labels == (TYPES.index("multi-source"), UNKNOWN, UNKNOWN)
-
-
 def test_what_is_exported_trains_on_a_bare_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_rows(Folder.of(tmp_path / "rows"), "train", rows(0, 5))
-    write_rows(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
+    ANALYZER_ROWS.write(Folder.of(tmp_path / "rows"), "train", rows(0, 5))
+    ANALYZER_ROWS.write(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
     (tmp_path / "config.yaml").write_text(CONFIG + "lora: {targets: [query]}\n", encoding="utf-8")
     options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export"]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
     assert code == 0, said
     files = [str(tmp_path / "files" / name) for name in ("recipe.json", "train.jsonl", "validation.jsonl")]
     model = resolve_embedding_model("embedded")
-    assert run.main([*files, model.path, str(model.sha256), str(tmp_path / "mine")]) == 0
+    assert fit.main([*files, model.path, str(model.sha256), str(tmp_path / "mine")]) == 0
     assert "eval_loss" in capsys.readouterr().out
     assert (tmp_path / "mine" / "adapter" / "adapter_model.safetensors").is_file()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.training.analyzer_data import read_rows
+from okralong.pipelines.lab.training.rows import ANALYZER_ROWS
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 
@@ -40,14 +40,14 @@ def test_rows_of_a_set_and_of_the_sample(
     arguments = ["train-data", data, "--config", tmp_path / "rows.yaml", "--work", tmp_path / "work", "--out"]
     code, said = call(monkeypatch, capsys, *arguments, tmp_path / "rows")
     assert code == 0, said
-    train = read_rows(Folder.of(tmp_path / "rows"), "train")
+    train = ANALYZER_ROWS.read(Folder.of(tmp_path / "rows"), "train")
     town = [row for row in train if row.source == "town all"]
     assert len(town) == 6  # and not 8: a question that also comes without its document is there once
     assert {row.type for row in town} == {"multi-bridge", "multi-source"}
     invented = [row for row in train if row.source == "sample 1000"]
     assert {row.type for row in invented} == {"extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"}
     assert all(row.passages and row.pattern and row.evidence is not None for row in [*town, *invented])
-    validation = read_rows(Folder.of(tmp_path / "rows"), "validation")
+    validation = ANALYZER_ROWS.read(Folder.of(tmp_path / "rows"), "validation")
     assert {row.source for row in validation} == {"sample 1001"}
     assert not {row.question for row in validation} & {row.question for row in train}
     card = (tmp_path / "rows" / "card.md").read_text(encoding="utf-8")

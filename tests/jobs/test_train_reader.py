@@ -10,8 +10,8 @@ import pytest
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts import parse_answer, parse_split, parse_step
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.training.reader_data import ReadingRow, read_reading
-from okralong.pipelines.lab.training.reader_eval import mark, well_formed
+from okralong.pipelines.lab.training.reader_report import mark, well_formed
+from okralong.pipelines.lab.training.rows import READER_ROWS, ReadingRow
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call
@@ -78,7 +78,7 @@ def test_rows_then_a_training_then_a_report(
     arguments = ["train-data", data, "--for", "reader", "--config", tmp_path / "rows.yaml", "--out", rows]
     code, said = call(monkeypatch, capsys, *arguments, "--work", tmp_path / "work")
     assert code == 0, said
-    train, test = (read_reading(Folder.of(rows), side) for side in ("train", "test"))
+    train, test = (READER_ROWS.read(Folder.of(rows), side) for side in ("train", "test"))
     assert {row.role for row in (*train, *test)} == {"generate", "split", "step"}
     check_rows(train)
     check_rows(test)

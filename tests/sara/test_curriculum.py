@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.lab.training.sara_data import MixedExample, count_entities, from_plain_to_rich
+from okralong.pipelines.lab.training.sara import count_entities, from_plain_to_rich
+from okralong.pipelines.lab.training.sara_rows import MixedExample
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import torch
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.lab.training.sara import stage_examples
-from okralong.pipelines.lab.training.sara_data import (
+from okralong.pipelines.lab.training.sara_report import under
+from okralong.pipelines.lab.training.sara_rows import (
     SIDES,
     Asked,
     Embeddings,
@@ -23,9 +24,7 @@ from okralong.pipelines.lab.training.sara_data import (
     dealt,
     instruction_examples,
     novel,
-    read_sets,
     reconstruction_examples,
-    under,
 )
 from okralong.pipelines.sara.artifact import Shape
 from okralong.pipelines.sara.compressor import Compressor
@@ -46,7 +45,7 @@ def config() -> SaraConfig:
 
 @pytest.fixture(scope="module")
 def test_side(config: SaraConfig) -> Material:
-    return Material(read_sets(config, None, "test"))
+    return Material.read(config, None, "test")
 
 
 def numbered(texts: list[str]) -> Embeddings:
@@ -55,14 +54,14 @@ def numbered(texts: list[str]) -> Embeddings:
 
 
 def test_no_text_stands_on_two_sides(config: SaraConfig) -> None:
-    sides = [Material(read_sets(config, None, side)) for side in SIDES]
+    sides = [Material.read(config, None, side) for side in SIDES]
     texts = [{identity for dataset in side.sets for identity in dataset.texts} for side in sides]
     assert all(texts)
     assert not texts[0] & texts[1] | texts[0] & texts[2] | texts[1] & texts[2]
 
 
 def test_chunks_are_small_and_examples_follow_from_the_seed(config: SaraConfig, test_side: Material) -> None:
-    documents = test_side.documents(config.chunk_tokens)
+    documents = test_side.documents
     some = alignment_examples(documents, numbered, 10, seed=1)
     assert len(some) == 10
     assert [each.reply for each in some] == [each.reply for each in alignment_examples(documents, numbered, 10, seed=1)]
@@ -74,7 +73,7 @@ def test_chunks_are_small_and_examples_follow_from_the_seed(config: SaraConfig, 
 
 
 def test_a_document_is_rebuilt_from_successive_chunks(config: SaraConfig, test_side: Material) -> None:
-    documents = test_side.documents(config.chunk_tokens)
+    documents = test_side.documents
     for each in reconstruction_examples(documents, numbered, 6, most=3, seed=1):
         (chunks,) = (text for text in documents[each.document] if each.compressed[0] in text)
         start = chunks.index(each.compressed[0])
@@ -85,7 +84,7 @@ def test_a_document_is_rebuilt_from_successive_chunks(config: SaraConfig, test_s
 
 def test_questions_come_with_chunks_that_hold_an_answer(config: SaraConfig, test_side: Material) -> None:
     assert config.instruction is not None
-    asked = test_side.asked(config.instruction, config)
+    asked = test_side.asked()
     assert len(asked) > 3
     for each in asked:
         assert len(each.chunks) == 4
@@ -134,7 +133,7 @@ def test_counts_that_cannot_be_dealt_are_refused_with_their_key(as_text: object,
 
 def test_chunks_are_shown_or_compressed_and_none_is_lost(config: SaraConfig, test_side: Material) -> None:
     assert config.instruction is not None
-    asked = test_side.asked(config.instruction, config)[:4]
+    asked = test_side.asked()[:4]
     found = instruction_examples(asked, numbered, [0, 2, 0, 2], None)
     assert [len(each.passages) for each in found] == [0, 2, 0, 2]
     for each, one in zip(found, asked, strict=True):
@@ -166,17 +165,17 @@ def test_without_reranking_the_first_chunks_stand_as_text(config: SaraConfig, te
     assert stage is not None
     torch.manual_seed(0)
     compressor = Compressor(Shape(inputs=6, width=8, hidden=5))
-    asked, counts = dealt(test_side.asked(stage, config), stage.as_text, 9)
+    asked, counts = dealt(test_side.asked(), stage.as_text, 9)
     first = [one.chunks[:count] for one, count in zip(asked, counts, strict=True)]
     for reranking in (True, False):
         given = config.model_copy(update={"reranking": reranking})
-        found = stage_examples("instruction", stage, given, test_side, numbered, compressor, 9)
+        found = stage_examples("instruction", stage, Material(given, test_side.sets), numbered, compressor, 9)
         assert [len(each.passages) for each in found] == counts
         assert ([each.passages for each in found] == first) is not reranking
 
 
 def test_strangers_are_of_other_documents_and_none_is_none(config: SaraConfig, test_side: Material) -> None:
-    some = alignment_examples(test_side.documents(config.chunk_tokens), numbered, 12, seed=1)
+    some = alignment_examples(test_side.documents, numbered, 12, seed=1)
     owner = {each.embeddings.tobytes(): each.document for each in some}
     for each, other in zip(some, under("shuffled", some, seed=3), strict=True):
         assert owner[other.embeddings.tobytes()] != each.document
@@ -189,7 +188,7 @@ def test_strangers_are_of_other_documents_and_none_is_none(config: SaraConfig, t
 def test_sets_need_a_folder_and_unknown_keys_are_told(config: SaraConfig) -> None:
     named = config.model_copy(update={"texts": load_config(SaraConfig, "training/sara.yaml").texts})
     with pytest.raises(InputError, match="--data"):
-        read_sets(named, None, "train")
+        Material.read(named, None, "train")
     with pytest.raises(ConfigError, match=r"instruction\.lora\.rnk is not a known key"):
         parse_config(SaraConfig, CONFIG.replace("retrieved: 4", "lora: {targets: [q_proj], rnk: 4}"), "a test")
     with pytest.raises(ConfigError, match="nothing to learn from"):

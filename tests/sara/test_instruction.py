@@ -9,8 +9,8 @@ from typing import Any
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.lab.training.fit import fit
 from okralong.pipelines.lab.training.sara import Generator, SaraLearner
-from okralong.pipelines.lab.training.sara_data import MixedExample, SaraConfig
-from okralong.pipelines.lab.training.sara_eval import compared
+from okralong.pipelines.lab.training.sara_report import compared
+from okralong.pipelines.lab.training.sara_rows import MixedExample, SaraConfig
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.artifact import shipped_folder
 from okralong.pipelines.sara.compressor import Compressor

@@ -9,10 +9,10 @@ import pytest
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.training.analyzer_data import SampleRows, sample_set
+from okralong.pipelines.lab.training.rows import SampleRows, sample_set
 from okralong.pipelines.lab.training.sara import TRAINED, Generator, SaraLearner, is_trained_by
-from okralong.pipelines.lab.training.sara_data import Material, SaraConfig, alignment_examples
-from okralong.pipelines.lab.training.sara_eval import compared
+from okralong.pipelines.lab.training.sara_report import compared
+from okralong.pipelines.lab.training.sara_rows import Material, SaraConfig, alignment_examples
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 from okralong.pipelines.sara.artifact import adapter_of, misfit, read_shape, shipped_folder
 from okralong.pipelines.sara.compressor import Compressor
@@ -50,9 +50,9 @@ def test_the_config_that_lies_beside_it_is_one(folder: Path) -> None:
 def test_true_vectors_make_texts_that_it_never_saw_likelier(folder: Path, tmp_path: Path) -> None:
     """Of made-up reports, of which it has learned none; the interval is over reports."""
     config = load_config(SaraConfig, "training/sara_small.yaml")
-    reports = Material([sample_set(SampleRows(reports=8, questions=8, words=1500), seed=3)])
+    reports = Material(config, [sample_set(SampleRows(reports=8, questions=8, words=1500), seed=3)])
     encode = cached_encoder(tmp_path, EMBEDDED).encode
-    examples = alignment_examples(reports.documents(config.chunk_tokens), encode, 40, seed=3)
+    examples = alignment_examples(reports.documents, encode, 40, seed=3)
     generator = Generator.load(EMBEDDED)
     learner = SaraLearner(generator.model, generator.tokenizer, Compressor.load(folder), EMBEDDED, reply_tokens=40)
     found = compared(learner, examples, batch_size=8, seed=3)

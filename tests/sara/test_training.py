@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.fit import CHECKPOINTS
-from okralong.pipelines.lab.training.sara import DONE, SaraLearner, begin_stage, end_stage, is_done
-from okralong.pipelines.lab.training.sara_data import MixedExample, SaraConfig, prompt_of
-from okralong.pipelines.lab.training.sara_eval import measured, report_sara, train_sara
+from okralong.pipelines.lab.training.sara import DONE, SaraLearner, train_sara
+from okralong.pipelines.lab.training.sara_report import measured, report_sara
+from okralong.pipelines.lab.training.sara_rows import MixedExample, SaraConfig, prompt_of
 from okralong.pipelines.models.weights import module_command, module_environment
 from okralong.pipelines.sara.artifact import LORA, WEIGHTS, Shape, read_shape
 from okralong.pipelines.sara.compressor import Compressor
@@ -167,19 +167,6 @@ def test_without_compression_and_without_tuning_answers_are_measured_too(
     assert not (tmp_path / "untuned" / LORA).exists()
     found = json.loads(report_sara(untuned, None, trained / "work", tmp_path / "untuned")[1].read_text())
     assert found[title]["2 as text"]["less_none"]["value"] != 0
-
-
-def test_checkpoints_of_another_stage_are_not_gone_on_from(tmp_path: Path) -> None:
-    folder, checkpoint = tmp_path / "alignment", tmp_path / "alignment" / CHECKPOINTS / "checkpoint-3"
-    begin_stage(folder, "one")
-    checkpoint.mkdir(parents=True)
-    begin_stage(folder, "one")
-    assert checkpoint.is_dir()
-    end_stage(folder, "one")
-    assert (is_done(folder, "one"), is_done(folder, "other")) == (True, False)
-    begin_stage(folder, "other")
-    assert not checkpoint.exists()
-    assert not is_done(folder, "one")
 
 
 def test_passages_do_not_tell_which_document_holds_the_answer() -> None:

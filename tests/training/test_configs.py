@@ -7,19 +7,16 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.lab.training.run import TrainConfig
+from okralong.pipelines.lab.training.recipe import Recipe
 
 
 def plain(name: str) -> dict[str, Any]:
-    return load_config(TrainConfig, f"training/{name}.yaml").model_dump()
+    return load_config(Recipe, f"training/{name}.yaml").model_dump()
 
 
 @pytest.mark.parametrize(
     ("one", "other", "differ"),
     [
-        ("heads", "self", {"self_training"}),
-        ("features", "few", {"rows"}),
-        ("few", "few_self", {"self_training"}),
         ("heads", "own_heads", {"dropout", "epochs", "batch_size", "evaluations", "validation_rows"}),
     ],
 )

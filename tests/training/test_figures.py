@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from okralong.pipelines.answering.analysis import AnalysisInput, make_analysis
-from okralong.pipelines.lab.training.analyzer import confusion_table, field_figures, figure_table, probabilities
-from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, Example, example
+from okralong.pipelines.lab.training.calibration import confusion_table, field_figures, figure_table, probabilities
+from okralong.pipelines.lab.training.recipe import UNKNOWN, Example, example
 
 ASKED = AnalysisInput("Who?", ())
 EXAMPLES = [

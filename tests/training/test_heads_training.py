@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,21 +12,20 @@ from okralong.pipelines.answering.analysis import EVIDENCE, TYPES
 from okralong.pipelines.answering.analyzer_heads import HeadsAnalyzer
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.analyzer import HeadsLearner
-from okralong.pipelines.lab.training.analyzer_data import UNKNOWN
-from okralong.pipelines.lab.training.fit import CHECKPOINTS, HISTORY, Lora, Recipe
-from okralong.pipelines.lab.training.run import fit_recipe
+from okralong.pipelines.lab.training.fit import CHECKPOINTS, HISTORY, fit_recipe
+from okralong.pipelines.lab.training.recipe import UNKNOWN, Lora, Recipe
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.training.questions import invented_examples
 
 FROZEN = Recipe(
-    "heads", learning_rate=0.01, epochs=12, batch_size=6, accumulation=1, hidden=32, dropout=0.0, patience=12
+    kind="heads", learning_rate=0.01, epochs=12, batch_size=6, accumulation=1, hidden=32, dropout=0.0, patience=12
 )
-TUNED = replace(FROZEN, lora=Lora(("query", "value")), learning_rate=0.01, epochs=8)
+TUNED = FROZEN.changed(lora=Lora(targets=["query", "value"]), learning_rate=0.01, epochs=8)
 
 
 def trained(recipe: Recipe, out: Path) -> HeadsAnalyzer:
     model = resolve_embedding_model("embedded")
-    fit_recipe(recipe, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, out)
+    fit_recipe(recipe, invented_examples(0, 5), invented_examples(5), model, out)
     return HeadsAnalyzer.load(out)
 
 
@@ -41,7 +39,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.soak  # half a minute; tests/jobs/test_train.py tunes an encoder, too
 @pytest.mark.parametrize("reads", ["question", "pairs"])
 def test_a_tuned_encoder_learns_what_the_words_say(tmp_path: Path, reads: str) -> None:
-    analyzer = trained(replace(TUNED, reads=reads), tmp_path)
+    analyzer = trained(TUNED.changed(reads=reads), tmp_path)
     unseen = invented_examples(5)
     said = analyzer.analyze([each.asked for each in unseen])
     assert [TYPES.index(each.type) for each in said] == [each.labels[0] for each in unseen]
@@ -74,9 +72,9 @@ def test_batches_do_not_change_what_is_said(frozen: Path) -> None:
 def test_a_training_that_was_stopped_goes_on_from_its_last_checkpoint(tmp_path: Path, frozen: Path) -> None:
     model = resolve_embedding_model("embedded")
     rows, held = invented_examples(0, 5), invented_examples(5)
-    fit_recipe(replace(FROZEN, epochs=5), rows, held, model.path, model.sha256, tmp_path)
+    fit_recipe(FROZEN.changed(epochs=5), rows, held, model, tmp_path)
     steps = sorted(path.name for path in (tmp_path / CHECKPOINTS).iterdir())
-    fit_recipe(FROZEN, rows, held, model.path, model.sha256, tmp_path)
+    fit_recipe(FROZEN, rows, held, model, tmp_path)
     history = json.loads((tmp_path / HISTORY).read_text())["history"]
     epochs = [entry["epoch"] for entry in history if "eval_loss" in entry]
     assert epochs == sorted(set(epochs))
@@ -98,10 +96,10 @@ def test_the_heads_belong_to_their_encoder(tmp_path: Path, frozen: Path) -> None
 
 def test_other_rows_in_the_same_folder_begin_anew(tmp_path: Path) -> None:
     model = resolve_embedding_model("embedded")
-    short = replace(FROZEN, epochs=2)
-    fit_recipe(short, invented_examples(0, 3), invented_examples(5), model.path, model.sha256, tmp_path)
+    short = FROZEN.changed(epochs=2)
+    fit_recipe(short, invented_examples(0, 3), invented_examples(5), model, tmp_path)
     first = (tmp_path / "heads.safetensors").read_bytes()
-    history = fit_recipe(short, invented_examples(0, 5), invented_examples(5), model.path, model.sha256, tmp_path)
+    history = fit_recipe(short, invented_examples(0, 5), invented_examples(5), model, tmp_path)
     epochs = [entry["epoch"] for entry in history if "eval_loss" in entry]
     assert min(epochs) <= 1.0 < max(epochs)
     assert (tmp_path / "heads.safetensors").read_bytes() != first

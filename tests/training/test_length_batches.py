@@ -1,10 +1,10 @@
-"""Batches: every example once, kin together, little padding, the same order for the same seed."""
+"""Batches: every example once, those on one context together, little padding, the same order for the same seed."""
 
 from __future__ import annotations
 
 from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.lab.training.analyzer_data import Example, ReadingExample
 from okralong.pipelines.lab.training.fit import LengthBatches
+from okralong.pipelines.lab.training.recipe import Example, ReadingExample
 
 EXAMPLES = [Example(AnalysisInput("q" * 10, ("p" * (n * 37 % 400),)), (0, 0, 0)) for n in range(803)]
 

@@ -11,16 +11,15 @@ import torch
 from safetensors.torch import load_file
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.analyzer_data import ReadingExample
-from okralong.pipelines.lab.training.fit import Lora, Recipe
+from okralong.pipelines.lab.training.fit import train_session
 from okralong.pipelines.lab.training.reader import QUOTATION_WEIGHT, ReaderLearner
-from okralong.pipelines.lab.training.reader_data import ReadingRow
-from okralong.pipelines.lab.training.run import train_reader
+from okralong.pipelines.lab.training.recipe import Lora, ReadingExample, Recipe
+from okralong.pipelines.lab.training.rows import ReadingRow
 from tests.fakes.tiny_llama import write_tiny_llama
 
 RECIPE = Recipe(
-    "reader",
-    lora=Lora(("q_proj", "v_proj", "up_proj", "down_proj"), rank=16, dropout=0.0),
+    kind="reader",
+    lora=Lora(targets=["q_proj", "v_proj", "up_proj", "down_proj"], rank=16, dropout=0.0),
     learning_rate=0.02,
     epochs=4,
     batch_size=4,
@@ -39,7 +38,7 @@ def example(number: int) -> ReadingExample:
     return ReadingExample(INSTRUCTIONS, f"{passage}\n\nQuestion: Where?", reply)
 
 
-def kin(number: int) -> list[ReadingExample]:
+def on_one_passage(number: int) -> list[ReadingExample]:
     """The example and two more questions on its passage."""
     first = example(number)
     context = first.user.removesuffix("Where?")
@@ -58,34 +57,36 @@ def test_targets_are_the_reply_and_its_end_and_quotations_count_less(model: Path
     batch = learner.collate([example(0), example(1)])
     (family,) = batch["families"]  # two contexts of like length
     assert len(family["shared"]) > 20
-    tokenizer = learner._tokenizer
+    tokenizer = learner.tokenizer
     for row, each in enumerate((example(0), example(1))):
-        ids, weights = family["input_ids"][row], family["weights"][row]
+        ids, weights = family["input_ids"][row], family["marks"][row]
         assert tokenizer.decode(ids[weights > 0]) == each.reply + tokenizer.eos_token
         quoted = tokenizer.decode(ids[torch.isclose(weights, torch.tensor(QUOTATION_WEIGHT))])
         assert quoted == each.reply.partition("\n")[0] + "\n"
     with torch.no_grad():
         out = learner(**batch)
-    assert out["right"][:, 1].tolist() == (family["weights"] > 0).sum(dim=1).tolist()
+    assert out["right"][:, 1].tolist() == (family["marks"] > 0).sum(dim=1).tolist()
     assert float(out["loss"]) > 0
 
 
 def test_rows_of_one_context_are_a_family_and_rows_of_unlike_length_stand_alone(model: Path) -> None:
     learner = ReaderLearner(RECIPE, str(model), "cpu", torch.float32)
     long = replace(example(5), user=f"The beginning is another one. {example(5).user * 9}")
-    families = learner.collate([kin(0)[0], example(1), kin(0)[1], long, kin(0)[2]])["families"]
+    families = learner.collate([on_one_passage(0)[0], example(1), on_one_passage(0)[1], long, on_one_passage(0)[2]])[
+        "families"
+    ]
     assert [len(family["input_ids"]) for family in families] == [3, 1, 1]
-    shared = learner._tokenizer.decode(families[0]["shared"])
+    shared = learner.tokenizer.decode(families[0]["shared"])
     assert "The head office is in Alder, as it was in 1900.\n</passage>" in shared
     assert [len(family["shared"]) for family in families[1:]] == [0, 0]
 
 
 def test_what_is_read_once_for_several_rows_teaches_the_same(model: Path) -> None:
     learner = ReaderLearner(RECIPE, str(model), "cpu", torch.float32)
-    together = learner.collate([*kin(0), example(1), *kin(2)])
+    together = learner.collate([*on_one_passage(0), example(1), *on_one_passage(2)])
     assert len(together["families"]) == 3
-    rows = [learner._row(each) for each in (*kin(0), *kin(2), example(1))]
-    apart = {"labels": together["labels"], "families": [learner._family([row]) for row in rows]}
+    rows = [learner.row(each) for each in (*on_one_passage(0), *on_one_passage(2), example(1))]
+    apart = {"labels": together["labels"], "families": [learner.family([row]) for row in rows]}
     found = []
     for batch in (together, apart):
         learner.zero_grad()
@@ -100,8 +101,8 @@ def test_what_is_read_once_for_several_rows_teaches_the_same(model: Path) -> Non
 
 def test_a_training_foretells_more_of_the_replies_and_writes_what_is_served(model: Path, tmp_path: Path) -> None:
     rows = [row_of(number) for number in range(24)]
-    recipe = replace(RECIPE, model=str(model))
-    train_reader(recipe, rows, [row_of(number) for number in range(24, 32)], tmp_path)
+    recipe = RECIPE.changed(model=str(model))
+    train_session(recipe, rows, [row_of(number) for number in range(24, 32)], tmp_path)
     history = json.loads((tmp_path / "history.json").read_text())["history"]
     measured = [entry["eval_token_accuracy"] for entry in history if "eval_token_accuracy" in entry]
     assert measured[-1] > measured[0] + 0.1
@@ -117,10 +118,10 @@ def test_a_training_foretells_more_of_the_replies_and_writes_what_is_served(mode
 
 def test_a_training_goes_on_from_an_adapter(model: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    recipe = replace(RECIPE, model=str(model))
-    train_reader(recipe, [row_of(number) for number in range(24)], [row_of(24)], first)
-    onwards = replace(recipe, start=str(first), learning_rate=1e-7, epochs=1)
-    train_reader(onwards, [row_of(number) for number in range(8)], [row_of(24)], second)
+    recipe = RECIPE.changed(model=str(model))
+    train_session(recipe, [row_of(number) for number in range(24)], [row_of(24)], first)
+    onwards = recipe.changed(start=str(first), learning_rate=1e-7, epochs=1)
+    train_session(onwards, [row_of(number) for number in range(8)], [row_of(24)], second)
     before, after = (load_file(folder / "adapter_model.safetensors") for folder in (first, second))
     assert any(bool(value.any()) for name, value in before.items() if "lora_B" in name)
     torch.testing.assert_close(after, before, rtol=1e-3, atol=1e-4)
@@ -130,13 +131,14 @@ def test_a_training_goes_on_from_an_adapter(model: Path, tmp_path: Path) -> None
 
 def test_an_adapter_of_another_shape_or_none_is_no_start(model: Path, tmp_path: Path) -> None:
     assert RECIPE.lora is not None
-    ReaderLearner(replace(RECIPE, lora=replace(RECIPE.lora, rank=8)), str(model), "cpu", torch.float32).save(tmp_path)
+    smaller = RECIPE.changed(lora=RECIPE.lora.model_copy(update={"rank": 8}))
+    ReaderLearner(smaller, str(model), "cpu", torch.float32).save(tmp_path)
     with pytest.raises(ConfigError, match="another shape"):
-        ReaderLearner(replace(RECIPE, start=str(tmp_path)), str(model), "cpu", torch.float32)
+        ReaderLearner(RECIPE.changed(start=str(tmp_path)), str(model), "cpu", torch.float32)
     with pytest.raises(ConfigError, match=r"adapter_model\.safetensors"):
-        ReaderLearner(replace(RECIPE, start=str(tmp_path / "none")), str(model), "cpu", torch.float32)
+        ReaderLearner(RECIPE.changed(start=str(tmp_path / "none")), str(model), "cpu", torch.float32)
     with pytest.raises(ConfigError, match="another shape"):
-        ReaderLearner(replace(RECIPE, start="shipped"), str(model), "cpu", torch.float32)
+        ReaderLearner(RECIPE.changed(start="shipped"), str(model), "cpu", torch.float32)
 
 
 def row_of(number: int) -> ReadingRow:

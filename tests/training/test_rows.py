@@ -13,14 +13,8 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.evidence.bench import Bench
-from okralong.pipelines.lab.training.analyzer_data import (
-    TrainingRow,
-    questions_only,
-    read_rows,
-    rows_card,
-    rows_of,
-    write_rows,
-)
+from okralong.pipelines.lab.training.analyzer_rows import questions_only, rows_of
+from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, TrainingRow
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +51,14 @@ def test_what_was_written_is_read_again(tmp_path: Path, rows: list[TrainingRow])
     folder = Folder.of(tmp_path)
     some = [replace(row, exact_scores=(1.5,), semantic_scores=(0.25,)) for row in rows]
     some.append(replace(some[0], query_id="bare", passages=(), pattern=None, evidence=None))
-    write_rows(folder, "train", some)
-    assert read_rows(folder, "train") == some
+    ANALYZER_ROWS.write(folder, "train", some)
+    assert ANALYZER_ROWS.read(folder, "train") == some
     with pytest.raises(InputError, match=r"side=test holds no training rows\. Make them with"):
-        read_rows(folder, "test")
+        ANALYZER_ROWS.read(folder, "test")
 
 
 def test_the_card_counts_every_class(rows: list[TrainingRow]) -> None:
-    page = rows_card({"train": rows, "test": []})
+    page = ANALYZER_ROWS.card({"train": rows, "test": []})
     assert "## train: 6 rows on 9 documents" in page
     assert "## test: 0 rows on 0 documents" in page
     held = sum(row.evidence is True for row in rows)

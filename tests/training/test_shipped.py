@@ -12,8 +12,8 @@ from okralong.pipelines.answering.analysis import CALIBRATION, FIELDS
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.lab.training.analyzer import FieldFigures, field_figures, probabilities
-from okralong.pipelines.lab.training.analyzer_data import Example, read_examples
+from okralong.pipelines.lab.training.calibration import FieldFigures, field_figures, probabilities
+from okralong.pipelines.lab.training.recipe import Example, read_examples
 from okralong.pipelines.models.weights import adapter_digest, shipped_adapter
 from tests.training.make_generated import FILE
 

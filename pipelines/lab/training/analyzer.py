@@ -1,169 +1,85 @@
-"""Temperatures: what each field's logits are divided by, so that what is said with 0.8 is right in 8 of 10 cases."""
+"""The analyzers that are trained: heads over a sentence encoder, and a language model that scores the labels."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput, Temperatures
+from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzer_heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads
-from okralong.pipelines.answering.analyzer_label_scorer import opening_ids, prompt_ids, reply_fields
+from okralong.pipelines.answering.analyzer_label_scorer import prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzer_rules import Features, features
-from okralong.pipelines.core.types import Analysis
-from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, Example
-from okralong.pipelines.lab.training.fit import (
-    Learner,
-    Recipe,
-    causal_to_adapt,
-    class_weights,
-    label_tensor,
-    right,
-    save_adapter,
-    states_after,
-    with_adapter,
-)
-from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
+from okralong.pipelines.lab.training.fit import Definition, Learner, Log, causal_base
+from okralong.pipelines.lab.training.lora import CausalLearner, Row, save_adapter, with_adapter
+from okralong.pipelines.lab.training.recipe import UNKNOWN, Example, Recipe, example
+from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 
-_GRID: Final = np.geomspace(0.25, 8.0, 161)
-"""Temperatures tried; steps of 2 %. Ours."""
-
-BINS: Final = 10
-"""Bins of equal width of the expected calibration error (Guo et al. 2017, section 3)."""
+if TYPE_CHECKING:
+    from okralong.pipelines.lab.training.rows import TrainingRow
 
 
-def best_temperature(probabilities: Floats, labels: Sequence[int]) -> float:
-    """The temperature with the least loss on ``labels``, for probabilities (n, k) made at temperature 1; 1 for none."""
-    if not len(labels):
-        return 1.0
-    logits = np.log(np.clip(probabilities, 1e-12, None))
-    rows = np.arange(len(labels))
+class AnalyzerDefinition(Definition["TrainingRow", Example]):
+    """See ``Definition``. Both kinds of analyzer learn from the same rows."""
 
-    def loss(temperature: float) -> float:
-        return float(-np.log(np.clip(_softmax(logits / temperature)[rows, list(labels)], 1e-12, None)).mean())
+    use = "okralong answer --analyzer {out}"
 
-    return float(min(_GRID, key=loss))
+    def base(self, recipe: Recipe) -> ResolvedModel:
+        """See ``Definition``."""
+        return causal_base(recipe.model) if recipe.kind == "label_scorer" else resolve_embedding_model(recipe.model)
 
+    def examples(self, rows: Sequence[TrainingRow]) -> list[Example]:
+        """See ``Definition``."""
+        return examples_of(rows)
 
-def at_temperature(probabilities: Floats, temperature: float) -> Floats:
-    """The same probabilities at another temperature."""
-    return _softmax(np.log(np.clip(probabilities, 1e-12, None)) / temperature)
+    def learner(
+        self, recipe: Recipe, train: Sequence[Example], base: ResolvedModel, device: str, dtype: torch.dtype
+    ) -> Learner:
+        """See ``Definition``."""
+        if recipe.kind == "heads":
+            return HeadsLearner(recipe, base.path, base.sha256, train, device)
+        return LabelLearner(recipe, base.path, device, dtype)
 
+    def card(
+        self, recipe: Recipe, base: str, out: Path, train: Sequence[TrainingRow], held: Sequence[TrainingRow], log: Log
+    ) -> list[str]:
+        """See ``Definition``: the temperatures are measured on ``held``, and written beside the weights."""
+        from okralong.pipelines.lab.training.calibration import calibrate, figure_table, figures_of
 
-def calibration_error(probabilities: Floats, labels: Sequence[int]) -> float:
-    """Expected calibration error of the most probable label: mean gap of confidence and accuracy, by bins; 0 to 1."""
-    confidence = probabilities.max(axis=1)
-    hit = probabilities.argmax(axis=1) == np.array(labels)
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gaps = [(bins == b).mean() * abs(hit[bins == b].mean() - confidence[bins == b].mean()) for b in np.unique(bins)]
-    return float(sum(gaps))
-
-
-def _softmax(logits: Floats) -> Floats:
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    normal: Floats = shifted / shifted.sum(axis=1, keepdims=True)
-    return normal
-
-
-# --------
-# What an analyzer is worth on rows whose documents it never saw: accuracy, macro-F1, calibration, confusion.
-
-Probabilities = list[npt.NDArray[np.float64]]
-"""For each of the three fields an array (questions, labels)."""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldFigures:
-    """One field on the ``rows`` whose label is known. ``confusion`` has a row for each true label, a column for each
-    one said; ``calibration_error`` is 0 to 1, and None for an analyzer that gives no probabilities.
-    """
-
-    key: str
-    rows: int
-    accuracy: Estimate
-    macro_f1: Estimate
-    calibration_error: float | None
-    confusion: tuple[tuple[int, ...], ...]
+        config = AnalyzerConfig(
+            kind="heads" if recipe.kind == "heads" else "label_scorer", model=recipe.model, adapter=str(out)
+        )
+        temperatures = calibrate(config, out, examples_of(held))
+        found = ", ".join(f"{key} {value:.2f}" for (key, _), value in zip(FIELDS, temperatures, strict=True))
+        return [
+            "# A trained analyzer of okralong",
+            f"Made by `okralong train`. Kind `{recipe.kind}` on {base}: {recipe.learned_words()}. "
+            f"{recipe.schedule_words()} {len(train):,} train rows, {len(held):,} validation rows.",
+            f"Temperatures, measured on validation: {found}.",
+            "## On validation",
+            figure_table({"": figures_of(load_analyzer(config), held)}),
+        ]
 
 
-def probabilities(analyses: Sequence[Analysis]) -> Probabilities:
-    """What analyses say, as arrays in the order of FIELDS."""
-    types = [[each.type_probabilities[label] for label in FIELDS[0][1]] for each in analyses]
-    patterns = [[each.pattern_probabilities[label] for label in FIELDS[1][1]] for each in analyses]
-    evidence = [[each.evidence_probability, 1 - each.evidence_probability] for each in analyses]
-    return [np.array(rows, dtype=np.float64) for rows in (types, patterns, evidence)]
-
-
-def field_figures(
-    examples: Sequence[Example], documents: Sequence[tuple[str, ...]], said: Probabilities, sure: bool = True
-) -> list[FieldFigures]:
-    """The three fields; intervals draw questions that share a document together. ``sure`` False: no probabilities."""
-    return [_field(n, examples, documents, said[n], sure) for n in range(len(FIELDS))]
-
-
-def _field(
-    number: int, examples: Sequence[Example], documents: Sequence[tuple[str, ...]], said: Floats, sure: bool
-) -> FieldFigures:
-    known = [index for index, each in enumerate(examples) if each.labels[number] != UNKNOWN]
-    key, labels = FIELDS[number]
-    true = np.array([examples[index].labels[number] for index in known], dtype=np.intp)
-    rows = said[known]
-    counts = np.zeros((len(labels), len(labels)))
-    np.add.at(counts, (true, rows.argmax(axis=1)), 1)
-    draws = _draws(true, rows.argmax(axis=1), len(labels), joined_by_documents([documents[i] for i in known]))
-    return FieldFigures(
-        key,
-        len(known),
-        _figure(_accuracy, counts, draws),
-        _figure(_macro_f1, counts, draws),
-        calibration_error(rows, true.tolist()) if sure and known else None,
-        tuple(tuple(int(cell) for cell in line) for line in counts),
-    )
-
-
-def _draws(true: npt.NDArray[np.intp], said: npt.NDArray[np.intp], size: int, clusters: list[str]) -> Floats | None:
-    """The confusion matrix in each draw of whole clusters: (draws, labels, labels)."""
-    drawn = resample(clusters)
-    if drawn is None:
-        return None
-    by_cluster = np.zeros((drawn.weights.shape[1], size, size))
-    np.add.at(by_cluster, (drawn.index, true, said), 1)
-    counts: Floats = np.tensordot(drawn.weights, by_cluster, axes=1)
-    return counts
-
-
-def _figure(measure: Callable[[Floats], Floats], counts: Floats, draws: Floats | None) -> Estimate:
-    return estimate(float(measure(counts[None])[0]), None if draws is None else measure(draws))
-
-
-def _accuracy(counts: Floats) -> Floats:
-    with np.errstate(invalid="ignore"):
-        found: Floats = np.trace(counts, axis1=1, axis2=2) / counts.sum(axis=(1, 2))
-    return found
-
-
-def _macro_f1(counts: Floats) -> Floats:
-    """Mean F1 over the labels that occur, as truth or as said."""
-    hits = np.diagonal(counts, axis1=1, axis2=2)
-    both = counts.sum(axis=1) + counts.sum(axis=2)
-    with np.errstate(invalid="ignore"):
-        found: Floats = np.nanmean(np.where(both > 0, 2 * hits / both, np.nan), axis=1)
-    return found
-
-
-# --------
-# Learning the heads, and with LoRA the encoder below them.
+def examples_of(rows: Sequence[TrainingRow]) -> list[Example]:
+    """Rows as what an analyzer learns from."""
+    return [
+        example(AnalysisInput(row.question, row.passages, row.scores), row.type, row.pattern, row.evidence)
+        for row in rows
+    ]
 
 
 class HeadsLearner(Learner):
-    """A ``Learner``. ``model`` is the encoder's folder, ``sha256`` that of its weights."""
+    """Learns the heads, and with LoRA the encoder below them.
+
+    ``model`` is the encoder's folder, ``sha256`` that of its weights.
+    """
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, train: Sequence[Example], device: str) -> None:
         super().__init__()
@@ -179,7 +95,7 @@ class HeadsLearner(Learner):
         self.heads = Heads(shape, recipe.dropout)
         self._features: dict[AnalysisInput, Features] = {}
         self._vectors: dict[AnalysisInput, Tensor] = {}
-        self.register_buffer("type_weights", class_weights(train, 0), persistent=False)
+        self.register_buffer("type_weights", _type_weights(train), persistent=False)
 
     def train(self, mode: bool = True) -> HeadsLearner:
         """As of any module; a frozen encoder stays as it is used, without dropout."""
@@ -194,7 +110,7 @@ class HeadsLearner(Learner):
         for new in dict.fromkeys(item for item in asked if item not in self._features):
             self._features[new] = features(new)
         numbers = torch.from_numpy(np.stack([self._features[item] for item in asked]))
-        batch = {"features": numbers, "labels": label_tensor(examples)}
+        batch = {"features": numbers, "labels": _labels(examples)}
         if not self.heads.shape.adapted:
             return {**batch, "vectors": self._frozen_vectors(asked)}
         tokens, counts = self._encoder.read(asked)
@@ -220,7 +136,12 @@ class HeadsLearner(Learner):
             if (labels[:, n] != UNKNOWN).any()
         ]
         loss = torch.stack(losses).mean() if losses else logits[0].sum() * 0.0
-        return {"loss": loss, "right": right(logits, labels)}
+        said = torch.stack([each.argmax(dim=1) for each in logits], dim=1)
+        return {"loss": loss, "right": torch.where(labels == UNKNOWN, labels, (said == labels).long())}
+
+    def measures(self, right: Tensor) -> Mapping[str, float]:
+        """See ``Learner``."""
+        return _accuracies(right)
 
     def _frozen_vectors(self, asked: Sequence[AnalysisInput]) -> Tensor:
         """A frozen encoder says the same in every epoch, and is asked once."""
@@ -237,150 +158,72 @@ class HeadsLearner(Learner):
             save_adapter(self.encoder, self.heads.shape.encoder, folder / ADAPTER)
 
 
-# --------
-# Learning to say the labels: LoRA on a causal language model, with the loss on the labels' tokens alone.
-#
-# The instructions, a third of a prompt, are read once for a batch; the loss of every row flows back through them.
-
-
-class LabelLearner(Learner):
-    """A ``Learner``. The base stays in the dtype given, the adapter learns in float32."""
+class LabelLearner(CausalLearner):
+    """Learns to say the labels, with the loss on their tokens alone. A target's mark is its field's number, from 1."""
 
     def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.model, self._tokenizer = causal_to_adapt(recipe, model, device, dtype)
-        self._fields = reply_fields(self._tokenizer)
-        self._base = recipe.model
+        super().__init__(recipe, model, device, dtype)
+        self._fields = reply_fields(self.tokenizer)
         self._limit = recipe.max_tokens
-        self._opening = opening_ids(self._tokenizer)
         self._random = random.Random(recipe.seed)
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """See ``Learner``. ``targets`` (n, length) has a field's number where a token of its label is predicted.
-
-        Where all rows begin with the instructions, ``opened`` is true and they are left out: they are read once.
-        """
-        rows = [self._row(each) for each in examples]
-        size = len(self._opening)
-        opened = all(ids[:size] == self._opening for ids, _ in rows)
-        if opened:
-            rows = [(ids[size:], marks[size:]) for ids, marks in rows]
-        width = max(len(ids) for ids, _ in rows)
-        pad = int(self._tokenizer.eos_token_id)
-        return {
-            "opened": opened,
-            "input_ids": torch.tensor([ids + [pad] * (width - len(ids)) for ids, _ in rows]),
-            "attention_mask": torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rows]),
-            "targets": torch.tensor([marks + [UNKNOWN] * (width - len(marks)) for _, marks in rows]),
-            "labels": label_tensor(examples),
-        }
+        """See ``Learner``. All rows are one family: the instructions, a third of a prompt, are read once for them."""
+        # Labels first: by the first tensor of a batch the trainer counts its rows.
+        return {"labels": _labels(examples), **self.family([self.row(each) for each in examples])}
 
     def forward(
-        self, opened: bool, input_ids: Tensor, attention_mask: Tensor, targets: Tensor, labels: Tensor
+        self, labels: Tensor, shared: Tensor, input_ids: Tensor, attention_mask: Tensor, marks: Tensor
     ) -> dict[str, Tensor]:
-        """See ``Learner``. Each field's tokens count alike in sum; the vocabulary is read at those places only."""
-        causal: Any = self.model.get_base_model()
-        states = states_after(causal, self._opening if opened else [], input_ids, attention_mask)
-        places = (targets != UNKNOWN).nonzero()
-        row, at = places[:, 0], places[:, 1]
-        field, wanted = targets[row, at], input_ids[row, at + 1]
-        # A contiguous 2-D tensor: sliced states would make the head copy its whole matrix.
-        logits = causal.lm_head(states[row, at].contiguous()).float()
-        losses = nn.functional.cross_entropy(logits, wanted, reduction="none")
-        hit = (logits.argmax(dim=1) == wanted).long()
-        cells = row * len(FIELDS) + field
+        """See ``Learner``. Each field's tokens count alike in sum."""
+        losses, hits, row, marks = self.target_losses(shared, input_ids, attention_mask, marks)
+        cells = row * len(FIELDS) + marks.long() - 1
         sums = losses.new_zeros(labels.numel()).index_add(0, cells, losses)
-        misses = torch.zeros(labels.numel(), dtype=torch.long, device=labels.device).index_add(0, cells, 1 - hit)
+        misses = torch.zeros(labels.numel(), dtype=torch.long, device=labels.device).index_add(0, cells, (~hits).long())
         known = (labels != UNKNOWN).flatten()
         right = torch.where(known, (misses == 0).long(), torch.full_like(misses, UNKNOWN)).view_as(labels)
         return {"loss": sums[known].mean() if known.any() else sums.sum(), "right": right}
 
-    def save(self, folder: Path) -> None:
+    def measures(self, right: Tensor) -> Mapping[str, float]:
         """See ``Learner``."""
-        save_adapter(self.model, self._base, folder)
+        return _accuracies(right)
 
-    def _row(self, each: Example) -> tuple[list[int], list[int]]:
-        ids = prompt_ids(self._tokenizer, each.asked, self._limit)
-        marks = [UNKNOWN] * len(ids)
+    def row(self, each: Example) -> Row:
+        """An example as tokens, the last of which are the reply."""
+        ids = prompt_ids(self.tokenizer, each.asked, self._limit)
+        marks = [0.0] * len(ids)
         for number, field in enumerate(self._fields):
-            names = list(field.labels)
-            label = each.labels[number]
+            names, label = list(field.labels), each.labels[number]
             # Where a label is unknown, a drawn one stands before those that follow, so that they learn nothing from it.
             said = field.labels[names[label] if label != UNKNOWN else self._random.choice(names)]
             ids = ids + field.scaffold + said
-            # The token before a label's token predicts it.
-            marks = marks + [UNKNOWN] * len(field.scaffold) + [UNKNOWN] * len(said)
-            if label != UNKNOWN:
-                first = len(ids) - len(said) - 1
-                marks[first : first + len(said)] = [number] * len(said)
+            mark = 0.0 if label == UNKNOWN else number + 1.0
+            marks = marks + [0.0] * len(field.scaffold) + [mark] * len(said)
         return ids, marks
 
 
-# --------
-# The card of a trained analyzer: what it is, what it learned from, what it is worth.
-
-NONE = "-"
-
-
-def model_card(
-    recipe: Recipe,
-    base: str,
-    counts: Mapping[str, int],
-    temperatures: Temperatures,
-    figures: Mapping[str, Sequence[FieldFigures]],
-) -> str:
-    """The card as Markdown. ``counts`` are the rows by side, ``figures`` those of each side that was measured."""
-    heads = "" if recipe.heads_learning_rate is None else f" (heads {recipe.heads_learning_rate:g})"
-    sections = [
-        "# A trained analyzer of okralong",
-        f"Made by `okralong train`. Kind `{recipe.kind}` on {base}: {learned_words(recipe)}. Learning rate "
-        f"{recipe.learning_rate:g}{heads}, at most {recipe.epochs:g} epochs, "
-        f"batches of {recipe.batch_size} x {recipe.accumulation}, seed "
-        f"{recipe.seed}; "
-        "the state of the least loss on validation was kept. "
-        + ", ".join(f"{count:,} {side} rows" for side, count in counts.items())
-        + ".",
-        "Temperatures, measured on validation: "
-        + ", ".join(f"{key} {value:.2f}" for (key, _), value in zip(FIELDS, temperatures, strict=True))
-        + ".",
-    ]
-    for side, found in figures.items():
-        sections += [f"## On {side}", figure_table({"": found})]
-    return "\n\n".join(sections) + "\n"
+def _labels(examples: Sequence[Example]) -> Tensor:
+    """The labels of a batch, (n, 3)."""
+    return torch.tensor([each.labels for each in examples], dtype=torch.long)
 
 
-def learned_words(recipe: Recipe) -> str:
-    """What of the model is learned, in words."""
-    lora = recipe.lora
-    if lora is None:
-        return "heads over the frozen encoder"
-    learned = f"LoRA on {', '.join(lora.targets)}"
-    learned += f" of the blocks from {lora.first_block} on" if lora.first_block else ""
-    learned += f" (rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout:g})"
-    learned += "" if recipe.start is None else f", going on from the adapter `{Path(recipe.start).name}`"
-    return learned + (", and heads" if recipe.kind == "heads" else "")
+def _type_weights(examples: Sequence[Example]) -> Tensor:
+    """A weight for each type, by the inverse root of its count: rare types count more, not all.
+
+    They are scaled so that the mean over the examples is 1. A type that never occurs weighs 1.
+    """
+    labels = FIELDS[0][1]
+    counts = torch.tensor([float(sum(each.labels[0] == n for each in examples)) for n in range(len(labels))])
+    weights = torch.where(counts > 0, counts.clamp(min=1).rsqrt(), torch.ones_like(counts))
+    total = counts.sum()
+    return weights * total / (weights * counts).sum() if total else torch.ones_like(counts)
 
 
-def figure_table(figures: Mapping[str, Sequence[FieldFigures]]) -> str:
-    """A line for each analyzer and field; the intervals are 95 %, drawn by document."""
-    lines = [["analyzer", "field", "rows", "accuracy", "macro-F1", "calibration error"], ["---"] * 6]
-    for name, fields in figures.items():
-        for each in fields:
-            error = NONE if each.calibration_error is None else f"{each.calibration_error:.3f}"
-            numbers = [_estimate(each.accuracy), _estimate(each.macro_f1), error]
-            lines.append([name, each.key, f"{each.rows:,}", *numbers])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def confusion_table(figures: FieldFigures, labels: Sequence[str]) -> str:
-    """True labels down, said labels across."""
-    lines = [["true \\ said", *labels], ["---"] * (len(labels) + 1)]
-    lines += [[label, *map(str, row)] for label, row in zip(labels, figures.confusion, strict=True)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _estimate(each: Estimate) -> str:
-    if each.value is None:
-        return NONE
-    low, high = (NONE if end is None else f"{end:.3f}" for end in (each.low, each.high))
-    return f"{each.value:.3f} [{low}, {high}]"
+def _accuracies(right: Tensor) -> dict[str, float]:
+    """Accuracy by field from ``right``, (n, 3): 1 right, 0 wrong, or UNKNOWN, which is left out."""
+    known = right != UNKNOWN
+    return {
+        f"{key}_accuracy": float((right[:, n] == 1).sum() / known[:, n].sum())
+        for n, (key, _) in enumerate(FIELDS)
+        if known[:, n].any()
+    }

@@ -1,4 +1,4 @@
-"""Kin: look-ups become questions of their own, and each question is given out once."""
+"""Shared contexts: look-ups become questions of their own, and each question is asked once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.datasets.base import Hop, Item
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion, Span
 from okralong.pipelines.lab.gold import Gold
-from okralong.pipelines.lab.training.reader_data import Kin, hop_questions
+from okralong.pipelines.lab.training.reader_rows import SharedContexts, hop_questions
 
 TEXTS = {"d": "Ann Alder was a poet. Her father was Max Alder. Max was a son of Eve Birch, who had 3 sons."}
 
@@ -48,15 +48,15 @@ def test_a_look_up_is_asked_with_the_piece_that_names_its_answer() -> None:
     assert (first.item.gold_queries, first.item.hops, first.doc_ids, first.item.text_ids) == ((), (), ("d",), ("t",))
 
 
-def test_kin_share_a_text_and_are_given_out_once() -> None:
+def test_questions_on_a_text_share_a_context_and_are_taken_once() -> None:
     alone, one, two, both = asked(1, "c"), asked(2, "a"), asked(3, "b"), asked(4, "b", "a")
-    kin = Kin([alone, one, two, both])
-    assert kin.of(both) == [two, both, one]
-    kin.give(both)
-    kin.give(two)
-    assert kin.of(both) == [one]
-    assert kin.of(alone) == [alone]
-    assert not kin.waiting(two)
-    assert kin.waiting(replace(one))
-    kin.give(two)  # a second time is no error
-    assert Kin([]).of(one) == []
+    shared = SharedContexts([alone, one, two, both])
+    assert shared.others(both) == [two, both, one]
+    shared.take(both)
+    shared.take(two)
+    assert shared.others(both) == [one]
+    assert shared.others(alone) == [alone]
+    assert not shared.waiting(two)
+    assert shared.waiting(replace(one))
+    shared.take(two)  # a second time is no error
+    assert SharedContexts([]).others(one) == []

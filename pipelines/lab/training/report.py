@@ -1,4 +1,4 @@
-"""Which analyzers a report compares (``configs/training/report.yaml``)."""
+"""Reports on held-out rows: the two files that every report has, and the report that holds analyzers side by side."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from okralong.pipelines.answering.analyzer_label_scorer import REPLY_TOKENS, pro
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.training.analyzer import (
-    NONE,
+from okralong.pipelines.lab.training.analyzer import examples_of
+from okralong.pipelines.lab.training.calibration import (
     FieldFigures,
     Probabilities,
     at_temperature,
@@ -31,12 +31,24 @@ from okralong.pipelines.lab.training.analyzer import (
     confusion_table,
     field_figures,
     figure_table,
+    figures_of,
+    known_rows,
     probabilities,
 )
-from okralong.pipelines.lab.training.analyzer_data import UNKNOWN, Example, TrainingRow
-from okralong.pipelines.lab.training.run import examples_of, figures_of
+from okralong.pipelines.lab.training.recipe import UNKNOWN, Example
+from okralong.pipelines.lab.training.rows import TrainingRow
 from okralong.pipelines.models.loading import settle
 from okralong.pipelines.models.weights import available_cores, causal_model
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
+
+
+def write_report(folder: Path, name: str, sections: Sequence[str], values: Any) -> list[Path]:
+    """Write a report as NAME.md, of these sections, and as NAME.json, of dataclasses and plain values; both paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page, data = folder / f"{name}.md", folder / f"{name}.json"
+    page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
+    data.write_text(json.dumps(values, indent=1, default=asdict) + "\n", encoding="utf-8")
+    return [page, data]
 
 
 class LeftOut(Settings):
@@ -49,7 +61,9 @@ class LeftOut(Settings):
 
 
 class ReportConfig(Settings):
-    """``analyzers`` by the names that the report gives them; majority class and keyword rules are always beside them.
+    """What ``configs/training/report.yaml`` may say: which analyzers a report compares.
+
+    ``analyzers`` by the names that the report gives them; majority class and keyword rules are always beside them.
 
     ``timed`` questions are used for each time, at each of the ``batches``; ``written`` names the analyzer (a
     label_scorer) whose base model also writes its reply as text, for the time that this takes; null: none.
@@ -74,9 +88,6 @@ class ReportConfig(Settings):
         return self
 
 
-# --------
-# Milliseconds a question, of several analyzers in one run: the machine's mood falls on all of them alike.
-
 ROUNDS: Final = 3
 """Each is timed so often, in turn with the others; the median counts. Ours."""
 
@@ -86,7 +97,10 @@ Analyze = Callable[[Sequence[AnalysisInput]], Any]
 def milliseconds(
     analyzers: Mapping[str, Analyze], asked: Sequence[AnalysisInput], batches: Sequence[int]
 ) -> dict[str, dict[int, float]]:
-    """By analyzer and batch size: the median time of a question, after one pass that warms up."""
+    """By analyzer and batch size: the median time of a question, after one pass that warms up.
+
+    All are timed in one run, in turn, so that the machine's other work falls on all of them alike.
+    """
     for analyze in analyzers.values():
         analyze(asked[:1])
     found: dict[str, dict[int, list[float]]] = {name: {size: [] for size in batches} for name in analyzers}
@@ -104,15 +118,12 @@ def _pass(analyze: Analyze, asked: Sequence[AnalysisInput], size: int) -> float:
     return 1000 * (time.perf_counter() - started) / len(asked)
 
 
-# --------
-# The same question answered by writing: what scoring labels saves is measured against this.
-
 LABELS: Final = {"question-type": "multi-bridge", "info-type": "semantic", "containing": "yes"}
 """A reply of the usual length: so many tokens are written, whatever an untrained model would rather say."""
 
 
 class WritingModel:
-    """A causal language model that writes the reply's tokens one after the other."""
+    """A causal language model that writes the reply token by token, which scoring labels is to save."""
 
     def __init__(self, model: str, threads: int | None = None) -> None:
         device, dtype = settle("auto", "auto", threads)
@@ -141,9 +152,6 @@ class WritingModel:
         replies: list[str] = self._tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
         return replies
 
-
-# --------
-# The figures of several analyzers on the same test rows, side by side, as a page and as JSON.
 
 MAJORITY = "majority class"
 RULES = "keyword rules"
@@ -232,8 +240,7 @@ def _uncalibrated(config: AnalyzerConfig, examples: Sequence[Example], said: Pro
         return {}
     found = {}
     for number, ((key, _), temperature) in enumerate(zip(FIELDS, read_temperatures(folder), strict=True)):
-        known = [index for index, each in enumerate(examples) if each.labels[number] != UNKNOWN]
-        if known:
+        if known := known_rows(examples, number):
             raw = at_temperature(said[number][known], 1 / temperature)
             found[key] = calibration_error(raw, [examples[index].labels[number] for index in known])
     return found
@@ -250,28 +257,15 @@ def _left_out(
     return {name: figures_of(analyzer, rows)[0] for name, analyzer in held.items()}
 
 
-# --------
-# An analyzer report as Markdown and as JSON.
-
-
 def write_analyzer_report(folder: Path, command: str, report: Report) -> list[Path]:
     """``analyzers.md`` and ``analyzers.json``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page, data = folder / "analyzers.md", folder / "analyzers.json"
-    page.write_text(_page(command, report), encoding="utf-8")
-    data.write_text(json.dumps(_plain(asdict(report)), indent=1) + "\n", encoding="utf-8")
-    return [page, data]
-
-
-def _page(command: str, report: Report) -> str:
     sizes = list(next(iter(report.times.values())))
-    times = [["analyzer", *(f"ms a question, batch {size}" for size in sizes)], ["---"] * (len(sizes) + 1)]
-    times += [[name, *(f"{by_size[size]:,.1f}" for size in sizes)] for name, by_size in report.times.items()]
     sources = sorted({source for found in report.by_source.values() for source in found})
-    accuracy = [["analyzer", *sources], ["---"] * (len(sources) + 1)]
-    for name, found in report.by_source.items():
-        accuracy.append([name, *(_counted(found.get(source)) for source in sources)])
-    parts = [
+    errors = []
+    for name, raw in report.uncalibrated.items():
+        cells = [f"{raw[f.key]:.3f} -> {f.calibration_error:.3f}" for f in report.figures[name] if f.key in raw]
+        errors += [[name, *cells]] if raw else []
+    sections = [
         "# Analyzers on test rows",
         f"`{command}`",
         f"{report.rows:,} rows of documents that no analyzer was trained on; where fewer are named, the first of a "
@@ -279,47 +273,31 @@ def _page(command: str, report: Report) -> str:
         "over the labels that occur. The majority class is that of these very rows.",
         figure_table(report.figures),
         "## Milliseconds a question on this machine, in one run",
-        _table(times),
+        markdown_table(
+            ["analyzer", *(f"ms a question, batch {size}" for size in sizes)],
+            ([name, *(f"{by_size[size]:,.1f}" for size in sizes)] for name, by_size in report.times.items()),
+        ),
         "## Accuracy of the type by source (rows)",
-        _table(accuracy),
+        markdown_table(
+            ["analyzer", *sources],
+            ([name, *(_counted(found.get(source)) for source in sources)] for name, found in report.by_source.items()),
+        ),
     ]
     if report.left_out:
-        names = ["sets", "rows", "trained without them", "with them", RULES]
-        lines = [names, ["---"] * len(names)]
-        for sets, found in report.left_out.items():
-            cells = [_interval(each) for each in found.values()]
-            lines.append([sets, f"{found['left out'].rows}", *cells])
-        parts += ["## Accuracy of the type on sets left out of training", _table(lines)]
-    errors = [["analyzer", *(key for key, _ in FIELDS)], ["---"] * (len(FIELDS) + 1)]
-    for name, raw in report.uncalibrated.items():
-        cells = [f"{raw[f.key]:.3f} -> {f.calibration_error:.3f}" for f in report.figures[name] if f.key in raw]
-        errors += [[name, *cells]] if raw else []
-    parts += ["## Calibration error before and after the temperatures", _table(errors)]
+        lines = [
+            [sets, f"{found['left out'].rows}", *(estimate_words(each.accuracy) for each in found.values())]
+            for sets, found in report.left_out.items()
+        ]
+        head = ["sets", "rows", "trained without them", "with them", RULES]
+        sections += ["## Accuracy of the type on sets left out of training", markdown_table(head, lines)]
+    sections.append("## Calibration error before and after the temperatures")
+    sections.append(markdown_table(["analyzer", *(key for key, _ in FIELDS)], errors))
     for name, figures in report.figures.items():
         if name != MAJORITY:
             for each, (_, labels) in zip(figures, FIELDS, strict=True):
-                parts += [f"### {name}: {each.key}", confusion_table(each, labels)]
-    return "\n\n".join(parts) + "\n"
+                sections += [f"### {name}: {each.key}", confusion_table(each, labels)]
+    return write_report(folder, "analyzers", sections, report)
 
 
 def _counted(figures: FieldFigures | None) -> str:
     return NONE if figures is None else f"{figures.accuracy.value:.3f} ({figures.rows})"
-
-
-def _interval(figures: FieldFigures) -> str:
-    low, high = figures.accuracy.low, figures.accuracy.high
-    return f"{figures.accuracy.value:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
-
-
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value

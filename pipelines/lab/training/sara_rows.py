@@ -1,12 +1,15 @@
-"""The three stages by name."""
+"""What SARA's three stages learn from: the config, and the texts and questions of one side of the split.
+
+Everything is held out by document: the split keeps all texts of a document on one side, across all sets.
+"""
 
 from __future__ import annotations
 
 import math
 import random
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -20,18 +23,16 @@ from torch import Tensor
 from okralong.pipelines.answering.select_evidence import closeness
 from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError, Passage
 from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, chunk_document
 from okralong.pipelines.indexing.documents import RawDocument, make_document
-from okralong.pipelines.lab.datasets.base import DataSet, load_catalog
+from okralong.pipelines.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.pipelines.lab.datasets.pooling import pool
 from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.evidence.sets import drawn
 from okralong.pipelines.lab.split import MANIFEST, Split
-from okralong.pipelines.lab.training.analyzer_data import SampleRows, sample_set
-from okralong.pipelines.lab.training.fit import Lora, Recipe
-from okralong.pipelines.lab.training.run import Count, LoraConfig, Rate, Share
+from okralong.pipelines.lab.training.recipe import Count, Epochs, Lora, Rate, Recipe, Share
+from okralong.pipelines.lab.training.rows import SampleRows, SetPart, sample_set
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
@@ -46,11 +47,6 @@ from okralong.pipelines.sara.prompts import (
 
 Stage = Literal["alignment", "reconstruction", "instruction"]
 """Alignment: one chunk from its vector. Reconstruction: several. Instruction: answers from texts and vectors."""
-
-STAGES: Final[tuple[Stage, ...]] = ("alignment", "reconstruction", "instruction")
-
-# --------
-# What a config of `okralong train-sara` may say (``configs/training/sara*.yaml``).
 
 
 def _numbered(value: Any) -> Any:
@@ -77,7 +73,7 @@ class StageConfig(Settings):
 
     examples: Count
     validation: Count = 64
-    epochs: Annotated[float, Field(gt=0, le=1000)] = 1
+    epochs: Epochs = 1
     batch_size: Count = 8
     accumulation: Count = 1
     learning_rate: Rate
@@ -103,11 +99,10 @@ class InstructionConfig(StageConfig):
     """
 
     learned: bool = True
-
     retrieved: Count = 10
     as_text: Turn = Field(default={5: 1})
     pool_tokens: Count = 4000
-    lora: LoraConfig = LoraConfig(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
+    lora: Lora = Lora(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
 
     @model_validator(mode="after")
     def _retrieved(self) -> Self:
@@ -116,19 +111,11 @@ class InstructionConfig(StageConfig):
         return self
 
 
-class SetName(Settings):
-    """A set of the catalog; at most ``limit`` of its questions on each side."""
-
-    name: str
-    part: str
-    limit: Count | None = None
-
-
 class TextConfig(Settings):
     """From which sets texts and questions are taken, side by side of the split; ``sample`` is made up and needs no
     data folder."""
 
-    sets: list[SetName] = Field(default_factory=list)
+    sets: list[SetPart] = Field(default_factory=list)
     sample: SampleRows | None = None
     catalog: str = "datasets.yaml"
     split: str = MANIFEST
@@ -195,24 +182,11 @@ class SaraConfig(Settings):
 
     def recipe(self, stage: StageConfig) -> Recipe:
         """The stage as the trainer takes it."""
+        shared = stage.model_dump(include=set(Recipe.model_fields) - {"lora"})
         lora = stage.lora if isinstance(stage, InstructionConfig) else None
-        return Recipe(
-            kind="sara",
-            model=self.model,
-            lora=Lora(**{**lora.model_dump(), "targets": tuple(lora.targets)}) if lora else None,
-            learning_rate=stage.learning_rate,
-            epochs=stage.epochs,
-            batch_size=stage.batch_size,
-            accumulation=stage.accumulation,
-            warmup=stage.warmup,
-            evaluations=stage.evaluations,
-            patience=1_000_000,  # the number of steps is the config's
-            seed=self.seed,
-        )
+        # Patience without end: the number of steps is the config's.
+        return Recipe(kind="sara", model=self.model, lora=lora, patience=1_000_000, seed=self.seed, **shared)
 
-
-# --------
-# What a stage learns from: what is shown as text, what is shown compressed, and the reply.
 
 Embeddings = NDArray[np.float32]
 
@@ -263,94 +237,6 @@ def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMes
     return answer_prompt(example.question, shown, pieces)
 
 
-# --------
-# True vectors, another document's, or none: what tells whether a generator reads them.
-
-Condition = Literal["true", "shuffled", "none"]
-CONDITIONS: Final[tuple[Condition, ...]] = ("true", "shuffled", "none")
-
-
-def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
-    """The examples with their own vectors, with as many of other documents', or without any.
-
-    The same seed gives the same strangers. Raises ValueError where all examples are of one document.
-    """
-    if condition == "true":
-        return list(examples)
-    if condition == "none":
-        return [replace(each, compressed=(), embeddings=each.embeddings[:0]) for each in examples]
-    pool = [(each.document, vector) for each in examples for vector in each.embeddings]
-    random_ = random.Random(seed)
-    found = []
-    for each in examples:
-        others = [vector for document, vector in pool if document != each.document]
-        if len(each.embeddings) and not others:
-            raise ValueError("Vectors can be shuffled over documents only where there are two documents.")
-        drawn = [random_.choice(others) for _ in each.embeddings]
-        found.append(replace(each, embeddings=np.stack(drawn) if drawn else each.embeddings))
-    return found
-
-
-# --------
-# From short and plain to long and rich in names: the order of the alignment stage (SARA appendix A.1).
-#
-# The paper ranks sentences by their token count and by the entities that spaCy finds. No model of spaCy is at hand
-# here, so entities are counted by a rule of ours: runs of capitalised words that do not merely begin a sentence,
-# dates, and other numbers, each once for every time it is said.
-
-_MONTH: Final = (
-    "(?:January|February|March|April|May|June|July|August|September|October|November|December|"
-    "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
-)
-_DATE: Final = re.compile(
-    rf"\b(?:\d{{1,2}}\s+{_MONTH}\.?(?:,?\s+\d{{4}})?|{_MONTH}\.?\s+\d{{1,2}}(?:,?\s+\d{{4}})?|{_MONTH}\.?\s+\d{{4}})\b"
-)
-_NUMBER: Final = re.compile(r"\d[\d.,:/]*")
-_NAME: Final = re.compile(r"\b[A-Z][\w'\u2019&-]*(?:\s+(?:of|the|and|de|von)?\s*[A-Z][\w'\u2019&-]*)*")
-_BEFORE_SENTENCE: Final = re.compile(r"(?:^|[.!?:\n]['\"\u201d)]*)\s*$")
-
-
-def count_entities(text: str) -> int:
-    """Dates, other numbers and names in ``text``. A single capitalised word that opens a sentence is no name."""
-    rest, dates = _DATE.subn(" ", text)
-    numbers = len(_NUMBER.findall(rest))
-    names = sum(
-        " " in match[0] or not _BEFORE_SENTENCE.search(rest[: match.start()][-8:]) for match in _NAME.finditer(rest)
-    )
-    return dates + numbers + names
-
-
-def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
-    """The examples by rising mean of two ranks: that of their tokens and that of their entities. Ties keep their order.
-
-    That the two ranks weigh the same is ours; the paper names both measures and not how they are joined.
-    """
-    by_tokens = _ranks([count_tokens(each.reply) for each in examples])
-    by_entities = _ranks([count_entities(each.reply) for each in examples])
-    order = sorted(range(len(examples)), key=lambda number: by_tokens[number] + by_entities[number])
-    return [examples[number] for number in order]
-
-
-def _ranks(values: Sequence[int]) -> list[float]:
-    """The rank of each value; equal values share the mean of theirs."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    ranks = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for place in order[start:end]:
-            ranks[place] = (start + end - 1) / 2
-        start = end
-    return ranks
-
-
-# --------
-# The texts and questions of one side of the split, cut into chunks, and what each stage makes of them.
-#
-# Everything is held out by document: the split keeps all texts of a document on one side, across all sets.
-
 T = TypeVar("T")
 
 Side = Literal["train", "validation", "test"]
@@ -378,55 +264,78 @@ class Asked:
 
 @dataclass
 class Material:
-    """The data sets of one side. Their texts are cut once."""
+    """The data sets of one side."""
 
+    config: SaraConfig
     sets: list[DataSet]
-    _cut: dict[int, Documents] = field(default_factory=dict)
 
-    def documents(self, chunk_tokens: int) -> Documents:
-        """See ``document_chunks``. Raises InputError where there is no text."""
-        if chunk_tokens not in self._cut:
-            self._cut[chunk_tokens] = document_chunks(self.sets, chunk_tokens)
-        if not self._cut[chunk_tokens]:
-            raise InputError("The config's sets hold no text on a side of the split. Name more sets, or another split.")
-        return self._cut[chunk_tokens]
+    @classmethod
+    def read(cls, config: SaraConfig, data: Path | None, side: Side) -> Material:
+        """What of the config's sets stands on ``side``. Raises InputError where sets are named and ``data`` is None."""
+        texts = config.texts
+        found: list[DataSet] = []
+        if texts.sets:
+            if data is None:
+                raise InputError("The config names data sets: give the folder that holds them with --data.")
+            split, catalog = Split.load(texts.split), load_catalog(texts.catalog)
+            sources = {(source.name, source.part): source for source in catalog.sources}
+            for each in texts.sets:
+                if (each.name, each.part) not in sources:
+                    raise InputError(f"The catalog {texts.catalog} of data sets has no {each.name} {each.part}.")
+                found.append(split.filter(read_dataset(sources[each.name, each.part], data), side))
+        if texts.sample is not None:
+            found.append(sample_set(texts.sample, texts.sample.seed + SIDES.index(side)))
+        return cls(config, found)
 
-    def asked(self, stage: InstructionConfig, config: SaraConfig) -> list[Asked]:
-        """See ``asked_questions``."""
-        return asked_questions(self.sets, stage, config)
-
-
-def read_sets(config: SaraConfig, data: Path | None, side: Side) -> list[DataSet]:
-    """What of the config's sets stands on ``side``. Raises InputError where sets are wanted and ``data`` is None."""
-    texts = config.texts
-    found: list[DataSet] = []
-    if texts.sets:
-        if data is None:
-            raise InputError("The config names data sets: give the folder that holds them with --data.")
-        split, catalog = Split.load(texts.split), load_catalog(texts.catalog)
-        sources = {(source.name, source.part): source for source in catalog.sources}
-        for each in texts.sets:
-            if (each.name, each.part) not in sources:
-                raise InputError(f"The catalog {texts.catalog} of data sets has no {each.name} {each.part}.")
-            found.append(split.filter(read_dataset(sources[each.name, each.part], data), side))
-    if texts.sample is not None:
-        found.append(sample_set(texts.sample, texts.sample.seed + SIDES.index(side)))
-    return found
-
-
-def document_chunks(sets: Iterable[DataSet], chunk_tokens: int) -> Documents:
-    """The successive chunks of each text, by the document that it is a part of. A text of several sets counts once."""
-    seen: set[str] = set()
-    found: Documents = {}
-    for dataset in sets:
-        for identity in sorted(dataset.texts):
-            text = dataset.texts[identity]
-            if identity not in seen:
-                seen.add(identity)
-                chunks = chunk_texts(text.document, text.text, chunk_tokens)
-                if chunks:
+    @cached_property
+    def documents(self) -> Documents:
+        """The texts' chunks; a text of several sets counts once. Raises InputError where there is no text."""
+        seen: set[str] = set()
+        found: Documents = {}
+        for dataset in self.sets:
+            for identity in sorted(dataset.texts.keys() - seen):
+                text = dataset.texts[identity]
+                if chunks := chunk_texts(text.document, text.text, self.config.chunk_tokens):
                     found.setdefault(text.document, []).append(chunks)
-    return found
+            seen |= dataset.texts.keys()
+        if not found:
+            raise InputError("The config's sets hold no text on a side of the split. Name more sets, or another split.")
+        return found
+
+    def asked(self) -> list[Asked]:
+        """Questions over pooled documents whose answer stands in the chunks that BM25 finds, or is yes or no.
+
+        The others could only be guessed. The sets take turns, so that the first so many are a fair sample of all.
+        """
+        config, stage = self.config, self.config.instruction
+        assert stage is not None
+        found: list[list[Asked]] = []
+        limits = {(each.name, each.part): each.limit for each in config.texts.sets}
+        for dataset in self.sets:
+            items = [item for item in dataset.items if item.gold.question.answers]
+            items = drawn(items, limits.get((dataset.name, dataset.part)), f"{config.seed}:{dataset.name}")
+            if items:
+                found.append(_asked_of(dataset, items, stage, config))
+        dealt = [each[place] for place in range(max(map(len, found), default=0)) for each in found if place < len(each)]
+        # Questions that a chain of shared documents joins rise and fall together.
+        names = joined_by_documents([tuple(each.document.split("\n")) for each in dealt])
+        return [replace(each, document=name) for each, name in zip(dealt, names, strict=True)]
+
+
+def _asked_of(dataset: DataSet, items: Sequence[Item], stage: InstructionConfig, config: SaraConfig) -> list[Asked]:
+    total = sum(len(text.text) for text in dataset.texts.values()) // 6  # a cautious guess of tokens
+    spare = sorted(dataset.texts.values(), key=lambda text: text.text_id)
+    pooled = pool(items, dataset.texts, min(stage.pool_tokens, max(1, total)), config.seed, spare, dataset.name)
+    indexes = {each.doc_id: _Index(each.doc_id, each.text, config.chunk_tokens) for each in pooled.documents}
+    asked: list[Asked] = []
+    for question in pooled.questions:
+        gold = question.item.gold.question
+        chunks = indexes[question.doc_ids[0]].best(gold.question, stage.retrieved)
+        name = "\n".join(question.item.documents or question.doc_ids)
+        if _answered(gold.answers, chunks):
+            asked.append(Asked(name, gold.question, gold.answers, tuple(chunks)))
+    random.Random(f"{config.seed}:{dataset.name}").shuffle(asked)
+    return asked
 
 
 def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
@@ -440,9 +349,7 @@ def alignment_examples(documents: Documents, encode: Encode, count: int, seed: i
     """At most ``count`` single chunks in a drawn order."""
     single = sorted({(name, chunk) for name, texts in documents.items() for chunks in texts for chunk in chunks})
     some = _drawn(single, count, seed)
-    if not some:
-        return []
-    vectors = encode([chunk for _, chunk in some])
+    vectors = encode([chunk for _, chunk in some]) if some else ()
     return [
         MixedExample("alignment", name, (chunk,), chunk, vector[None])
         for (name, chunk), vector in zip(some, vectors, strict=True)
@@ -462,48 +369,11 @@ def reconstruction_examples(
         }
     )
     some = [(name, run) for name, run in _drawn(runs, count, seed) if len(run) > 1]
-    if not some:
-        return []
-    vectors = iter(encode([chunk for _, run in some for chunk in run]))
+    vectors = iter(encode([chunk for _, run in some for chunk in run]) if some else ())
     return [
-        MixedExample("reconstruction", name, run, "\n".join(run), _stack(next(vectors) for _ in run))
+        MixedExample("reconstruction", name, run, "\n".join(run), np.stack([next(vectors) for _ in run]))
         for name, run in some
     ]
-
-
-def asked_questions(sets: Iterable[DataSet], stage: InstructionConfig, config: SaraConfig) -> list[Asked]:
-    """Questions over pooled documents whose answer stands in the chunks that BM25 finds, or is yes or no.
-
-    The others could only be guessed. The sets take turns, so that the first so many are a fair sample of all.
-    """
-    found: list[list[Asked]] = []
-    limits = {(each.name, each.part): each.limit for each in config.texts.sets}
-    for dataset in sets:
-        items = [item for item in dataset.items if item.gold.question.answers]
-        items = drawn(items, limits.get((dataset.name, dataset.part)), f"{config.seed}:{dataset.name}")
-        if not items:
-            continue
-        total = sum(len(text.text) for text in dataset.texts.values()) // 6  # a cautious guess of tokens
-        spare = sorted(dataset.texts.values(), key=lambda text: text.text_id)
-        pooled = pool(items, dataset.texts, min(stage.pool_tokens, max(1, total)), config.seed, spare, dataset.name)
-        indexes = {each.doc_id: _Index(each.doc_id, each.text, config.chunk_tokens) for each in pooled.documents}
-        asked: list[Asked] = []
-        for question in pooled.questions:
-            gold = question.item.gold.question
-            chunks = indexes[question.doc_ids[0]].best(gold.question, stage.retrieved)
-            name = "\n".join(question.item.documents or question.doc_ids)
-            if _answered(gold.answers, chunks):
-                asked.append(Asked(name, gold.question, gold.answers, tuple(chunks)))
-        random.Random(f"{config.seed}:{dataset.name}").shuffle(asked)
-        found.append(asked)
-    dealt = [each[place] for place in range(max(map(len, found), default=0)) for each in found if place < len(each)]
-    # Questions that a chain of shared documents joins rise and fall together.
-    names = joined_by_documents([tuple(each.document.split("\n")) for each in dealt])
-    return [replace(each, document=name) for each, name in zip(dealt, names, strict=True)]
-
-
-def _stack(vectors: Iterable[Embeddings]) -> Embeddings:
-    return np.stack(list(vectors))
 
 
 def _drawn(items: Sequence[T], count: int, seed: int) -> list[T]:
@@ -531,10 +401,6 @@ class _Index:
         scores = self._index.get_scores(analyze_query(question))
         order = sorted(range(len(self.chunks)), key=lambda number: (-float(scores[number]), number))
         return [self.chunks[number] for number in order[:count]]
-
-
-# --------
-# The examples of instruction tuning: which of the retrieved chunks stand as text, which as vectors (section 2.4).
 
 
 def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:

@@ -1,0 +1,216 @@
+"""A training as plain values: the recipe, and the examples that are learned from, also as JSON for another machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, Protocol, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+
+Kind = Literal["label_scorer", "heads", "reader", "sara"]
+"""What is trained; a stage of SARA has a command of its own."""
+
+Rate = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+Epochs = Annotated[float, Field(gt=0, le=1000)]
+
+
+class Lora(Settings):
+    """A low-rank adapter; the defaults are the paper's (appendix B.1). ``targets`` are names of a block's matrices.
+
+    Blocks before ``first_block`` (from 0) are left as they are, and nothing is passed back through them: a third less
+    work when a third is left.
+    """
+
+    targets: list[str] = Field(min_length=1)
+    rank: Count = 8
+    alpha: Count = 16
+    dropout: Share = 0.1
+    first_block: Annotated[int, Field(ge=0)] = 0
+
+
+class Recipe(Settings):
+    """One training, as a file of ``configs/training`` says it.
+
+    ``model`` is "embedded", a folder or a hub name; ``lora`` None leaves it frozen. Learning rate, epochs and
+    accumulation default to the paper's (appendix B.1: 1e-4, 5, 64); the rest is ours. ``evaluations`` are made an
+    epoch; after ``patience`` of them without a lower loss on validation the training stops. ``reads``, ``hidden``,
+    ``dropout`` and ``heads_learning_rate`` (None: that of the encoder's adapter) are for heads alone. ``max_tokens``
+    bounds a label scorer's prompt; rows of a reader whose prompt and reply have more are left out. A label scorer or a
+    reader goes on from the adapter ``start`` ("shipped" or a folder, of the same shape); None: from one that changes
+    nothing. Of the rows the first ``rows`` are learned, the first ``validation_rows`` measured; None: all.
+    """
+
+    kind: Kind
+    model: str = Field(default=EMBEDDED, min_length=1)
+    lora: Lora | None = None
+    start: str | None = Field(default=None, min_length=1)
+    learning_rate: Rate = 1e-4
+    heads_learning_rate: Rate | None = None
+    epochs: Epochs = 5.0
+    batch_size: Count = 1
+    accumulation: Count = 64
+    warmup: Share = 0.05
+    weight_decay: Share = 0.0
+    evaluations: Count = 1
+    patience: Count = 3
+    seed: int = 7
+    reads: Literal["question", "pairs"] = "question"
+    hidden: Count = 128
+    dropout: Share = 0.2
+    max_tokens: Annotated[int, Field(ge=128)] = 1024
+    rows: Count | None = None
+    validation_rows: Count | None = None
+
+    @field_validator("start")
+    @classmethod
+    def _absolute(cls, start: str | None) -> str | None:
+        # A task of the cluster stands elsewhere.
+        return start if start in (None, SHIPPED) else str(Path(str(start)).expanduser().resolve())
+
+    @model_validator(mode="after")
+    def _learns_something(self) -> Self:
+        if self.kind in ("label_scorer", "reader") and self.lora is None:
+            raise ValueError(f"a {self.kind} learns an adapter: give lora, with the layers that it targets")
+        if self.kind == "heads" and self.start is not None:
+            raise ValueError("start is the adapter of a label_scorer or a reader; heads begin anew")
+        return self
+
+    def changed(self, **values: object) -> Recipe:
+        """The same with other values, which are checked."""
+        return Recipe.model_validate({**{name: getattr(self, name) for name in Recipe.model_fields}, **values})
+
+    def schedule_words(self) -> str:
+        """How it is learned, in words, for a card."""
+        heads = "" if self.heads_learning_rate is None else f" (heads {self.heads_learning_rate:g})"
+        return (
+            f"Learning rate {self.learning_rate:g}{heads}, at most {self.epochs:g} epochs, batches of "
+            f"{self.batch_size} x {self.accumulation}, seed {self.seed}; the state of the least loss on validation was "
+            "kept."
+        )
+
+    def learned_words(self) -> str:
+        """What of the model is learned, in words."""
+        lora = self.lora
+        if lora is None:
+            return "heads over the frozen encoder"
+        learned = f"LoRA on {', '.join(lora.targets)}"
+        learned += f" of the blocks from {lora.first_block} on" if lora.first_block else ""
+        learned += f" (rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout:g})"
+        learned += "" if self.start is None else f", going on from the adapter `{Path(self.start).name}`"
+        return learned + (", and heads" if self.kind == "heads" else "")
+
+
+UNKNOWN: Final = -100
+"""The index of a label that nobody knows: PyTorch's own sign for "not in the loss"."""
+
+
+class Learned(Protocol):
+    """What a training needs of an example to put batches together. Its repr tells it from others."""
+
+    @property
+    def length(self) -> int:
+        """Characters that a model reads and writes of it: what its tokens grow with."""
+
+    @property
+    def instructions(self) -> str:
+        """What prompts share that may stand in one batch."""
+
+    @property
+    def context(self) -> str:
+        """What prompts share beyond that; empty for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question with its labels as indices into TYPES, PATTERNS and EVIDENCE, UNKNOWN where nobody knows."""
+
+    asked: AnalysisInput
+    labels: tuple[int, int, int]
+
+    @property
+    def length(self) -> int:
+        """See ``Learned``."""
+        return len(self.asked.question) + sum(map(len, self.asked.passages))
+
+    @property
+    def instructions(self) -> str:
+        """See ``Learned``: an analyzer has but one prompt."""
+        return ""
+
+    @property
+    def context(self) -> str:
+        """See ``Learned``."""
+        return ""
+
+
+def example(asked: AnalysisInput, question_type: str | None, pattern: str | None, evidence: bool | None) -> Example:
+    """An example from labels by name; None: nobody knows."""
+    held = None if evidence is None else EVIDENCE[0 if evidence else 1]
+    return Example(asked, (_index(TYPES, question_type), _index(PATTERNS, pattern), _index(EVIDENCE, held)))
+
+
+def _index(labels: Sequence[str], label: str | None) -> int:
+    return UNKNOWN if label is None else labels.index(label)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingExample:
+    """A prompt of the executor and the reply that is to be learned; ``instructions`` are its system message."""
+
+    instructions: str
+    user: str
+    reply: str
+
+    @property
+    def length(self) -> int:
+        """See ``Learned``."""
+        return len(self.instructions) + len(self.user) + len(self.reply)
+
+    @property
+    def context(self) -> str:
+        """See ``Learned``: the passages, which prompts may share that ask of the same ones."""
+        return self.user[: max(0, self.user.rfind(QUESTION_MARK))]
+
+
+AnyExample = Example | ReadingExample
+
+
+def write_examples(path: Path, examples: Sequence[AnyExample]) -> None:
+    """One JSON object a line, for a machine without Parquet."""
+    path.write_text("".join(json.dumps(asdict(each)) + "\n" for each in examples), encoding="utf-8")
+
+
+def read_examples(path: Path) -> list[AnyExample]:
+    """What ``write_examples`` wrote."""
+    found: list[AnyExample] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if "reply" in row:
+            found.append(ReadingExample(**row))
+            continue
+        asked = row["asked"]
+        scores = RetrieverScores(**{name: tuple(values) for name, values in asked["scores"].items()})
+        found.append(Example(AnalysisInput(asked["question"], tuple(asked["passages"]), scores), tuple(row["labels"])))
+    return found
+
+
+def export_files(
+    recipe: Recipe, train: Sequence[AnyExample], validation: Sequence[AnyExample], out: Path
+) -> list[Path]:
+    """RECIPE.json, TRAIN.jsonl and VALIDATION.jsonl, for ``training.fit`` on another machine."""
+    out.mkdir(parents=True, exist_ok=True)
+    paths = [out / "recipe.json", out / "train.jsonl", out / "validation.jsonl"]
+    paths[0].write_text(recipe.model_dump_json(indent=1), encoding="utf-8")
+    write_examples(paths[1], train)
+    write_examples(paths[2], validation)
+    return paths

@@ -1,0 +1,299 @@
+"""Rows that a model learns from: what they hold, how they are kept for each side of the split, the card that counts.
+
+Analyzer and reader have a row each; what makes the rows stands in ``analyzer_rows`` and ``reader_rows``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+from pydantic import Field
+
+from okralong.pipelines.answering.analysis import PATTERNS, TYPES
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.schemas import READING_ROWS, TRAINING_ROWS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError, Message, Passage, Pattern, Question, QuestionType, RetrieverScores
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, Text, grounded, make_text, one_part
+from okralong.pipelines.lab.datasets.pooling import Pooled, Span, whole
+from okralong.pipelines.lab.evidence.bench import Bench
+from okralong.pipelines.lab.evidence.config import SetChoice
+from okralong.pipelines.lab.evidence.sets import DataSetStore
+from okralong.pipelines.lab.gold import Gold
+from okralong.pipelines.lab.split import Side
+from okralong.pipelines.reporting.tables import markdown_table
+from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
+from okralong.pipelines.sara.artifact import NONE
+
+LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
+"""Sides that take rows of the sample archive and labels of a model. Figures, and what is tuned, rest on real sets and
+their own annotation alone."""
+
+Limit = Annotated[int, Field(ge=1)]
+
+
+class AnyRow(Protocol):
+    """What all rows have. ``source`` is "set part"; ``documents`` are those asked about, by which figures cluster."""
+
+    @property
+    def source(self) -> str: ...  # noqa: D102
+
+    @property
+    def documents(self) -> tuple[str, ...]: ...  # noqa: D102
+
+
+R = TypeVar("R", bound=AnyRow)
+
+
+@dataclass(frozen=True)
+class RowTable(Generic[R]):
+    """How one kind of row is kept. ``make`` turns stored values into a row, ``counts`` are the card's columns.
+
+    ``missing`` says what a folder without them lacks and how it is made; ``head`` begins the card.
+    """
+
+    file: str
+    schema: pa.Schema
+    make: Callable[[dict[str, Any]], R]
+    missing: str
+    head: str
+    counts: Callable[[Sequence[R]], dict[str, int]]
+
+    def write(self, folder: Folder, side: Side, rows: Sequence[R]) -> None:
+        """Write the rows of one side of the split; those that stood there are replaced."""
+        values: list[Any] = list(rows)  # dataclasses, which no protocol can say
+        folder.at(f"side={side}").write_table(
+            self.file, pa.Table.from_pylist([asdict(row) for row in values], schema=self.schema)
+        )
+
+    def read(self, folder: Folder, side: Side) -> list[R]:
+        """The rows of one side, in the order written.
+
+        Raises InputError when there are none, ArchiveError when another version of okralong wrote them.
+        """
+        table = folder.at(f"side={side}")
+        found = table.read_tables(self.schema).to_pylist()
+        if not found:
+            raise InputError(f"{table.path} holds no {self.missing}")
+        return [self.make({name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}) for row in found]
+
+    def card(self, rows: Mapping[Side, Sequence[R]], labeller: str | None = None) -> str:
+        """The data card as Markdown: rows by side, set and class. ``labeller`` names the model that labelled what the
+        sets leave open, if one did.
+        """
+        said = f"; what sets left open on train and validation was labelled by {labeller}" if labeller else ""
+        sections = [self.head.replace("{labeller}", said)]
+        for side, found in rows.items():
+            documents = len({document for row in found for document in row.documents})
+            sections.append(f"## {side}: {len(found):,} rows on {documents:,} documents")
+            groups = {name: [row for row in found if row.source == name] for name in sorted({r.source for r in found})}
+            lines = [
+                [name, *(f"{count:,}" for count in (len(group), *self.counts(group).values()))]
+                for name, group in {**groups, "all": list(found)}.items()
+            ]
+            sections.append(markdown_table(["source", "rows", *self.counts(())], lines))
+        return "\n\n".join(sections) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRow:
+    """What the analyzer learns from: a question with its primary chunks, what retrieval saw, and its labels.
+
+    ``source`` is "set part"; ``documents`` are those that it asks about, by which figures cluster. ``passages`` are the
+    texts of its primary chunks, best first, empty where its set gives no document; ``exact_scores``,
+    ``semantic_scores`` and ``semantic_ranks`` are what ``RetrieverScores`` says. A label that nobody knows is None, and
+    has no part in the loss: ``pattern`` and ``evidence`` (do the passages hold all that is needed) where the set marks
+    neither evidence nor an answer to look for; ``type`` until somebody labels a question that came without one.
+    """
+
+    query_id: str
+    source: str
+    documents: tuple[str, ...]
+    question: str
+    passages: tuple[str, ...]
+    exact_scores: tuple[float, ...]
+    semantic_scores: tuple[float, ...]
+    semantic_ranks: tuple[int, ...]
+    type: QuestionType | None
+    pattern: Pattern | None
+    evidence: bool | None
+
+    @property
+    def scores(self) -> RetrieverScores:
+        """What the analyzer is told of the retrievers."""
+        return RetrieverScores(self.exact_scores, self.semantic_scores, self.semantic_ranks)
+
+    @property
+    def set_name(self) -> str:
+        """The set's name without its part."""
+        return self.source.split(" ", 1)[0]
+
+
+def _analyzer_counts(rows: Sequence[TrainingRow]) -> dict[str, int]:
+    types, patterns = Counter(row.type for row in rows), Counter(row.pattern for row in rows)
+    evidence = Counter(row.evidence for row in rows)
+    return {
+        **{each: types[each] for each in TYPES},
+        **{each: patterns[each] for each in PATTERNS},
+        "pattern unknown": patterns[None],
+        "holds evidence": evidence[True],
+        "does not": evidence[False],
+        "evidence unknown": evidence[None],
+    }
+
+
+ANALYZER_ROWS: Final = RowTable[TrainingRow](
+    "rows.parquet",
+    TRAINING_ROWS,
+    lambda values: TrainingRow(**values),
+    "training rows. Make them with `okralong train-data DATA --out DIR`; questions that share a document stand on one "
+    "side, so few documents may leave a side empty.",
+    """# Training rows of the analyzer
+
+Made by `okralong train-data`; do not edit. The rows hold the sets' own texts, under the sets' own licences; those of
+`sample` are made up.
+
+*type* follows from the set's own annotation (`question_types.yaml`){labeller}. *pattern* says whether the first five
+chunks of BM25 or those of the dense retriever hold more of the gold evidence, *evidence* whether the primary chunks
+hold all of it: both by our own retrieval over documents pooled to the length that the config says. "unknown" has no
+part in the loss. The train side is balanced by type.""",
+    _analyzer_counts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRow:
+    """What the reader learns from: a prompt as the executor would send it, and the reply that it should get.
+
+    ``source`` is "set part"; ``documents`` are those by which figures cluster. ``role`` is generate, split or step;
+    ``system`` and ``user`` are the prompt, ``reply`` is what a perfect reader would say. ``passages`` are those of the
+    prompt, ``evidence`` the gold spans. ``answers`` are the gold wordings; where the evidence was held back
+    (``answerable`` false) that is "unanswerable". ``calculator`` says that the prompt asks for a calculation's
+    expression.
+    """
+
+    query_id: str
+    source: str
+    documents: tuple[str, ...]
+    role: str
+    type: str
+    question: str
+    system: str
+    user: str
+    reply: str
+    answers: tuple[str, ...]
+    answerable: bool
+    calculator: bool
+    passages: tuple[Passage, ...] = ()
+    evidence: tuple[Span, ...] = ()
+
+    @property
+    def messages(self) -> list[Message]:
+        """The prompt."""
+        return [Message("system", self.system), Message("user", self.user)]
+
+
+def _reading_row(values: dict[str, Any]) -> ReadingRow:
+    passages = tuple(Passage(**each, n_tokens=0, score=0.0) for each in values["passages"])
+    evidence = tuple(Span(**each) for each in values["evidence"])
+    return ReadingRow(**{**values, "passages": passages, "evidence": evidence})
+
+
+def _reader_counts(rows: Sequence[ReadingRow]) -> dict[str, int]:
+    answers = [row for row in rows if row.role == "generate"]
+    types, roles = Counter(row.type for row in answers if row.answerable), Counter(row.role for row in rows)
+    return {
+        **{each: types[each] for each in TYPES},
+        "held back": sum(not row.answerable for row in answers),
+        "expressions": sum(row.calculator and row.answerable for row in answers),
+        "split": roles["split"],
+        "step": roles["step"],
+    }
+
+
+READER_ROWS: Final = RowTable[ReadingRow](
+    "reading.parquet",
+    READING_ROWS,
+    _reading_row,
+    "reading rows. Make them with `okralong train-data DATA --config training/reading.yaml --out DIR`.",
+    """# Reading rows
+
+Made by `okralong train-data --for reader`; do not edit. The rows are not in the repository: they hold the sets' own
+texts, under the sets' own licences; those of `sample` are made up. Contexts are our own retrieval's, prompts the
+executor's, replies follow from the sets' annotation. *held back*: the passages do not hold the answer, and the reply
+says so. *expressions*: the prompt asks for a calculation's expression, which the executor evaluates.""",
+    _reader_counts,
+)
+
+
+def without_sets(rows: Sequence[TrainingRow], sets: Sequence[str], must_be_there: bool = True) -> list[TrainingRow]:
+    """The rows that come from none of the ``sets``, whatever their part. Raises InputError for a set without rows."""
+    names = sorted({row.set_name for row in rows})
+    for name in sets:
+        if must_be_there and name not in names:
+            raise InputError(
+                f"No row comes from a set {name!r}, so it cannot be left out. There are {', '.join(names)}."
+            )
+    return [row for row in rows if row.set_name not in sets]
+
+
+class SetPart(Settings):
+    """A set of the catalog by name and part; at most ``limit`` of its questions on each side."""
+
+    name: str
+    part: str
+    limit: Limit | None = None
+
+
+class SampleRows(Settings):
+    """Rows from the sample archive, for types of which the sets hold few; for train and validation alone."""
+
+    reports: Annotated[int, Field(ge=2)]
+    questions: Limit
+    words: Annotated[int, Field(ge=MINIMUM_WORDS)]
+    seed: int = 1000
+
+
+def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
+    """A set's documents indexed at chunks of these sizes in tokens, and its questions embedded."""
+    store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
+    bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), compressor=NONE))
+    bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
+    return bench
+
+
+def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
+    """The sample archive of one of the ``LEARNED`` sides, as a set that can be indexed."""
+    seed = config.seed + LEARNED.index(side)
+    return SetChoice(name="sample", part=str(seed)), whole(sample_set(config, seed))
+
+
+def sample_set(config: SampleRows, seed: int) -> DataSet:
+    """Fictional reports and their answerable questions. Raises InputError when so many cannot be had."""
+    sample = generate(config.reports, config.questions, seed, config.words)
+    texts = {document.doc_id: make_text(document.doc_id, document.text) for document in sample.documents}
+    items = tuple(
+        _item(question, draft.calculation, texts, seed)
+        for question, draft in zip(sample.questions, sample.drafts, strict=True)
+        if not question.query_id.endswith(UNANSWERABLE)
+    )
+    return DataSet("sample", str(seed), {text.text_id: text for text in texts.values()}, items)
+
+
+def _item(question: Question, calculation: str, texts: dict[str, Text], seed: int) -> Item:
+    evidence = []
+    for place in question.evidence:
+        doc_id, start, end = place.rsplit(":", 2)
+        evidence.append(Evidence(texts[doc_id].text_id, int(start), int(end)))
+    context = [texts[doc_id].text for doc_id in question.doc_ids]
+    named = Question(
+        f"sample-{seed}-{question.query_id}", question.question, answers=question.answers, type=question.type
+    )
+    gold = Gold(named, "sample", question.type, grounded(one_part(question.answers), context))
+    own = tuple(texts[doc_id].text_id for doc_id in question.doc_ids)
+    return Item(gold, question.doc_ids, own, tuple(evidence), calculation=calculation)
