@@ -195,6 +195,7 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
     ids = {document.doc_id for document in raw}
     if not raw or len(ids) < len(raw):
         raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs an id of its own.")
+    wanted_compressor(config, encoder.model)  # one that does not fit is refused before a folder is made
     folder = Folder.of(location)
     with folder.locked(f"the archive {folder.path}"):
         job = IndexJob(location, config, encoder.model, LocalStreams(encoder))
