@@ -175,7 +175,7 @@ def answer(
             "--llm-mode batch, or leave it out. Nothing was run."
         )
     console = Console()
-    # How nightly jobs are stopped: what nohup and cron start in the background does not hear Ctrl-C's signal.
+    # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = answer_questions(

@@ -1,8 +1,8 @@
 """OkraLong: thousands of questions a night over archives of long documents, at the best accuracy per dollar.
 
-The rooms of the project (``pipelines``, ``actors``, ``jobs``, ``configs``) stand at the top of the repository and are
-linked into this package, so that ``okralong.pipelines`` is the same under pip, in a checkout, on a Ray worker and in a
-submitted job's working directory.
+The folders ``pipelines``, ``actors``, ``jobs`` and ``configs`` at the top of the repository are linked into this
+package, so that ``okralong.pipelines`` is the same module under pip, in a checkout, on a Ray worker and in a submitted
+job's working directory (``docs/architecture.md`` says why by links).
 """
 
 from __future__ import annotations

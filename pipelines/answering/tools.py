@@ -1,4 +1,4 @@
-"""What a strategy may do: the one seam between a method and the machinery that runs it.
+"""What a strategy may do: the one interface between a method and the run that carries it out.
 
 A strategy is an async function ``answer(question, tools) -> Answer``. It sees documents, retrievers, analyzer and
 generator only through ``Tools``; every call is named by a ``step``, and the step path (``split/2/retrieve``) is the
@@ -30,7 +30,7 @@ from okralong.pipelines.core.types import (
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A piece of a question's work that runs beside its siblings, as a remote task of its own.
+    """A piece of a question's work that runs beside its other branches, as a remote task of its own.
 
     ``operator`` is a module-level async function called as ``operator(tools, **arguments)``, with tools whose steps
     are put under ``path`` (e.g. "split/2"). Arguments and result travel between processes: plain values only.

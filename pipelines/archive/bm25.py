@@ -22,7 +22,7 @@ import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 from numpy.typing import NDArray
 
-from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive import files
 from okralong.pipelines.archive.files import RowRanges, Strings
 
 K1: Final = 1.5
@@ -85,7 +85,7 @@ KNOWN_TERMS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Postings in column form (see ``layout``), with the length of each chunk in terms."""
+    """Postings in column form (see ``archive/files.py``), with the length of each chunk in terms."""
 
     vocabulary: Strings
     pointers: NDArray[np.int64]
@@ -98,11 +98,11 @@ class Postings:
     def open(cls, folder: Path) -> Postings:
         """Map the files of a shard. Raises OSError or ValueError when one is missing or damaged."""
         postings = cls(
-            vocabulary=Strings.of(layout.open_columns(folder, layout.VOCABULARY, layout.VOCABULARY_SCHEMA).column(0)),
-            pointers=layout.open_array(folder, layout.POINTERS),
-            rows=layout.open_array(folder, layout.POSTING_ROWS),
-            frequencies=layout.open_array(folder, layout.FREQUENCIES),
-            lengths=layout.open_array(folder, layout.LENGTHS),
+            vocabulary=Strings.of(files.open_columns(folder, files.VOCABULARY, files.VOCABULARY_SCHEMA).column(0)),
+            pointers=files.open_array(folder, files.POINTERS),
+            rows=files.open_array(folder, files.POSTING_ROWS),
+            frequencies=files.open_array(folder, files.FREQUENCIES),
+            lengths=files.open_array(folder, files.LENGTHS),
         )
         n_terms, n_postings = len(postings.vocabulary), len(postings.rows)
         if (len(postings.pointers), len(postings.frequencies), int(postings.pointers[-1])) != (

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive import files
 from okralong.pipelines.archive.bm25 import analyze_texts
 from okralong.pipelines.archive.dense import build_approximate
 from okralong.pipelines.archive.files import DenseConfig, joined, shard_of
@@ -28,7 +28,7 @@ from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import ArchiveError
 
 Rows = tuple[pa.RecordBatch, NDArray[np.float32], NDArray[np.bool_]]
-"""Some chunks in the columns of ``layout.ROWS_SCHEMA``, their vectors, and which are over the encoder's limit."""
+"""Some chunks in the columns of ``files.ROWS_SCHEMA``, their vectors, and which are over the encoder's limit."""
 NewRows = Callable[[str, set[str]], Iterator[Rows]]
 """The chunks of some documents of a part."""
 _VECTOR: Final = "vector"
@@ -106,7 +106,7 @@ def rebuild_shards(
 def _deal(fresh: Mapping[str, set[str]], new_rows: NewRows, shards: int, dimension: int, scratch: Path) -> None:
     """One pass over the parts that hold new documents: each row goes to the scratch file of its shard."""
     vector = pa.list_(pa.float32(), dimension)
-    schema = layout.ROWS_SCHEMA.append(pa.field(_VECTOR, vector)).append(pa.field(_OVER, pa.bool_()))
+    schema = files.ROWS_SCHEMA.append(pa.field(_VECTOR, vector)).append(pa.field(_OVER, pa.bool_()))
     writers: dict[int, pa.RecordBatchFileWriter] = {}
     try:
         for part, doc_ids in sorted(fresh.items()):
@@ -153,7 +153,7 @@ def _build(
     texts: list[str] = []
     if scratch.exists():
         dealt = pa.ipc.open_file(pa.memory_map(str(scratch))).read_all()
-        tables.append(dealt.select(layout.ROWS_SCHEMA.names))
+        tables.append(dealt.select(files.ROWS_SCHEMA.names))
         values.extend(
             batch.flatten().to_numpy(zero_copy_only=False).reshape(len(batch), -1)
             for batch in dealt.column(_VECTOR).chunks
@@ -189,7 +189,7 @@ def _old_postings(
 def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDArray[np.int64]]:
     """The rows in order of (doc_id, ordinal), and of each its place before."""
     if not tables:
-        return layout.ROWS_SCHEMA.empty_table(), np.zeros(0, dtype=np.int64)
+        return files.ROWS_SCHEMA.empty_table(), np.zeros(0, dtype=np.int64)
     rows = pa.concat_tables(tables)
     order = pc.sort_indices(rows, sort_keys=[("doc_id", "ascending"), ("ordinal", "ascending")])
     rows = rows.take(order).combine_chunks()
@@ -206,12 +206,12 @@ def _described(folder: Folder, name: str, built: bool) -> BuiltShard:
     return BuiltShard(name, int(about["rows"]), int(about.get("over_limit", 0)), built)
 
 
-# The files of one shard, and the one that it takes from.
+# The files of one shard, and the shard of the version before, from which it takes rows.
 
 
 @dataclass(frozen=True)
 class PostingPiece:
-    """Postings in the form of ``layout``, and for each of their rows its place among the rows to come, -1 for none."""
+    """Postings as the files of a shard have them, and the place of each of their rows among the rows to come, -1: none."""
 
     vocabulary: Any
     pointers: NDArray[np.int64]
@@ -241,7 +241,7 @@ class PostingPiece:
 
 @dataclass(frozen=True)
 class MergedPostings:
-    """The postings of all pieces, in the form of ``layout``."""
+    """The postings of all pieces, in the form of ``archive/files.py``."""
 
     vocabulary: pa.Array
     pointers: NDArray[np.int64]
@@ -280,11 +280,11 @@ class MergedPostings:
 
     def write(self, folder: Folder) -> None:
         """Write the files of the postings into a shard's folder."""
-        layout.write_array(folder, layout.POINTERS, self.pointers)
-        layout.write_array(folder, layout.POSTING_ROWS, self.rows)
-        layout.write_array(folder, layout.FREQUENCIES, self.frequencies)
-        layout.write_array(folder, layout.LENGTHS, self.lengths)
-        layout.write_columns(folder, layout.VOCABULARY, pa.table([self.vocabulary], schema=layout.VOCABULARY_SCHEMA))
+        files.write_array(folder, files.POINTERS, self.pointers)
+        files.write_array(folder, files.POSTING_ROWS, self.rows)
+        files.write_array(folder, files.FREQUENCIES, self.frequencies)
+        files.write_array(folder, files.LENGTHS, self.lengths)
+        files.write_columns(folder, files.VOCABULARY, pa.table([self.vocabulary], schema=files.VOCABULARY_SCHEMA))
 
 
 def _flat(words: Any) -> pa.Array:
@@ -313,19 +313,19 @@ class BaseShard:
     def open(cls, folder: Folder) -> BaseShard:
         """Map its files; those of another filesystem are first copied. Raises ArchiveError when they cannot be used."""
         try:
-            with layout.mapped_here(folder) as path:
-                rows = layout.open_columns(path, layout.ROWS, layout.ROWS_SCHEMA)
-                flags = (path / layout.OVER_LIMIT).exists()
-                words = layout.open_columns(path, layout.VOCABULARY, layout.VOCABULARY_SCHEMA).column("term")
-                postings = {"pointers": layout.POINTERS, "rows": layout.POSTING_ROWS}
-                postings |= {"frequencies": layout.FREQUENCIES, "lengths": layout.LENGTHS}
+            with files.mapped_here(folder) as path:
+                rows = files.open_columns(path, files.ROWS, files.ROWS_SCHEMA)
+                flags = (path / files.OVER_LIMIT).exists()
+                words = files.open_columns(path, files.VOCABULARY, files.VOCABULARY_SCHEMA).column("term")
+                postings = {"pointers": files.POINTERS, "rows": files.POSTING_ROWS}
+                postings |= {"frequencies": files.FREQUENCIES, "lengths": files.LENGTHS}
                 return cls(
                     rows=rows,
-                    ranges=layout.open_ranges(path),
-                    vectors=layout.open_array(path, layout.VECTORS),
-                    over_limit=layout.open_array(path, layout.OVER_LIMIT) if flags else np.zeros(len(rows), bool),
+                    ranges=files.open_ranges(path),
+                    vectors=files.open_array(path, files.VECTORS),
+                    over_limit=files.open_array(path, files.OVER_LIMIT) if flags else np.zeros(len(rows), bool),
                     vocabulary=words.combine_chunks(),
-                    counted={name: layout.open_array(path, file) for name, file in postings.items()},
+                    counted={name: files.open_array(path, file) for name, file in postings.items()},
                 )
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ArchiveError(
@@ -354,19 +354,19 @@ def write_shard(
     """
     folder.remove(MANIFEST)
     over_limit = np.zeros(len(rows), dtype=np.bool_) if over_limit is None else over_limit
-    layout.write_array(folder, layout.VECTORS, matrix)
-    layout.write_array(folder, layout.OVER_LIMIT, over_limit)
+    files.write_array(folder, files.VECTORS, matrix)
+    files.write_array(folder, files.OVER_LIMIT, over_limit)
     approximate = None if dense is None else build_approximate(matrix, dense)
     if approximate is None:
-        folder.remove(layout.APPROXIMATE)
+        folder.remove(files.APPROXIMATE)
     else:
-        folder.write_bytes(layout.APPROXIMATE, approximate.data)
+        folder.write_bytes(files.APPROXIMATE, approximate.data)
     if postings is None:
         everything = PostingPiece.of_texts(rows.column("text").to_pylist(), np.arange(len(rows)))
         postings = MergedPostings.of([everything], len(rows))
     postings.write(folder)
-    layout.write_columns(folder, layout.ROWS, rows)
-    layout.write_columns(folder, layout.RANGES, _document_ranges(rows))
+    files.write_columns(folder, files.ROWS, rows)
+    files.write_columns(folder, files.RANGES, _document_ranges(rows))
     folder.write_manifest(
         {
             "schema_version": SCHEMA_VERSION,
@@ -382,8 +382,8 @@ def write_shard(
 
 def _document_ranges(rows: pa.Table) -> pa.Table:
     if not len(rows):
-        return layout.RANGES_SCHEMA.empty_table()
+        return files.RANGES_SCHEMA.empty_table()
     runs = pc.run_end_encode(rows.column("doc_id").combine_chunks())
     ends = runs.run_ends.to_numpy()
     firsts = np.concatenate(([0], ends[:-1])).astype(np.int32)
-    return pa.table([runs.values, pa.array(firsts), pa.array(ends, pa.int32())], schema=layout.RANGES_SCHEMA)
+    return pa.table([runs.values, pa.array(firsts), pa.array(ends, pa.int32())], schema=files.RANGES_SCHEMA)

@@ -1,4 +1,4 @@
-"""The nearest vectors among contiguous rows, by inner product, with an order that never wavers.
+"""The nearest vectors among contiguous rows, by inner product, in an order that is the same every time.
 
 FAISS finds the candidates in the mapped matrix, range by range, or through an approximate index or a GPU. Its ID
 selectors are not used: a search on a GPU has been seen to ignore them without a word (facebookresearch/faiss issues

@@ -151,7 +151,7 @@ class Strings:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Strings:
-        """Over a column of one piece or none, as ``layout.open_columns`` maps it."""
+        """Over a column of one piece or none, as ``open_columns`` maps it."""
         piece = _one_piece(column)
         valid, offsets, data = piece.buffers()
         bits = _cast(valid, "B") if valid is not None and piece.null_count else None
@@ -189,7 +189,7 @@ class ChunkRows:
 
     @classmethod
     def of(cls, rows: pa.Table) -> ChunkRows:
-        """Over a table with the columns of ``layout.ROWS_SCHEMA``."""
+        """Over a table with the columns of ``ROWS_SCHEMA``."""
         return cls(
             chunk_id=Strings.of(rows.column("chunk_id")),
             doc_id=Strings.of(rows.column("doc_id")),
@@ -328,7 +328,7 @@ def tables_are_there(archive: Folder, manifest: Mapping[str, Any]) -> bool:
 
 
 def write_compressed(folder: Folder, rows: pa.Table, vectors: NDArray[np.float32], compress: Compress) -> None:
-    """Write the table of a shard whose ``rows`` (``layout.ROWS_SCHEMA``) have these vectors."""
+    """Write the table of a shard whose ``rows`` (``ROWS_SCHEMA``) have these vectors."""
     made = compress(vectors)
     flat = made.reshape(len(vectors), made.shape[1] * made.shape[2]).astype(np.float16)
     column = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive import files
 from okralong.pipelines.archive.bm25 import Postings, ScopeStatistics, best_places
 from okralong.pipelines.archive.dense import LARGEST_K, ApproximateIndex, GpuRows, nearest, products
 from okralong.pipelines.archive.files import ChunkRows, CompressedRows, RowRanges, joined, mapped_here
@@ -87,16 +87,16 @@ class Shard:
 
     @classmethod
     def _map(cls, path: Path, manifest: dict[str, Any]) -> Shard:
-        vectors = layout.open_array(path, layout.VECTORS)
+        vectors = files.open_array(path, files.VECTORS)
         beside = manifest.get("approximate")
         shard = cls(
             granularity=manifest["granularity"],
             vectors=vectors,
             postings=Postings.open(path),
-            rows=ChunkRows.of(layout.open_columns(path, layout.ROWS, layout.ROWS_SCHEMA)),
-            ranges=layout.open_ranges(path),
+            rows=ChunkRows.of(files.open_columns(path, files.ROWS, files.ROWS_SCHEMA)),
+            ranges=files.open_ranges(path),
             approximate=beside
-            and ApproximateIndex.open(path / layout.APPROXIMATE, beside["effort"], len(vectors), vectors.shape[1]),
+            and ApproximateIndex.open(path / files.APPROXIMATE, beside["effort"], len(vectors), vectors.shape[1]),
         )
         found = (len(shard.rows.chunk_id), len(shard.vectors), len(shard.postings.lengths))
         if set(found) != {manifest["rows"]}:

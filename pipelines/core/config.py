@@ -165,8 +165,8 @@ class IndexPlacement(Settings):
 
 class AnswerPlacement(Settings):
     """``planners`` carry the questions; ``shards`` hold the index; ``embedder``, ``analyzer``, ``scorer`` and SARA's
-    ``generator`` are the models on Ray Serve; ``ledger`` is the one writer of the run, with the desk of a batch run
-    beside it.
+    ``generator`` are the models on Ray Serve; ``ledger`` is the one writer of the run, in batch mode with the batch
+    scheduler beside it.
     """
 
     planners: Place = Place()

@@ -18,7 +18,7 @@ SCHEMA_VERSION: Final = 1
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
     "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3}
 }
-"""By table: the columns that it was not born with, and the first version that has them."""
+"""By table: the columns that were added later, and the first version that has them."""
 
 
 def _schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:

@@ -319,7 +319,7 @@ EXIT_ENDPOINT: Final = 4
 EXIT_LOCKED: Final = 5
 """Another process writes this archive or run."""
 EXIT_BROKEN: Final = 6
-"""A part of the machinery broke (an actor died, storage went away, a bug); run the same command again."""
+"""A part of okralong failed (an actor died, storage went away, a bug); run the same command again."""
 EXIT_STOPPED: Final = 130
 """Ctrl-C or SIGTERM. What was finished is kept; the same command goes on."""
 
@@ -371,7 +371,7 @@ class EndpointError(OkraError):
 
 
 class BrokenError(OkraError):
-    """A part of the machinery is gone. Stops the run; what is finished is kept."""
+    """A part that the run needs is gone (an actor, the storage). Stops the run; what is finished is kept."""
 
     exit_code = EXIT_BROKEN
 

@@ -297,7 +297,7 @@ _SLICES_WANTED: Final = 128
 """Vector files of a job: what a kill loses is one in the making for each encoder, a hundredth of all. Ours."""
 _LEAST_SLICE: Final = 32
 _MOST_SLICE: Final = 4096
-"""Texts of a vector file: a large archive has no swarm of small files, and a task holds some megabytes. Ours."""
+"""Texts of a vector file: a large archive has not too many small files, and a task holds some megabytes. Ours."""
 
 
 _NAME: Final = re.compile(r"[0-9a-f]{16}-\d{2,}|\..*\.partial")

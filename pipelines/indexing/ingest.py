@@ -1,7 +1,7 @@
 """From source files to the tables ``documents`` and ``chunks``, part by part, and what became of each document.
 
 A part is a few files that are read together and written as one Parquet file, or several where they are large. Parts
-are cut by bytes, so that a small archive shows its progress and a large one has no swarm of small files. A part is
+are cut by bytes, so that a small archive shows its progress and a large one has not too many small files. A part is
 named by the content of its files: a job that was killed finds what it had read. Nothing here knows Ray.
 """
 

@@ -124,7 +124,7 @@ def _line(row: Sequence[str], columns: Sequence[int], filled: bool) -> str:
 
 
 _NO_WORD: Final = "unknown error"
-"""What the XML parser says of memory that it was refused; of a fault in the file it names the fault."""
+"""What the XML parser says of memory that it was refused; of an error in the file it names the error."""
 
 
 def read_docx(source: Source) -> Iterator[Reading]:

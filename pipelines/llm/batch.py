@@ -1,6 +1,6 @@
 """Batch mode: requests wait at the scheduler of their run, batch after batch, until they are answered or asked alone.
 
-``BatchScheduler.ask`` is the way of one request: cost reserved, waited for company (``BatchBuilder``), intent durable,
+``BatchScheduler.ask`` is the way of one request: cost reserved, put into a batch (``BatchBuilder``), intent durable,
 file and batch created, watched and collected (``BatchTracker``), outcome durable, caller answered. An attempt is in the
 journal before its batch is created. So whatever dies, the run's folder knows which attempts went out with which batch
 (``ResumeState``), and the endpoint's list, by the metadata of each batch, knows what became of it.

@@ -190,7 +190,7 @@ class LlmConfig(EndpointConfig):
     a folder with a tokenizer.json. ``demonstrations`` shows a worked example in each prompt, at 60 to 130 tokens a
     call: small models need it, GPT-4o does not; None is what the reader was trained with, True for a bare model that is
     served here and False for an endpoint. ``calculator`` asks for calculations as formulas, which are worked out here
-    (see ``operators/calculate.py``); None is what the reader was trained with, and False without one. ``reader`` is
+    (see ``answering/generate.py``); None is what the reader was trained with, and False without one. ``reader`` is
     merged into a model that is served here: "shipped" (into the embedded model alone), "none", or the folder that
     `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
     keeps; None is True where that one serves a reader. ``mode`` batch puts calls into batches of the first endpoint,

@@ -52,12 +52,12 @@ RETRIED = ("failed", "unanswerable")
 _ORIGIN = ["endpoint", "model", "snapshot", "system_fingerprint"]
 _SPENT = ["call_id", "attempt", "query_id", "status", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd"]
 COMMIT_DELAY_S = 0.01
-"""How long a commit waits for company, in seconds. Ours: a call waits for two commits, beside replies that take a
+"""How long a commit waits for further rows, in seconds. Ours: a call waits for two commits, beside replies that take a
 second; a commit takes some milliseconds of a processor, whether it holds one row or ten."""
 
 
 class RunLedger:
-    """The one writer of a run folder: the budget, the journal and the group commit that makes both cheap to trust.
+    """The one writer of a run folder: the budget, the journal, and the group commit that keeps both durable at small cost.
 
     A method that writes returns only when what it wrote is durable, or raises ValueError when what it was given fits no
     table. Requests that arrive within a few milliseconds share one commit. ``actors/llm.py`` puts it behind a Ray
@@ -357,7 +357,7 @@ class RunState:
     to_write: list[dict[str, Any]] = field(default_factory=list)
 
     def question(self, query_id: str) -> QuestionState:
-        """The state of a question, new when it was not heard of."""
+        """The state of a question, a new one when it is not known."""
         return self.questions.setdefault(query_id, QuestionState())
 
 

@@ -1,7 +1,7 @@
 """The words of the invented world: what companies make, who works there, what befalls them, and how reports tell of it.
 
 Lists are long enough for hundreds of companies to differ; a reader who notices two firms with a fondness for herons has
-read carefully. In templates ``[a|b]`` is a choice and ``{slot}`` is filled by ``text.expand``.
+read carefully. In templates ``[a|b]`` is a choice and ``{slot}`` is filled by ``expand`` in ``text.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which adapter reads which format, and the one door through which a data set comes in."""
+"""Which adapter reads which format; ``read_dataset`` is the one function by which a data set is read."""
 
 from __future__ import annotations
 

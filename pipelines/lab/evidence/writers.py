@@ -1,7 +1,7 @@
 """Who writes sub-questions and next queries in the bench: the set itself, or a model.
 
 The bench runs the real strategies, so a writer speaks through the generator's own roles and in the prompts' own
-contracts. It is never asked for an answer: whoever asks for one hears "unanswerable".
+contracts. It writes no answers: a request for one gets "unanswerable".
 """
 
 from __future__ import annotations

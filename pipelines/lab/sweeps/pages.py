@@ -361,7 +361,7 @@ def _over_sets(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summ
 
 
 def _confusions(by_method: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
-    """One matrix for all methods that heard the same of their analyzer, named for the first."""
+    """One matrix for all methods whose analyzer said the same, named for the first."""
     found: dict[str, dict[str, Any]] = {}
     count: Counter[str] = Counter()
     for label, rows in by_method.items():

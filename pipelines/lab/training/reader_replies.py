@@ -38,7 +38,7 @@ _UNIT: Final = re.compile(r"[%a-z]\s*$")
 
 
 def answer_reply(answer: str, evidence: Sequence[Quote]) -> str:
-    """See ``prompts/answer.py``."""
+    """The reply to an answer prompt: a line for each quotation, then the answer."""
     return "\n".join([*map(_evidence_line, evidence), f"Answer: {answer}"])
 
 
@@ -48,13 +48,13 @@ def held_back_reply() -> str:
 
 
 def step_reply(evidence: Sequence[Quote], query: str, answer: str) -> str:
-    """See ``prompts/step.py``; an empty query or answer is said to be none."""
+    """The reply to a step prompt: quotations, next query, answer; an empty query or answer is said to be none."""
     found = [*map(_evidence_line, evidence)] or [f"Evidence: {NO_REPLY}"]
     return "\n".join([*found, f"Query: {query or NO_REPLY}", f"Answer: {answer or NO_REPLY}"])
 
 
 def split_reply(queries: Sequence[str]) -> str:
-    """See ``prompts/split.py``."""
+    """The reply to a split prompt: a sub-question a line."""
     return "\n".join(queries)
 
 

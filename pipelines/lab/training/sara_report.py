@@ -279,7 +279,7 @@ def shown(each: Estimate | None) -> str:
 def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
     """The examples with their own vectors, with as many of other documents', or without any.
 
-    The same seed gives the same strangers. Raises ValueError where all examples are of one document.
+    The same seed gives the same other examples. Raises ValueError where all examples are of one document.
     """
     if condition == "true":
         return list(examples)

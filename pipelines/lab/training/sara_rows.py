@@ -184,7 +184,7 @@ class SaraConfig(Settings):
         """The stage as the trainer takes it."""
         shared = stage.model_dump(include=set(Recipe.model_fields) - {"lora"})
         lora = stage.lora if isinstance(stage, InstructionConfig) else None
-        # Patience without end: the number of steps is the config's.
+        # No early stopping: the number of steps is the config's.
         return Recipe(kind="sara", model=self.model, lora=lora, patience=1_000_000, seed=self.seed, **shared)
 
 
