@@ -211,7 +211,7 @@ def _described(folder: Folder, name: str, built: bool) -> BuiltShard:
 
 @dataclass(frozen=True)
 class PostingPiece:
-    """Postings as the files of a shard have them, and the place of each of their rows among the rows to come, -1: none."""
+    """Postings as a shard's files have them, and the place of each of their rows among the rows to come, -1: none."""
 
     vocabulary: Any
     pointers: NDArray[np.int64]

@@ -1,7 +1,8 @@
 """Reading documents one file after the other in a process of its own, which is replaced when a document brings it down.
 
 One process reads many documents, so that a start is paid once. What it says of a document never depends on those
-before it: a document at which a process that had read others ran out of memory is tried in a fresh one. The process itself is ``sandbox_process``; what it sends is checked here, and never unpickled.
+before it: a document at which a process that had read others ran out of memory is tried in a fresh one. The process
+itself is ``sandbox_process``; what it sends is checked here, and never unpickled.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ second; a commit takes some milliseconds of a processor, whether it holds one ro
 
 
 class RunLedger:
-    """The one writer of a run folder: the budget, the journal, and the group commit that keeps both durable at small cost.
+    """The one writer of a run folder: the budget, the journal, and the group commit that makes both durable cheaply.
 
     A method that writes returns only when what it wrote is durable, or raises ValueError when what it was given fits no
     table. Requests that arrive within a few milliseconds share one commit. ``actors/llm.py`` puts it behind a Ray
