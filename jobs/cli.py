@@ -107,7 +107,7 @@ def estimate(
     ] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same pilot and same dice.")] = 7,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same pilot and the same simulated runs.")] = 7,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:

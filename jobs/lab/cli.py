@@ -303,10 +303,14 @@ def _words(point: Point) -> str:
 def train(
     config: Annotated[str, typer.Argument(help="What to train, or to report on; see configs/training/.")],
     rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
-    out: Annotated[Path, typer.Option(help="Where the trained analyzer goes; a second start goes on from there.")],
+    out: Annotated[Path, typer.Option(help="Where the trained model goes; a second start goes on from there.")],
     here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
-    export: Annotated[bool, typer.Option(help="Train nothing: write what a bare machine needs.")] = False,
-    report: Annotated[bool, typer.Option(help="Train nothing: hold trained analyzers against the test rows.")] = False,
+    export: Annotated[
+        bool, typer.Option(help="Train nothing: write what a machine without Ray and Parquet needs to train.")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option(help="Train nothing: compare trained analyzers or readers on the test rows.")
+    ] = False,
     leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
 ) -> None:
     """Train an analyzer, for `okralong answer --analyzer`, or a reader, for llm.reader of an answer config."""

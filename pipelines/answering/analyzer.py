@@ -77,7 +77,7 @@ class AnalyzerConfig(Settings):
             raise ValueError("kind: labels and labels: FILE belong together; give both or neither")
         if self.kind == "llm" and self.corrupt is not None:
             raise ValueError(
-                "corrupt spoils what an analyzer here says, and kind: llm is the generator; choose another"
+                "corrupt changes labels that an analyzer here gives, and kind: llm is the generator; choose another"
             )
         return self
 
