@@ -1,4 +1,4 @@
-"""The end of a run on the terminal: a table of the questions, and what they cost."""
+"""Runs on the terminal: the summary at a run's end, and ``okralong show``, which prints a run or one question's steps."""
 
 from __future__ import annotations
 

@@ -29,10 +29,6 @@ def say_line(console: Console, text: object, *, style: str = "") -> None:
     console.print(Text(printable(text), style=style), soft_wrap=True)
 
 
-# --------
-# Progress on the terminal: what is done, what was spent, what is still to come.
-
-
 class _Bar:
     """A rich progress bar with one line of figures behind it; silent when the output is no terminal."""
 

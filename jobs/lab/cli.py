@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 PLAIN_WIDTH = 120
 """Columns of the table where the output is no terminal."""
 
-# --------
-# ``okralong compare``: two runs over the same questions; a regression beyond a bound ends with exit code 1.
-
 
 def compare(
     run_a: Annotated[str, typer.Argument(help="The run folder that is compared with: yesterday's.")],
@@ -73,10 +70,6 @@ def _print(console: Console, found: list[Compared]) -> None:
         interval = f"[{shown_number(each.low)}, {shown_number(each.high)}]"
         grid.add_row(each.metric, *means, interval, shown_number(each.p), f"{each.n:,}")
     console.print(grid)
-
-
-# --------
-# ``okralong evaluate``: methods over data sets with known answers, scored, with intervals and paired tests.
 
 
 def evaluate(
@@ -138,10 +131,6 @@ def _agreed(yes: bool, console: Console) -> Iterator[None]:
         raise typer.Exit(EXIT_STOPPED) from None
 
 
-# --------
-# ``okralong evidence``: how much of the gold evidence each policy shows for how many tokens, without a generator.
-
-
 def evidence(
     sweep: Annotated[str, typer.Argument(help="A sweep file; see configs/evidence/.")],
     data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
@@ -169,10 +158,6 @@ def evidence(
     figures = [set_figures(chosen, name, rows) for name in names]
     for path in write_report(out, sweep, chosen, figures, over_sets(chosen, rows, names), side is not None):
         say_line(console, f"written: {path}")
-
-
-# --------
-# ``okralong split``: a folder of data sets in, one manifest that says what stands on which side out.
 
 
 def split(
@@ -213,10 +198,6 @@ def _summary(account: Account) -> list[str]:
         f"{source}: " + ", ".join(f"{count:,} {side}" for side, count in by_side.items() if count)
         for source, by_side in account.counts.items()
     ]
-
-
-# --------
-# ``okralong tune``: values of a policy chosen on one side of the split and reported on another.
 
 
 def tune(
@@ -296,10 +277,6 @@ def _words(point: Point) -> str:
     return ", ".join(f"{key} = {value}" for key, value in point.values.items())
 
 
-# --------
-# ``okralong train``: training rows in, a trained analyzer or reader with its card and curves out.
-
-
 def train(
     config: Annotated[str, typer.Argument(help="What to train, or to report on; see configs/training/.")],
     rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
@@ -358,10 +335,6 @@ def _run(work: Callable[..., None], here: bool, console: Console) -> None:
 
     with connected():
         run_on_cluster(work, partial(say_line, console))
-
-
-# --------
-# ``okralong train-data``: the rows that the analyzer or the reader learns from, out of the data sets and the split.
 
 
 class LabelWith(StrEnum):
@@ -427,10 +400,6 @@ def train_data(
             console, f"{label.over_budget:,} rows are left unlabelled: budget_usd is used up. A higher one goes on."
         )
         raise typer.Exit(EXIT_OVER_BUDGET)
-
-
-# --------
-# ``okralong train-sara``: texts and questions in, a trained compressor and adapter of SARA out.
 
 
 def train_sara(

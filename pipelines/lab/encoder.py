@@ -77,9 +77,6 @@ class CachedEncoder:
         return hashlib.sha256(f"{self.model.name}\0{self.model.sha256}\0{text}".encode()).digest()[:16]
 
 
-# --------
-# The packaged encoder: loaded only when a text is new.
-
 LIMIT: Final = EmbeddingConfig().max_seq_length
 """Tokens of a text, the encoder's special ones included, that the packaged encoder sees; it has 512 positions."""
 

@@ -73,10 +73,6 @@ def _number(word: str) -> str:
     return f"0{trimmed}" if trimmed.startswith(".") else trimmed or "0"
 
 
-# --------
-# A question with all that is known of its answer.
-
-
 @dataclass(frozen=True, slots=True)
 class Gold:
     """``question`` with its gold answers (wordings of the same answer, any of which counts) and mapped type.

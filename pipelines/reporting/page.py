@@ -96,9 +96,6 @@ def write_report(folder: Folder, name: str, report: Report, pictures: Mapping[st
     return written
 
 
-# --------
-# The page: the template with style, script and data put in.
-
 SCRIPTS: Final = (
     "dom.js",
     "data.js",

@@ -1,4 +1,7 @@
-"""A table of a report: typed columns, cells with intervals, and how each kind of figure is written."""
+"""Tables of a report: typed columns, cells with intervals, how figures are written, and the tables and files of them.
+
+A table goes into the page and, with its intervals as columns, into Parquet, CSV and Markdown.
+"""
 
 from __future__ import annotations
 

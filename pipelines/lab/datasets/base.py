@@ -198,9 +198,6 @@ def whole(text: Text, title: str = "") -> Evidence:
     return Evidence(text.text_id, *trimmed(text.text, (skipped, len(text.text))))
 
 
-# --------
-# Reading foreign files.
-
 T = TypeVar("T")
 
 

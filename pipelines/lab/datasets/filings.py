@@ -485,9 +485,6 @@ _SHAPES: Final[dict[str, Callable[[Mapping[str, Any], str, OperandBook], Gold]]]
     "docugami-sec-10q": _sec_10q,
 }
 
-# --------
-# A table as pipe rows.
-
 
 @dataclass(frozen=True, slots=True)
 class PipeTable:

@@ -450,9 +450,6 @@ def _share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hi
     return shown.answer_recall if shown.evidence_recall is None else shown.evidence_recall
 
 
-# --------
-# Measuring what was shown.
-
 Ranges = Mapping[str, Sequence[tuple[int, int]]]
 """Sorted, disjoint character ranges by doc_id."""
 

@@ -331,10 +331,6 @@ def _names(panels: Sequence[Panel]) -> list[str]:
     return list(dict.fromkeys(label for panel in panels for label in panel.points))
 
 
-# --------
-# Charts and tiles.
-
-
 def _panels(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summary: Summary) -> list[Panel]:
     """One panel a set, and before them the mean over the sets where there are several. Figures that the summary has
     are the summary's; others are drawn here."""

@@ -120,10 +120,6 @@ async def _nobody(*_: object) -> Analysis:
     raise NobodyAsked("Gold labels are made without an analyzer.")
 
 
-# --------
-# The questions of a set as a file.
-
-
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
     """A question with its gold. ``cluster`` is one name for all questions of the file that a chain of shared documents
