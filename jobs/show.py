@@ -1,4 +1,4 @@
-"""Runs on the terminal: the summary at a run's end, and ``okralong show``, which prints a run or one question's steps."""
+"""Runs on the terminal: the summary at a run's end, and ``okralong show``, which prints a run or one question."""
 
 from __future__ import annotations
 

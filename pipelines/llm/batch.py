@@ -488,7 +488,7 @@ class BatchTracker:
         batch.batch_id = (await self._remote.create(file_id, batch.number, closed_at)).id
         named = json.dumps({"wave": batch.number, "batch_id": batch.batch_id})
         await self._ledger.record([JournalRow("", f"batches/{batch.number}", BATCH, named)])
-        self._scheduler.note(f"wave {batch.number}: {len(batch.calls)} requests went out as {batch.batch_id}")
+        self._scheduler.note(f"batch {batch.number}: {len(batch.calls)} requests went out as {batch.batch_id}")
 
     async def _not_created(self, batch: TrackedBatch, error: BatchApiError) -> None:
         """No batch was made, or nobody knows."""
@@ -566,7 +566,7 @@ class BatchTracker:
         for call, _, got in read:
             self._scheduler.answer(call, failed.get(call.key, got))
         replies = sum(outcome.status == "ok" for _, outcome, _ in read)
-        self._scheduler.note(f"wave {batch.number}: {replies} of {len(read)} answered ({remote.status})")
+        self._scheduler.note(f"batch {batch.number}: {replies} of {len(read)} answered ({remote.status})")
 
     async def _refused(self, batch: TrackedBatch, remote: RemoteBatch) -> None:
         """The endpoint works on none of it."""
@@ -575,7 +575,7 @@ class BatchTracker:
         api_error = ApiError("failed", 400, said, retry=True)
         calls = list(batch.calls.values())
         await self._settle([(call, api_error.outcome(replace(call, batch_id=remote.id))) for call in calls])
-        self._scheduler.note(f"wave {batch.number}: refused: {refusal.message}")
+        self._scheduler.note(f"batch {batch.number}: refused: {refusal.message}")
         if refusal.reason == "all":
             raise EndpointError(
                 f"{said} Nothing of it was billed. Mend what it names, or run the same command with --llm-mode "
@@ -617,7 +617,7 @@ class BatchTracker:
 
     def _take_over(self, number: int, calls: Sequence[Call], batch_id: str) -> None:
         batch = TrackedBatch(number, {custom_id(call): call for call in calls}, 0, batch_id, resumed=True)
-        self._scheduler.note(f"wave {number}: {len(calls)} requests are in {batch_id} since an earlier start")
+        self._scheduler.note(f"batch {number}: {len(calls)} requests are in {batch_id} since an earlier start")
         self._track(batch, self._follow(batch))
 
     async def _settle(self, outcomes: Sequence[tuple[Call, Outcome]]) -> dict[CallKey, Exception]:

@@ -69,7 +69,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """A batch brought no reply, for a reason that another batch may cure where ``fault.retry``.
+    """A batch brought no reply, for a reason that another batch may cure where ``api_error.retry``.
 
     ``counts``: whether it is one of the failures after which a request is asked in real time.
     """
@@ -176,7 +176,7 @@ class RemoteBatch:
 
 
 class BatchApiError(Exception):
-    """A call that brought nothing after all attempts. ``fault.retry`` is False when no attempt could.
+    """A call that brought nothing after all attempts. ``api_error.retry`` is False when no attempt could.
 
     ``may_exist``: whether what was to be created may be there all the same.
     """

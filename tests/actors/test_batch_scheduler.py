@@ -55,7 +55,7 @@ async def test_a_scheduler_on_a_cluster(ray_cluster: None, tmp_path: Path, serve
         else:
             await scheduler.stop("Another question has stopped the run.")
             assert {type(one) for one in await asking} == {EndpointError}
-            assert (await scheduler.notes(0))[0].startswith("wave 1: 10 requests went out as batch_")
+            assert (await scheduler.notes(0))[0].startswith("batch 1: 10 requests went out as batch_")
     finally:
         await client.aclose()
         ray.get(ledger.close.remote())

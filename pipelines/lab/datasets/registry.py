@@ -37,7 +37,7 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
 def read_dataset(source: DataSource, data: Path) -> DataSet:
     """The data set of a source below the folder ``data``, or from its hub when the file is not there.
 
-    It bears the source's ``name``. Raises InputError when the format is unknown, when neither the file nor the hub can
+    It has the source's ``name``. Raises InputError when the format is unknown, when neither the file nor the hub can
     be had, and as the adapter does for a malformed file.
     """
     if source.format not in FORMATS:

@@ -235,7 +235,7 @@ def read_hotpotqa_pooled(path: Path, part: str) -> DataSet:
     """A questions file beside ``pooled_corpus.jsonl``, or the folder that holds both.
 
     The corpus has a paragraph a line (``title``, ``text``), the questions file is a JSON list of ``_id``, ``question``,
-    ``answer``, ``type`` and ``gold_titles``. The corpus is every item's haystack; ``text_ids`` names the gold
+    ``answer``, ``type`` and ``gold_titles``. The corpus is what every item is searched in; ``text_ids`` names the gold
     paragraphs only, since an item's own distractors are not told apart. Evidence is the gold paragraphs without their
     title lines: the file does not say which sentences. An item with a gold title that the corpus lacks gets none,
     since what is needed can never be shown whole; such items are counted in the log. Gold queries are the gold titles,

@@ -48,7 +48,7 @@ def write_report(
 ) -> list[Path]:
     """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
 
-    They bear the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
+    They have the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
     side's. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
     """
     folder.mkdir(parents=True, exist_ok=True)

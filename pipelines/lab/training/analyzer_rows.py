@@ -53,7 +53,7 @@ class RowsConfig(Settings):
 
     ``policy`` is the one whose primary retrieval finds the passages. ``questions_only`` are sets that give no
     documents, or whose documents are left aside: only the type is learned. ``per_type`` caps the rows of a type on the
-    train side, dealt over its sources in turn, so that neither a type nor a set drowns the others. ``limit`` of a set
+    train side, taken from its sources in turn, so that no type and no set outnumbers the others. ``limit`` of a set
     counts for each side. With ``every`` questions of which neither evidence nor answer is known have a row, too: they
     teach the type. ``split`` is a manifest as `okralong split` writes it, or the rules by which the ``sets`` are split
     here.
@@ -185,7 +185,7 @@ def _question_alone(source: str, item: Item) -> TrainingRow:
 def balanced(rows: Iterable[TrainingRow], per_type: int, seed: int) -> list[TrainingRow]:
     """At most ``per_type`` rows of each type, in a seeded order that does not depend on the order given.
 
-    Rows without a type are left out. They are dealt over the sources in turn: a source that has fewer rows of a type
+    Rows without a type are left out. They are taken from the sources in turn: a source that has fewer rows of a type
     than its turn would give leaves its place to the others. Within a source, rows with passages go first: they teach
     all three labels.
     """

@@ -61,7 +61,7 @@ Turn = Annotated[
     BeforeValidator(_numbered),
     Field(min_length=1),
 ]
-"""How often in turn each count of chunks is dealt; the limit is ours, to catch slips."""
+"""How often in turn each count of chunks is used; the limit is ours, to catch slips."""
 
 
 class StageConfig(Settings):
@@ -91,7 +91,7 @@ class ReconstructionConfig(StageConfig):
 class InstructionConfig(StageConfig):
     """Stage 3: ``retrieved`` chunks a question, by BM25, of which ``as_text`` stand as text.
 
-    The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often in turn each count is dealt: with
+    The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often in turn each count is used: with
     ``{0: 3, 5: 1}`` three questions have no chunk as text and the fourth has five. Where there are fewer questions
     than ``examples``, each is asked again, further on in the turn, at most as often as there are counts. Questions are
     asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). Where it
