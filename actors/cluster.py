@@ -15,20 +15,27 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import ray
-from ray import serve
+from ray.exceptions import RayActorError, RayTaskError
 from ray.util.metrics import Counter, Gauge, Histogram
 from ray.util.queue import Queue
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from okralong.pipelines.core.config import Place, Settings, homeless
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.llm.records import Outcome
+
+if TYPE_CHECKING:
+    from ray import serve
+
+    from okralong.pipelines.llm.records import Outcome
+
+T = TypeVar("T")
 
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4
@@ -215,6 +222,9 @@ def run_apps(applications: Mapping[str, serve.Application]) -> list[Any]:
 
     Raises ConfigError when a replica cannot start.
     """
+    # Imported here, as below: Ray Serve takes a second and 60 MB, and index shards, of which there are many, need none.
+    from ray import serve
+
     serve.start(proxy_location="Disabled")
     try:
         return list(serve.run_many([serve.RunTarget(app, name, None) for name, app in applications.items()]))
@@ -227,8 +237,45 @@ def run_apps(applications: Mapping[str, serve.Application]) -> list[Any]:
 
 def remove_apps(names: Sequence[str]) -> None:
     """End applications and free what their replicas held; one that is not running is fine."""
+    from ray import serve
+
     with ThreadPoolExecutor(len(names)) as pool:  # each waits until its own is gone
         list(pool.map(serve.delete, names))
+
+
+REPLICA_RETRY_S: Final = 180.0
+"""How long a replica may take to come back, loading of its model included, before the run stops. Ours."""
+REPLICA_PAUSE_S: Final = 0.5
+"""Between two tries. Ours."""
+
+
+async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
+    """What ``ask`` brings from a replica on Ray Serve, asked again while that is away: one that dies takes its calls
+    with it, and comes back. For calls that cost nothing and may be made twice.
+
+    Raises the last error when the replica is not back in ``REPLICA_RETRY_S``.
+    """
+    from ray.serve.exceptions import RayServeException
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type((RayActorError, RayServeException)),  # it died, or there is none
+        stop=stop_after_delay(REPLICA_RETRY_S),
+        wait=wait_fixed(REPLICA_PAUSE_S),
+        reraise=True,
+    )
+
+    async def asked() -> T:  # tenacity awaits what a coroutine function makes, and not what a lambda returns
+        return await plain_errors(ask())
+
+    return await retrying(asked)
+
+
+async def plain_errors(reference: Awaitable[T]) -> T:
+    """Await a Ray call; an error raised inside is raised here as it was, without Ray's wrapping and traceback text."""
+    try:
+        return await reference
+    except RayTaskError as error:
+        raise error.cause from None
 
 
 LINES_EVERY_S: Final = 0.5

@@ -12,15 +12,12 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
-from ray.serve.exceptions import RayServeException
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, named_actor
+from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, named_actor, plain_errors
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
@@ -30,22 +27,14 @@ from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLim
 from okralong.pipelines.llm.records import Outcome
 from okralong.pipelines.models.weights import EMBEDDED
 
-T = TypeVar("T")
-
 LOCK_WAIT_S = 60.0
 """How long a new writer waits for that of a killed job to go. Ours."""
 MAX_CONCURRENCY = 10_000
 """Calls that may wait for a commit or for room in the budget at a time. Ours."""
-
-
 SCHEDULER_CONCURRENCY = 50_000
 """Calls that may wait for their batches at a time. Ours."""
 GENERATION = 3
 """Raised whenever the actor's methods change: a detached one outlives the okralong that started it. Ours."""
-REPLICA_RETRY_S: Final = 180.0
-"""How long a replica may take to come back, loading of its model included, before the run stops. Ours."""
-REPLICA_PAUSE_S: Final = 0.5
-"""Between two tries. Ours."""
 
 
 class LedgerActor(RunLedger):
@@ -196,30 +185,3 @@ def ledger_client(actor: Any) -> RunLedger:
 def batch_scheduler_client(actor: Any) -> BatchScheduler:
     """The scheduler behind the handle that ``start_batch_scheduler`` returns."""
     return cast(BatchScheduler, ActorClient(actor))
-
-
-async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
-    """What ``ask`` brings from a replica on Ray Serve, asked again while that is away: one that dies takes its calls
-    with it, and comes back. For calls that cost nothing and may be made twice.
-
-    Raises the last error when the replica is not back in ``REPLICA_RETRY_S``.
-    """
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type((RayActorError, RayServeException)),  # it died, or there is none
-        stop=stop_after_delay(REPLICA_RETRY_S),
-        wait=wait_fixed(REPLICA_PAUSE_S),
-        reraise=True,
-    )
-
-    async def asked() -> T:  # tenacity awaits what a coroutine function makes, and not what a lambda returns
-        return await plain_errors(ask())
-
-    return await retrying(asked)
-
-
-async def plain_errors(reference: Awaitable[T]) -> T:
-    """Await a Ray call; an error raised inside is raised here as it was, without Ray's wrapping and traceback text."""
-    try:
-        return await reference
-    except RayTaskError as error:
-        raise error.cause from None

@@ -21,8 +21,7 @@ import pyarrow as pa
 from ray import serve
 from ray.util.metrics import Histogram
 
-from okralong.actors.cluster import GOODBYE_S, OVERLAP, index_metrics, query_batch_sizes
-from okralong.actors.llm import retry_replica
+from okralong.actors.cluster import GOODBYE_S, OVERLAP, index_metrics, query_batch_sizes, retry_replica
 from okralong.pipelines.answering.analysis import AnalysisInput, ScorerConfig, load_scorer
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.archive.vectors import VectorStore

@@ -24,13 +24,12 @@ import ray
 from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import RayServeException
 
-from okralong.actors.cluster import NAMESPACE, beside_this_process, named_actor
+from okralong.actors.cluster import NAMESPACE, beside_this_process, named_actor, plain_errors
 from okralong.actors.llm import (
     RayLimiter,
     batch_scheduler_client,
     ledger_client,
     limiter_name,
-    plain_errors,
     start_batch_scheduler,
     start_ledger,
     start_limiter,

@@ -21,8 +21,7 @@ import ray
 from ray import serve
 from ray.exceptions import RayError
 
-from okralong.actors.cluster import NAMESPACE, named_actor, remove_apps, run_apps
-from okralong.actors.llm import retry_replica
+from okralong.actors.cluster import NAMESPACE, named_actor, remove_apps, retry_replica, run_apps
 from okralong.actors.models import HandleTransport, analyzer_app, query_embedder_app, sara_generator_app, scorer_app
 from okralong.actors.shards import RayShard, Replicas, start_index_shards
 from okralong.pipelines.answering.analysis import AnalysisInput

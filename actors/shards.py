@@ -9,7 +9,7 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayActorError
 
-from okralong.actors.llm import plain_errors
+from okralong.actors.cluster import plain_errors
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import ShardClient, Spread
 

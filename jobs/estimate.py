@@ -10,8 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from okralong.actors.cluster import connected
-from okralong.actors.llm import plain_errors
+from okralong.actors.cluster import connected, plain_errors
 from okralong.actors.planner import forecasters
 from okralong.jobs.answer import RunResult, answer_prepared, reading_vectors
 from okralong.jobs.generator import as_served

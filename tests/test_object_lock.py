@@ -17,6 +17,8 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import LockedError
 from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
 
 def test_a_lock_that_was_left_behind_names_its_holder_and_the_file_to_delete() -> None:
     store: fs.FileSystem = fs._MockFileSystem()
@@ -75,6 +77,30 @@ def test_a_put_whose_reply_was_lost_counts_as_written(store: ObjectStore, monkey
     with pytest.raises(FileExistsError):
         folder.create_bytes("000001.json", b"[]")
     assert folder.read_bytes("000001.json") == b"{}"
+
+
+def test_a_lock_that_went_while_it_was_looked_at_is_refused_as_held(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "_create_object", lambda *_: False)  # another held it, and has just ended
+    with pytest.raises(LockedError), Folder.of(f"s3://{BUCKET}/run").locked("okralong answer"):
+        pass
+
+
+def test_the_lock_is_taken_with_the_keys_of_the_credentials_file(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "credentials"
+    keys = "".join(f"{name.lower()} = {store.environment[name]}\n" for name in KEYS)
+    file.write_text(f"[default]\naws_access_key_id = none\n[team]\n{keys}")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    for name in KEYS:
+        monkeypatch.delenv(name)
+    folder = Folder.of(f"s3://{BUCKET}/run")
+    with folder.locked("okralong answer"):
+        assert folder.names() == ["lock.json"]
+    assert not folder.names()
 
 
 def race(folder: Folder, writers: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:

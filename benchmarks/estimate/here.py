@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from okralong.pipelines.answering.analysis import AnalysisInput, Analyzer
+from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.archive.archive import Archive
@@ -47,7 +48,7 @@ class Desk:
     async def answer(self, asked: Sequence[Scoped], strategy: str, run: Path) -> None:
         """Answer questions into a run folder, a few at a time."""
         ledger = RunLedger(Folder.of(run), None)
-        client = LlmClient(self.llm, ledger, LocalLimiter(Limits(None, None, IN_FLIGHT)))
+        client = LlmClient(self.llm, ledger, LocalLimiter(Limits(None, None, IN_FLIGHT)), grammar=grammar)
         ports = replace(self.ports(), complete=client.complete)
         places = asyncio.Semaphore(IN_FLIGHT)
 

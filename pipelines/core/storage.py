@@ -6,6 +6,7 @@ store shows an object when its upload ends. A manifest is written last, and a lo
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import io
 import json
@@ -134,7 +135,7 @@ class Folder:
             raise FileExistsError(self.at(name).path)
         elif not _is_object_store(self.filesystem):
             self.write_bytes(name, data)
-        elif not _create_object(self.filesystem, self.at(name).path, data) and self.read_bytes(name) != data:
+        elif not _create_object(self.filesystem, self.at(name).path, data) and self._content(name) != data:
             # Equal bytes are our own: a put whose reply was lost was sent again.
             raise FileExistsError(self.at(name).path)
 
@@ -203,17 +204,16 @@ class Folder:
             yield from self._object_locked(what)
             return
         path = Path(self.path) / ".lock"
-        lock = FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
         try:
-            lock.acquire()
+            lock = FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False).acquire()
         except Timeout as error:
             raise LockedError(_held(self.path, path.read_text())) from error
-        try:
+        with lock:
             path.write_text(_holder(what))
-            yield
-        finally:
-            path.write_text("")
-            lock.release()
+            try:
+                yield
+            finally:
+                path.write_text("")
 
     def _object_locked(self, what: str) -> Iterator[None]:
         mine = _holder(what).encode()
@@ -221,20 +221,24 @@ class Folder:
             self.create_bytes(LOCK, mine)
             if not _is_object_store(self.filesystem):
                 time.sleep(LOOK_AGAIN_S)  # of two that looked in the same instant, the last one to write has it
-        found = self._lock_holder()
+        found = self._content(LOCK)
         if found != mine:
             held = _held(self.path, found.decode())
             raise LockedError(f"{held} If that process was killed, delete {self.at(LOCK).path}.")
         try:
             yield
         finally:
-            if self._lock_holder() == mine:
+            if self._content(LOCK) == mine:
                 self.remove(LOCK)
 
-    def _lock_holder(self) -> bytes:
+    def _content(self, name: str) -> bytes:
         try:
-            return self.read_bytes(LOCK)
-        except FileNotFoundError:  # its holder has just ended
+            return self.read_bytes(name)
+        except OSError:
+            # A lock whose holder has just ended, also while it was read: what a store says then is larger than a lock,
+            # and its client knows no error whose message does not fit what is read.
+            if self.exists(name):
+                raise
             return b""
 
 
@@ -329,10 +333,10 @@ def _options(filesystem: fs.FileSystem) -> dict[str, Any]:
 def _create_object(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
     """Write an object by a conditional put; whether it was written, False where one of that name is there already.
 
-    Raises OSError when the store does not take it.
+    Raises OSError when the store does not take it, PermissionError when it may not be written by us.
     """
     from obstore import put
-    from obstore.exceptions import AlreadyExistsError, BaseError
+    from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
     from obstore.store import AzureStore, GCSStore, S3Store
 
     container, key = path.split("/", 1)
@@ -347,7 +351,7 @@ def _create_object(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
         if endpoint and "://" not in endpoint:
             endpoint = f"{options['scheme']}://{endpoint}"
         place = {"region": filesystem.region, "endpoint": endpoint or None}
-        store = S3Store(container, **place, client_options={"allow_http": endpoint.startswith("http:")})
+        store = S3Store(container, **place, **_keys(), client_options={"allow_http": endpoint.startswith("http:")})
 
     def send() -> bool:
         try:
@@ -355,11 +359,24 @@ def _create_object(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
         except AlreadyExistsError:
             return False
         except BaseError as error:
-            raise OSError(f"{path} could not be created: {error}") from error
+            denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+            raise (PermissionError if denied else OSError)(f"{path} could not be created: {error}") from error
         return True
 
     # The client sends a request again that was refused, but not one whose reply was cut off.
     return bool(_retrying(send))
+
+
+def _keys() -> dict[str, str]:
+    """The keys of the AWS credentials file, which pyarrow's client reads and obstore's does not; none where the
+    environment has some, or there is no such file."""
+    profiles = configparser.ConfigParser(interpolation=None)
+    if "AWS_ACCESS_KEY_ID" not in os.environ:
+        profiles.read(Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser())
+    profile = os.environ.get("AWS_PROFILE", "default")
+    said = dict(profiles[profile]) if profile in profiles else {}
+    names = ("access_key_id", "secret_access_key", "session_token")
+    return {name: said[f"aws_{name}"] for name in names if f"aws_{name}" in said}
 
 
 LEAST_READ: Final = 64 * 1024
@@ -425,7 +442,7 @@ class RetryingFile(io.RawIOBase):
 
 
 def _passes(error: BaseException) -> bool:
-    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError | PermissionError)
 
 
 _retrying: Final = Retrying(

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import bpe_openai
 from tokenizers import Tokenizer
 
 from okralong.pipelines.core.types import ConfigError
+
+if TYPE_CHECKING:
+    import bpe_openai
 
 CountTokens = Callable[[str], int]
 
@@ -26,6 +28,9 @@ _REMEMBERED_CHARS: Final = 32_768
 
 @lru_cache(maxsize=1)
 def _o200k() -> bpe_openai.Encoding:
+    # Imported here: it takes half a second and 60 MB, and the command line and the reader's process count nothing.
+    import bpe_openai
+
     return bpe_openai.get_encoding("o200k_base")
 
 
