@@ -263,7 +263,11 @@ async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
         wait=wait_fixed(REPLICA_PAUSE_S),
         reraise=True,
     )
-    return await retrying(lambda: plain_errors(ask()))
+
+    async def asked() -> T:  # tenacity awaits what a coroutine function makes, and not what a lambda returns
+        return await plain_errors(ask())
+
+    return await retrying(asked)
 
 
 async def plain_errors(reference: Awaitable[T]) -> T:

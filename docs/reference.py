@@ -48,7 +48,7 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "evidence/test.yaml": "okralong.pipelines.lab.evidence:Sweep",
         "datasets.yaml": "okralong.pipelines.lab.datasets:Catalog",
         "training/rows.yaml": "okralong.pipelines.lab.training:RowsConfig",
-        "training/heads.yaml": "okralong.pipelines.lab.training:TrainConfig",
+        "training/heads.yaml": "okralong.pipelines.lab.training:Recipe",
         "training/report.yaml": "okralong.pipelines.lab.training:ReportConfig",
         "training/reading.yaml": "okralong.pipelines.lab.training:ReadingConfig",
         "training/reader_report.yaml": "okralong.pipelines.lab.training:ReaderReportConfig",
