@@ -41,7 +41,8 @@ from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.core import log as logs
+from okralong.pipelines.core.log import log_as_json
+from okralong.pipelines.core.log import query_id as logged_query
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
@@ -219,7 +220,7 @@ class Planner:
 
     def __init__(self, setup: PlannerSetup) -> None:
         self._setup = setup
-        logs.log_as_json(setup.run)
+        log_as_json(setup.run)
         self._strategy = load_strategy(setup.strategy.place)
         self._ledger: RunLedger = ledger_client(named_actor(setup.ledger))
         self._peers: list[Any] = []
@@ -257,7 +258,7 @@ class Planner:
     async def _carry(self, question: Question, doc_ids: tuple[str, ...]) -> None:
         """To the answers row. Raises what stops the run."""
         started = time.perf_counter()
-        logs.query_id.set(question.query_id)
+        logged_query.set(question.query_id)
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
@@ -30,6 +30,9 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from okralong.pipelines.core.schemas import columns_in, completed
 from okralong.pipelines.core.types import ArchiveError, ConfigError, LockedError
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
 
 MANIFEST: Final = "manifest.json"
 LOCK: Final = "lock.json"
@@ -350,8 +353,10 @@ def _create_object(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
         endpoint = options["endpoint_override"]
         if endpoint and "://" not in endpoint:
             endpoint = f"{options['scheme']}://{endpoint}"
-        place = {"region": filesystem.region, "endpoint": endpoint or None}
-        store = S3Store(container, **place, **_keys(), client_options={"allow_http": endpoint.startswith("http:")})
+        config: S3Config = {"region": filesystem.region, **_keys()}
+        if endpoint:
+            config["endpoint"] = endpoint
+        store = S3Store(container, config=config, client_options={"allow_http": endpoint.startswith("http:")})
 
     def send() -> bool:
         try:
@@ -367,7 +372,7 @@ def _create_object(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
     return bool(_retrying(send))
 
 
-def _keys() -> dict[str, str]:
+def _keys() -> S3Config:
     """The keys of the AWS credentials file, which pyarrow's client reads and obstore's does not; none where the
     environment has some, or there is no such file."""
     profiles = configparser.ConfigParser(interpolation=None)
@@ -376,7 +381,7 @@ def _keys() -> dict[str, str]:
     profile = os.environ.get("AWS_PROFILE", "default")
     said = dict(profiles[profile]) if profile in profiles else {}
     names = ("access_key_id", "secret_access_key", "session_token")
-    return {name: said[f"aws_{name}"] for name in names if f"aws_{name}" in said}
+    return cast("S3Config", {name: said[f"aws_{name}"] for name in names if f"aws_{name}" in said})
 
 
 LEAST_READ: Final = 64 * 1024
