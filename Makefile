@@ -2,7 +2,7 @@
 #
 #   make demo                    six made-up reports in, twenty answers and a cost ledger out
 #   make quick                   the tests that need no Ray, no process and no model: a minute and a half at most
-#   make test                    all tests but the long ones, which `make soak` runs: a quarter of an hour
+#   make test                    all tests but the long ones, which `make soak` runs: half an hour on two cores
 #   make docs                    the documentation site, below build/site
 #   make smoke                   every method over a few made-up questions, and a page of what came out
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
