@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import ray
@@ -46,21 +46,21 @@ def index_archive(
     rehash: bool = False,
 ) -> IndexResult:
     """The index job on the connected Ray: see ``run_index``, whose errors it raises."""
-    return run_index(archive, sources, config, RayStreams(), progress, rehash=rehash)
+    return run_index(archive, sources, config, RayStreams, progress, rehash=rehash)
 
 
+@dataclass(frozen=True, slots=True)
 class RayStreams:
-    """The streams of the job, each a run of Ray Data or of plain tasks."""
+    """The streams of the job, each a run of Ray Data or of plain tasks. See ``IndexStreams``."""
+
+    archive: str
+    config: IndexConfig
 
     def read(
-        self,
-        archive: str,
-        parts: Mapping[str, Sequence[Source]],
-        config: IndexConfig,
-        limits: str,
-        purged: Sequence[str],
+        self, parts: Mapping[str, Sequence[Source]], limits: str, purged: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """See ``IndexStreams``, here and below."""
+        """A task for each part."""
+        archive, config = self.archive, self.config
 
         def read(row: dict[str, Any]) -> dict[str, Any]:
             sources = [Source(**source) for source in row["sources"]]
@@ -71,8 +71,9 @@ class RayStreams:
         items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in parts.items()]
         yield from _rows(_dataset(items).map(read, **config.placement.readers.options()))
 
-    def chunk(self, archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
-        """As above."""
+    def chunk(self, parts: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
+        """A task for each part."""
+        archive, config = self.archive, self.config
 
         def chunk(row: dict[str, Any]) -> dict[str, Any]:
             done = chunk_again(archive, row["part"], row["granularities"], config.boundaries)
@@ -82,10 +83,9 @@ class RayStreams:
         items = [{"part": part, "granularities": list(sizes)} for part, sizes in parts.items()]
         yield from _rows(_dataset(items).map(chunk, **config.placement.readers.options()))
 
-    def embed(
-        self, archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
-    ) -> Iterator[dict[str, Any]]:
-        """As above."""
+    def embed(self, shares: Sequence[Share], encoder: str, model: ResolvedModel) -> Iterator[dict[str, Any]]:
+        """Tasks read the texts, actors with the encoder make the vector files."""
+        archive, config = self.archive, self.config
 
         def texts(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from share_texts(archive, Share(**row), config)
@@ -106,14 +106,12 @@ class RayStreams:
         )
         yield from _rows(vectors)
 
-    def compress(
-        self, archive: str, shards: Sequence[str], compressor: ArrayCompressor, config: IndexConfig
-    ) -> Iterator[int]:
-        """As above. Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start."""
+    def compress(self, shards: Sequence[str], compressor: ArrayCompressor) -> Iterator[int]:
+        """Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start."""
         weights = ray.put(compressor)
         task: Any = ray.remote(compress_shard)
-        place = config.placement.embedders.options()
-        running = [task.options(**place).remote(archive, name, weights) for name in shards]
+        place = self.config.placement.embedders.options()
+        running = [task.options(**place).remote(self.archive, name, weights) for name in shards]
         try:
             while running:
                 done, running = ray.wait(running)

@@ -74,7 +74,8 @@ def build_version(
         with meter.stage("encode"):
             return embed(texts)
 
-    streams = LocalStreams(Encoder(encode, model, lambda: "float32", lambda texts: [False] * len(texts)))
+    encoder = Encoder(encode, model, lambda: "float32", lambda texts: [False] * len(texts))
+    streams = LocalStreams(folder.path, config, encoder)
     with folder.locked("the scaling benchmark"), meter.watching():
         with meter.stage("list"):
             job = IndexJob(folder.path, config, model, streams)
@@ -101,7 +102,7 @@ def build_version(
         with meter.stage("vectors"):
             index = TextIndex.open(build.store)
             with build.embedding_work(index) as (shares, texts):
-                rows = list(streams.embed(folder.path, shares, build.encoder, model, config))
+                rows = list(streams.embed(shares, build.encoder, model))
             index.take_in([row["number"] for row in rows])
         with meter.stage("build"):
             shards = build.build_shards(index)

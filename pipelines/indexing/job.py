@@ -110,33 +110,30 @@ class IndexResult:
 
 
 class IndexStreams(Protocol):
-    """What carries the work of the job over many processes: ``actors/index_streams.py`` is Ray Data's."""
+    """What carries the work of one archive's job, over many processes or in this one; rows come in any order.
+
+    ``RayStreams`` (``actors/index_streams.py``) is Ray Data's, ``LocalStreams`` this process's.
+    """
 
     def read(
-        self,
-        archive: str,
-        parts: Mapping[str, Sequence[Source]],
-        config: IndexConfig,
-        limits: str,
-        purged: Sequence[str],
+        self, parts: Mapping[str, Sequence[Source]], limits: str, purged: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """Read, chunk and write every part; a row of counts for each, in any order."""
+        """Read, chunk and write every part; a row of counts (documents, failures, chunks, seconds) for each.
+
+        ``limits`` is the hash of what a document may cost; ``purged`` are documents that are not written.
+        """
         ...
 
-    def chunk(self, archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
+    def chunk(self, parts: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
         """Chunk the documents of parts that were read before at the sizes that they lack; counts of each."""
         ...
 
-    def embed(
-        self, archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
-    ) -> Iterator[dict[str, Any]]:
-        """Embed the texts of every share; a row of counts for each vector file, in any order."""
+    def embed(self, shares: Sequence[Share], encoder: str, model: ResolvedModel) -> Iterator[dict[str, Any]]:
+        """Embed the texts of every share; a row of counts for each vector file."""
         ...
 
-    def compress(
-        self, archive: str, shards: Sequence[str], compressor: ArrayCompressor, config: IndexConfig
-    ) -> Iterator[int]:
-        """Write the tables of compressed chunks of some shards, by their names; the chunks of each, in any order."""
+    def compress(self, shards: Sequence[str], compressor: ArrayCompressor) -> Iterator[int]:
+        """Write the tables of compressed chunks of some shards, by their names; the chunks of each."""
         ...
 
 
@@ -162,12 +159,13 @@ def run_index(
     archive: str,
     sources: Sequence[str],
     config: IndexConfig,
-    streams: IndexStreams,
+    streams: Callable[[str, IndexConfig], IndexStreams],
     progress: Report | None = None,
     *,
     rehash: bool = False,
 ) -> IndexResult:
-    """Bring the archive (a local folder or URI) to what stands at or below ``sources`` now, over ``streams``.
+    """Bring the archive (a local folder or URI) to what stands at or below ``sources`` now, over what ``streams`` makes
+    of the archive's location and config.
 
     With ``rehash`` every file is opened and hashed, also one of the size and time of change that are known. Raises
     InputError when a source is missing or no document can be read, ConfigError when the model cannot be had or a
@@ -182,7 +180,7 @@ def run_index(
     listing = list_sources(sources, outside=location)
     model = resolve_embedding_model(config.embedding.model)
     with Folder.of(location).locked("okralong index"):
-        job = IndexJob(location, config, model, streams, progress or (lambda _: None))
+        job = IndexJob(location, config, model, streams(location, config), progress or (lambda _: None))
         return job.index_sources(listing, sources, rehash)
 
 
@@ -198,7 +196,7 @@ def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, e
     wanted_compressor(config, encoder.model)  # one that does not fit is refused before a folder is made
     folder = Folder.of(location)
     with folder.locked(f"the archive {folder.path}"):
-        job = IndexJob(location, config, encoder.model, LocalStreams(encoder))
+        job = IndexJob(location, config, encoder.model, LocalStreams(location, config, encoder))
         documents = sorted(map(make_document, raw), key=lambda document: document.doc_id)
         entries = job.write_documents([each for each in documents if each.doc_id not in job.purged])
         job.make_version(entries, [], [], {"limits": "", "listed_at_ns": 0, "refused": []})
@@ -328,7 +326,7 @@ class IndexJob:
         self.work["files_read"] = len(sources)
         if not parts:
             return []
-        for row in self.streams.read(self.location, parts, self.config, self.limits, sorted(self.purged)):
+        for row in self.streams.read(parts, self.limits, sorted(self.purged)):
             self.cpu["read"] += row["read_seconds"]
             self.cpu["chunk"] += row["chunk_seconds"]
             self._say(
@@ -341,7 +339,7 @@ class IndexJob:
     def _embed(self, build: VersionBuild) -> TextIndex:
         self._say(stage="embed")
         if unchunked := build.unchunked():
-            for row in self.streams.chunk(self.location, unchunked, self.config):
+            for row in self.streams.chunk(unchunked):
                 self.cpu["chunk"] += row["chunk_seconds"]
                 self._say(chunks=self.state.chunks + row["chunks"])
         index = TextIndex.open(build.store)
@@ -349,7 +347,7 @@ class IndexJob:
         with build.embedding_work(index) as (shares, texts):
             self._say(expected_chunks=texts)
             if shares:
-                for row in self.streams.embed(self.location, shares, build.encoder, self.model, self.config):
+                for row in self.streams.embed(shares, build.encoder, self.model):
                     numbers.append(row["number"])
                     self.cpu["embed"] += row["embed_seconds"]
                     self.work["texts_embedded"] += row["texts"]
@@ -362,7 +360,7 @@ class IndexJob:
         if self.compressor is None or not (names := lacking(self.folder, self.compressor, shards)):
             return
         with self.clock.stage("compress"):
-            counts = self.streams.compress(self.location, names, self.compressor, self.config)
+            counts = self.streams.compress(names, self.compressor)
             self.work["chunks_compressed"] = sum(counts)
 
     def _say(self, **news: Any) -> None:
@@ -399,39 +397,32 @@ def _result(location: str, manifest: dict[str, Any], skipped: tuple[str, ...], u
 
 @dataclass(frozen=True, slots=True)
 class LocalStreams:
-    """The streams of the job in this process, one piece of work after the other."""
+    """The streams of the job in this process, one piece of work after the other. See ``IndexStreams``."""
 
+    archive: str
+    config: IndexConfig
     encoder: Encoder
 
     def read(
-        self,
-        archive: str,
-        parts: Mapping[str, Sequence[Source]],
-        config: IndexConfig,
-        limits: str,
-        purged: Sequence[str],
+        self, parts: Mapping[str, Sequence[Source]], limits: str, purged: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """See ``IndexStreams``, here and below."""
-        return (read_part(archive, name, sources, config, limits, purged) for name, sources in parts.items())
+        """Part by part."""
+        return (read_part(self.archive, name, each, self.config, limits, purged) for name, each in parts.items())
 
-    def chunk(self, archive: str, parts: Mapping[str, Sequence[int]], config: IndexConfig) -> Iterator[dict[str, Any]]:
-        """As above."""
-        return (chunk_again(archive, part, sizes, config.boundaries) for part, sizes in parts.items())
+    def chunk(self, parts: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
+        """Part by part."""
+        return (chunk_again(self.archive, part, sizes, self.config.boundaries) for part, sizes in parts.items())
 
-    def embed(
-        self, archive: str, shares: Sequence[Share], encoder: str, model: ResolvedModel, config: IndexConfig
-    ) -> Iterator[dict[str, Any]]:
-        """As above."""
-        store = VectorStore.of(Folder.of(archive), encoder, config.embedding.dtype)
-        for order in (order for share in shares for order in share_texts(archive, share, config)):
+    def embed(self, shares: Sequence[Share], encoder: str, model: ResolvedModel) -> Iterator[dict[str, Any]]:
+        """File by file, by the encoder that was given."""
+        store = VectorStore.of(Folder.of(self.archive), encoder, self.config.embedding.dtype)
+        for order in (order for share in shares for order in share_texts(self.archive, share, self.config)):
             started, texts = time.perf_counter(), order["texts"]
             vectors, over_limit = self.encoder.encode(texts), self.encoder.over_limit(texts)
             store.write(order["number"], order["keys"], vectors, over_limit, self.encoder.precision())
             spent = time.perf_counter() - started
             yield {"number": order["number"], "texts": len(texts), "embed_seconds": spent}
 
-    def compress(
-        self, archive: str, shards: Sequence[str], compressor: ArrayCompressor, config: IndexConfig
-    ) -> Iterator[int]:
-        """As above."""
-        return (compress_shard(archive, name, compressor) for name in shards)
+    def compress(self, shards: Sequence[str], compressor: ArrayCompressor) -> Iterator[int]:
+        """Shard by shard."""
+        return (compress_shard(self.archive, name, compressor) for name in shards)

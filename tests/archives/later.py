@@ -20,7 +20,7 @@ def later(
 ) -> Archive:
     """The next version: ``new`` are new or changed documents, ``gone`` those whose files went. There is one before."""
     with Folder.of(place).locked("a night"):
-        job = IndexJob(str(place), config, MODEL, LocalStreams(encoder()))
+        job = IndexJob(str(place), config, MODEL, LocalStreams(str(place), config, encoder()))
         assert job.parent is not None
         made = [make_document(RawDocument(doc_id, text, f"{doc_id}.txt")) for doc_id, text in sorted(new.items())]
         kept = [entry for entry in job.before if entry.doc_id not in {*new, *gone}]

@@ -14,7 +14,7 @@ from okralong.pipelines.answering.analysis import TYPES, make_analysis
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import ANSWERS, JOURNAL, LEDGER
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Plan
+from okralong.pipelines.core.types import Plan, Workflow
 from tests.archives.written import write_version
 
 FINGERPRINT = "made"
@@ -24,7 +24,7 @@ REPORT = (
     + "The harbour was quiet and the ledgers were kept. "
     * 40
 )
-WORKFLOWS = {"extractive": "linear", "abstractive": "linear", "arithmetic": "extend"}
+WORKFLOWS: dict[str, Workflow] = {"extractive": "linear", "abstractive": "linear", "arithmetic": "extend"}
 WORKFLOWS |= {"multi-source": "split", "multi-bridge": "step"}
 
 HOSTILE = (
@@ -101,7 +101,7 @@ def document(number: int) -> str:
     return f"works-{number % 4}"
 
 
-def _kind(number: int) -> tuple[str, str]:
+def _kind(number: int) -> tuple[str, Workflow]:
     said = TYPES[(number + (number % 11 == 0)) % 5]  # the analyzer errs on every eleventh question
     return said, WORKFLOWS[said]
 
@@ -117,7 +117,7 @@ def _answer(number: int, strategy: str, words: str) -> dict[str, Any]:
         {"yes": 0.75, "no": 0.25},
         f"rules{words}",
     )
-    plan = Plan(workflow, 150, 5, 20, 3.0, 2.0, 0.1, 0, True, 4, 5, 4, False, (f"question is {said}{words}",))  # type: ignore[arg-type]
+    plan = Plan(workflow, 150, 5, 20, 3.0, 2.0, 0.1, 0, True, 4, 5, 4, False, (f"question is {said}{words}",))
     tokens = 400 + 37 * (number % 50)
     spans = [{"doc_id": document(number), "start_char": start, "end_char": end}]
     return {
