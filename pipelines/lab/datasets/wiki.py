@@ -77,9 +77,7 @@ def read_hotpotqa(path: Path, part: str) -> DataSet:
     title, in the order of the supporting facts. For a bridge question the second title is what the first paragraph
     leads to. Raises InputError naming file, row and field.
     """
-    return _read(
-        path, HOTPOTQA, part, "", lambda row: tuple(dict.fromkeys(title for title, _ in supporting_facts(row)))
-    )
+    return _read(path, HOTPOTQA, part, "", _titles)
 
 
 def read_twowiki(path: Path, part: str) -> DataSet:
