@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +25,12 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_DATA_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+# Ray keeps the first token that a process reads, and a client of the job server reads one too: it is there from the start.
+TOKEN: Final = Path(tempfile.mkdtemp(prefix="okralong-ray-token-")) / "token"
+TOKEN.write_text(os.urandom(32).hex())
+os.environ["RAY_AUTH_TOKEN_PATH"] = str(TOKEN)
+atexit.register(shutil.rmtree, TOKEN.parent, ignore_errors=True)
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -103,20 +112,17 @@ FERRY = (
 
 
 @pytest.fixture(scope="session")
-def ray_token(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of the token that all clusters of this session ask for: Ray reads a process's token only once."""
-    token = tmp_path_factory.mktemp("ray-token") / "token"
-    token.write_text(os.urandom(32).hex())
-    return token
+def ray_token() -> Path:
+    """The file of the token that all clusters of this session ask for."""
+    return TOKEN
 
 
 @pytest.fixture(scope="session")
-def ray_cluster(ray_token: Path) -> Iterator[None]:
+def ray_cluster() -> Iterator[None]:
     """A private Ray on this machine, whose workers import okralong from the checkout."""
     import ray
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_TOKEN_PATH", str(ray_token))
         patch.setenv("PYTHONPATH", f"{CHECKOUT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep))
         with pytest.MonkeyPatch.context() as node:
             node.setenv("OPENAI_API_KEY", NODE_KEY)
