@@ -26,7 +26,7 @@ os.environ["RAY_DATA_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-# Ray keeps the first token that a process reads, and a client of the job server reads one too: it is there from the start.
+# Ray keeps the first token that a process reads, which a client of the job server does too: it is there from the start.
 TOKEN: Final = Path(tempfile.mkdtemp(prefix="okralong-ray-token-")) / "token"
 TOKEN.write_text(os.urandom(32).hex())
 os.environ["RAY_AUTH_TOKEN_PATH"] = str(TOKEN)
