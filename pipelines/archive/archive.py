@@ -21,7 +21,7 @@ from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.archive.versions import VERSIONS, Location, active, latest_version, read_catalogue, read_version
 from okralong.pipelines.core.schemas import DOCUMENTS
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError, Document, QuestionError, TableSpan
+from okralong.pipelines.core.types import ArchiveError, Document, QuestionError, Section, TableSpan
 
 CACHED_DOCUMENTS: Final = 8
 """Documents kept in memory; the passages of one question come from few (ours, not in the papers)."""
@@ -222,4 +222,5 @@ def _document(row: dict[str, Any]) -> Document:
         n_tokens=row["n_tokens"],
         tables=tuple(TableSpan(**span) for span in row["tables"] or ()),
         metadata=dict(row["metadata"] or ()),
+        sections=tuple(Section(**section) for section in row.get("sections") or ()),
     )

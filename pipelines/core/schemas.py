@@ -16,7 +16,9 @@ SCHEMA_VERSION: Final = 1
 """Of archives, of runs as a whole, and of every table that does not say otherwise."""
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
-    "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3}
+    "documents": {"sections": 2},
+    "answers": {"carried": 2},
+    "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
 }
 """By table: the columns that were added later, and the first version that has them."""
 
@@ -48,6 +50,9 @@ def completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 _UTC: Final = pa.timestamp("us", tz="UTC")
 _SPAN: Final = pa.struct([("doc_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
+_SECTION: Final = pa.struct(
+    [("kind", pa.string()), ("name", pa.string()), ("start_char", pa.int64()), ("ocr", pa.bool_())]
+)
 _TABLE_SPAN: Final = pa.struct([("table_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
 
 DOCUMENTS: Final = _schema(
@@ -62,10 +67,11 @@ DOCUMENTS: Final = _schema(
         ("text", pa.large_string()),
         ("tables", pa.list_(_TABLE_SPAN)),
         ("metadata", pa.map_(pa.string(), pa.string())),
+        ("sections", pa.list_(_SECTION)),
     ],
 )
 """A row is a document. ``sha256`` covers id and text; tokens are o200k_base; ``tables`` are the spans of tables that
-were found in ``text``."""
+were found in ``text``, ``sections`` its pages, sheets, slides, headings and attachments, in order of their start."""
 
 CHUNKS: Final = _schema(
     "chunks",
@@ -163,10 +169,11 @@ ANSWERS: Final = _schema(
         ("seconds", pa.map_(pa.string(), pa.float64())),
         ("error", pa.string()),
         ("finished_at", _UTC),
+        ("carried", pa.map_(pa.string(), pa.string())),
     ],
 )
 """``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
-spans shown in the last prompt."""
+spans shown in the last prompt; ``carried`` the columns of the question's row that it was told to take along."""
 
 JOURNAL: Final = _schema(
     "journal",

@@ -6,7 +6,8 @@ Offsets are half-open character ranges ``[start_char, end_char)`` into the text 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -36,9 +37,35 @@ class TableSpan:
     end_char: int
 
 
+SectionKind = Literal["page", "sheet", "slide", "heading", "attachment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where a page, sheet, slide, section or attachment begins in a document's text; it ends where the next begins.
+
+    ``name`` is what a reader of the file looks for: the number of a page or slide (from 1), the name of a sheet or
+    attachment, the words of a heading. ``ocr`` says that the text up to the next section was read from an image.
+    """
+
+    kind: SectionKind
+    name: str
+    start_char: int
+    ocr: bool = False
+
+    def __str__(self) -> str:
+        return self.name if self.kind == "heading" else f"{self.kind} {self.name}"
+
+
+def section_at(sections: Sequence[Section], char: int) -> Section | None:
+    """The last of the sections, which are in order of ``start_char``, that begins at or before ``char``."""
+    found = bisect.bisect_right(sections, char, key=lambda section: section.start_char)
+    return sections[found - 1] if found else None
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document version. ``doc_id`` is what scopes and citations name."""
+    """A document version. ``doc_id`` is what scopes and citations name; ``sections`` are in order of their start."""
 
     doc_id: str
     text: str
@@ -48,6 +75,7 @@ class Document:
     n_tokens: int = 0
     tables: tuple[TableSpan, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +181,8 @@ class Citation:
 class Question:
     """A question and its scope. ``doc_ids`` holds document ids or globs; empty means the whole archive.
 
-    ``answers``, ``evidence`` and ``type`` are gold, used by evaluation only and never by a strategy.
+    ``answers``, ``evidence`` and ``type`` are gold, used by evaluation only and never by a strategy. ``carried`` are
+    columns of the question's row that go along into the answer's, by name.
     """
 
     query_id: str
@@ -162,6 +191,7 @@ class Question:
     answers: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     type: str = ""
+    carried: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

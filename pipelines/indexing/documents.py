@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from okralong.pipelines.core.storage import located, open_file
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Document, DocumentError, TableSpan
+from okralong.pipelines.core.types import Document, DocumentError, Section, TableSpan
 from okralong.pipelines.indexing.tables import find_tables
 
 
@@ -62,6 +62,7 @@ class RawDocument:
     title: str = ""
     where: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) ->
         n_tokens=count_tokens(raw.text),
         tables=tuple(TableSpan(f"{digest[:16]}:t{number}", start, end) for number, (start, end) in enumerate(tables)),
         metadata=raw.metadata,
+        sections=raw.sections,
     )
 
 

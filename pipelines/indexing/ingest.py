@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.vectors import Keys, text_keys
 from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, active, digest
-from okralong.pipelines.core.schemas import CHUNKS, DOCUMENTS, OUTCOMES
+from okralong.pipelines.core.schemas import CHUNKS, DOCUMENTS, OUTCOMES, completed
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Document, TableSpan
+from okralong.pipelines.core.types import Document, Section, TableSpan
 from okralong.pipelines.indexing.chunking import Boundaries, chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
@@ -198,6 +198,7 @@ def documents_table(documents: Sequence[Document]) -> pa.Table:
                 for span in document.tables
             ],
             "metadata": sorted(document.metadata.items()),
+            "sections": [asdict(section) for section in document.sections],
         }
         for document in documents
     ]
@@ -207,7 +208,7 @@ def documents_table(documents: Sequence[Document]) -> pa.Table:
 def read_documents(archive: str, part: str) -> list[Document]:
     """The documents of one written piece of a part, in order of doc_id."""
     data = Folder.of(archive).at("documents").read_bytes(part_file(part))
-    table = pq.read_table(pa.BufferReader(data)).cast(DOCUMENTS)
+    table = completed(pq.read_table(pa.BufferReader(data)), DOCUMENTS)
     return [
         Document(
             doc_id=row["doc_id"],
@@ -218,6 +219,7 @@ def read_documents(archive: str, part: str) -> list[Document]:
             n_tokens=row["n_tokens"],
             tables=tuple(TableSpan(**span) for span in row["tables"]),
             metadata=dict(row["metadata"]),
+            sections=tuple(Section(**section) for section in row["sections"] or ()),
         )
         for row in table.to_pylist()
     ]

@@ -22,7 +22,7 @@ from docx.opc.exceptions import PackageNotFoundError
 from docx.table import Table, _Cell
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from okralong.pipelines.core.types import DocumentError
+from okralong.pipelines.core.types import DocumentError, Section
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Read, Reading, Source, decode, newlines
 
 _HEADING: Final = re.compile(r"^#{1,6}[ \t]++([^ \t\n].*+)", re.MULTILINE)
@@ -45,6 +45,8 @@ _PASSWORD_ERROR: Final = 4
 
 _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
 """What PDFium writes in place of a hyphen at the end of a line."""
+
+_BETWEEN_PAGES: Final = "\n\n"
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
@@ -70,13 +72,28 @@ def read_pdf(source: Source) -> Iterator[Reading]:
         pages = [_page_text(pdf, number, source.uri) for number in range(len(pdf))]
     finally:
         pdf.close()
-    text = "\n\n".join(page for page in pages if page)
+    text, sections = joined_pages(pages)
     if not text:
         raise DocumentError(
             f"{source.uri} has {len(pages)} pages and no text layer; it seems to be a scan. "
             "Run it through OCR (for example ocrmypdf) and index the result."
         )
-    yield RawDocument(source.doc_id, text, source.uri, title=title, metadata={"pages": str(len(pages))})
+    yield RawDocument(
+        source.doc_id, text, source.uri, title=title, metadata={"pages": str(len(pages))}, sections=sections
+    )
+
+
+def joined_pages(pages: Sequence[str]) -> tuple[str, tuple[Section, ...]]:
+    """The text of a document from the texts of its pages, and where each page with text begins in it."""
+    parts: list[str] = []
+    sections: list[Section] = []
+    start = 0
+    for number, page in enumerate(pages, start=1):
+        if page:
+            sections.append(Section("page", str(number), start))
+            parts.append(page)
+            start += len(page) + len(_BETWEEN_PAGES)
+    return _BETWEEN_PAGES.join(parts), tuple(sections)
 
 
 def _page_text(pdf: pypdfium2.PdfDocument, number: int, uri: str) -> str:

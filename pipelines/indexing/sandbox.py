@@ -26,9 +26,9 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Final, Literal, Self
+from typing import IO, Any, BinaryIO, Final, Literal, Self, get_args
 
-from okralong.pipelines.core.types import BrokenError, Document
+from okralong.pipelines.core.types import BrokenError, Document, Section, SectionKind
 from okralong.pipelines.indexing.documents import (
     MOST_BAD_ROWS,
     BadRow,
@@ -291,9 +291,12 @@ def document_of_frame(head: Head, body: bytes, source_uri: str) -> Document:
         places = array(PLACE)
         places.frombytes(body[text_bytes:])
         metadata = {_word(name): _word(value) for name, value in head["metadata"].items()}
-        raw = RawDocument(_word(head["doc_id"]), text, source_uri, _word(head["title"]), metadata=metadata)
+        sections = _sections(head["sections"], len(text))
+        raw = RawDocument(
+            _word(head["doc_id"]), text, source_uri, _word(head["title"]), metadata=metadata, sections=sections
+        )
         return document_with_tables(raw, _ranges(places, len(text)))
-    except (KeyError, ValueError, AttributeError) as error:
+    except (KeyError, ValueError, AttributeError, TypeError) as error:
         raise BrokenFrame(f"no document: {error!r}") from error
 
 
@@ -302,6 +305,18 @@ def _ranges(places: array[int], length: int) -> list[tuple[int, int]]:
     if len(places) % 2 or not rising or (places and not 0 <= places[0] < places[-1] <= length):
         raise ValueError("its tables do not stand in the text one after the other")
     return list(zip(places[::2], places[1::2], strict=True))
+
+
+def _sections(values: list[list[Any]], length: int) -> tuple[Section, ...]:
+    found = []
+    for kind, name, start_char, ocr in values:
+        if kind not in get_args(SectionKind) or type(start_char) is not int or type(ocr) is not bool:
+            raise ValueError(f"{kind!r:.50} at {start_char!r:.50} is no section")
+        found.append(Section(kind, _word(name), start_char, ocr))
+    starts = [0, *(section.start_char for section in found), length]
+    if any(here > there for here, there in pairwise(starts)):
+        raise ValueError("its sections do not stand in the text one after the other")
+    return tuple(found)
 
 
 def _word(value: object) -> str:
@@ -434,7 +449,7 @@ def _made(raw: RawDocument, size: int, limits: Limits) -> Parsed | BadRow:
 
 def _size(raw: RawDocument) -> int:
     """Bytes in UTF-8 of what the document says, the halves of surrogate pairs included."""
-    parts = (raw.text, raw.title, *raw.metadata.keys(), *raw.metadata.values())
+    parts = (raw.text, raw.title, *raw.metadata.keys(), *raw.metadata.values(), *(each.name for each in raw.sections))
     return sum(len(part.encode("utf-8", "surrogatepass")) for part in parts)
 
 
@@ -473,6 +488,7 @@ class Parsed:
         """Head and body; what file and row it was is known to the other side."""
         raw = self.raw
         head = {"doc_id": raw.doc_id, "title": raw.title, "metadata": dict(raw.metadata), "text_bytes": len(self.text)}
+        head["sections"] = [[each.kind, each.name, each.start_char, each.ocr] for each in raw.sections]
         return head, self.text + self.places.tobytes()
 
 

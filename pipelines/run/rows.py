@@ -37,6 +37,7 @@ def answer_row(
         "strategy": strategy,
         "seconds": sorted(seconds.items()),
         "error": answer.error,
+        "carried": sorted(question.carried.items()),
     }
 
 

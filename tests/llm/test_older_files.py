@@ -33,8 +33,9 @@ def test_each_version_has_its_own_columns() -> None:
     assert columns_in(LEDGER, "2") == LEDGER.names[:-3]
     assert columns_in(LEDGER, "3") == LEDGER.names
     assert columns_in(LEDGER, "4") is columns_in(LEDGER, "?") is None
-    assert columns_in(DOCUMENTS, "1") == DOCUMENTS.names
-    assert columns_in(DOCUMENTS, "2") is None
+    assert columns_in(DOCUMENTS, "1") == DOCUMENTS.names[:-1]
+    assert columns_in(DOCUMENTS, "2") == DOCUMENTS.names
+    assert columns_in(DOCUMENTS, "3") is None
 
 
 async def test_an_older_ledger_goes_on_and_its_replies_have_no_known_origin(tmp_path: Path) -> None:
