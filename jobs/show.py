@@ -16,9 +16,10 @@ from rich.text import Text
 from okralong.jobs.run_folder import BEGUN, table
 from okralong.jobs.terminal import printable, say, say_line
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError, InputError, QuestionError, Usage
+from okralong.pipelines.core.types import InputError, QuestionError, Usage
 from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
 from okralong.pipelines.llm.request import content_shown
+from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.metrics import answer_marks
 
 if TYPE_CHECKING:
@@ -172,17 +173,9 @@ def command(
 
 def _archive(folder: Folder, console: Console) -> Archive | None:
     """The run's archive, for the texts of chunks and citations; None where it is gone or has changed since."""
-    from okralong.pipelines.archive.archive import Archive
-
-    begun = json.loads(folder.read_bytes(BEGUN))
-    try:
-        archive = Archive.open(begun["archive"])
-    except ArchiveError:
-        say(console, f"{begun['archive']} is not there any more: places are shown without their words.", style="red")
-        return None
-    if archive.manifest.get("fingerprint") != begun["archive_fingerprint"]:
-        say(console, f"{begun['archive']} has changed since: places are shown without their words.", style="red")
-        return None
+    archive, missing = archive_of(json.loads(folder.read_bytes(BEGUN)))
+    if missing:
+        say(console, missing, style="red")
     return archive
 
 

@@ -17,14 +17,14 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from okralong.pipelines.answering.analysis import TYPES
-from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError, ConfigError, Question, QuestionError
+from okralong.pipelines.core.types import ArchiveError, Question, QuestionError
 from okralong.pipelines.llm.journal import ROW_KEYS, FragmentedTable, read_run_table
 from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.charts import WORKFLOWS, Groups, Panel, confusion, latency, workflow_mix
+from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.page import Report, Tile, compact
 from okralong.pipelines.reporting.rows import (
     ACCURACY,
@@ -258,25 +258,15 @@ def archive_texts(begun: Mapping[str, Any]) -> tuple[TextOf, str]:
 
     ``begun`` is the run's ``run.json``.
     """
-    location = str(begun.get("archive") or "")
-    try:
-        archive = Archive.open(location)
-    except (ArchiveError, ConfigError, OSError):
-        return _nothing, "The run's archive is not there any more: sources are shown as places, without their words."
-    if archive.manifest.get("fingerprint") != begun.get("archive_fingerprint"):
-        return _nothing, "The run's archive has changed since: sources are shown as places, without their words."
+    archive, missing = archive_of(begun)
 
     def text_of(doc_id: str) -> str | None:
         try:
-            return archive.document(doc_id).text
+            return archive.document(doc_id).text if archive is not None else None
         except QuestionError:
             return None
 
-    return text_of, ""
-
-
-def _nothing(_: str) -> str | None:
-    return None
+    return text_of, missing
 
 
 ANSWER_CHARS: Final = 4_000
