@@ -43,6 +43,7 @@ from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
+from okralong.pipelines.run.questions import Questions
 from okralong.pipelines.run.rows import answer_row
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class Shared:
 
 def answer_questions(
     archive: str,
-    questions: str,
+    questions: Questions,
     run: str,
     config: RunConfig,
     *,

@@ -35,6 +35,7 @@ from okralong.pipelines.run.estimate import (
     estimate,
 )
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare
+from okralong.pipelines.run.questions import Questions
 
 PRIORS = "estimate.yaml"
 
@@ -72,7 +73,7 @@ class EstimateResult:
 
 def estimate_questions(
     archive: str,
-    questions: str,
+    questions: Questions,
     config: RunConfig,
     asking: Asking,
     *,
