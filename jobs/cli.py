@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.jobs import doctor, report, show
+from okralong.jobs import doctor, failures, report, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import (
@@ -85,10 +85,10 @@ def _summary(console: Console, result: IndexResult) -> None:
             )
     if result.skipped:
         lines.append(f"skipped {len(result.skipped)} files of a kind that is not read, e.g. {result.skipped[0]}")
-    failures = Archive.open(f"{result.archive}@{result.version}").failures()
-    lines += [f"not read: {message}" for message in failures[:FAILURES_SHOWN]]
-    if len(failures) > FAILURES_SHOWN:
-        lines.append(f"... and {len(failures) - FAILURES_SHOWN} more in {result.archive}/failures")
+    failed = Archive.open(f"{result.archive}@{result.version}").failures()
+    lines += [f"not read: {message}" for message in failed[:FAILURES_SHOWN]]
+    if len(failed) > FAILURES_SHOWN:
+        lines.append(f"... and {len(failed) - FAILURES_SHOWN} more; all of them: okralong failures {result.archive}")
     for line in lines:
         say_line(console, line)
 
@@ -430,6 +430,7 @@ app.command("answer")(answer)
 app.add_typer(archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)
+app.command("failures")(failures.command)
 app.command("report")(report.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)

@@ -48,6 +48,11 @@ class Prepared:
     fingerprint: str
     replies_from: tuple[str, ...] = ()
 
+    @property
+    def unusable(self) -> list[str]:
+        """Why rows of the questions cannot be asked, a paragraph each."""
+        return [row.message for row in self.bad] + [why for _, why in self.unscoped]
+
 
 def prepare(archive: str, questions: Questions, config: RunConfig) -> Prepared:
     """Check all and read the questions. Raises ConfigError, ArchiveError or InputError; spends nothing."""
