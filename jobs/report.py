@@ -98,11 +98,11 @@ def _report(
 ) -> Report:
     from okralong.pipelines.reporting.page_pictures import DEFAULT_MEGABYTES
     from okralong.pipelines.reporting.run import run_report
-    from okralong.pipelines.run.prepare import read_questions
+    from okralong.pipelines.run.questions import read_questions
     from okralong.pipelines.run.rows import BEGUN
 
     if folder.exists(BEGUN):
-        asked = [] if questions is None else read_questions(questions)[0]
+        asked = [] if questions is None else read_questions(questions, strict=False)[0]
         golds = {question.query_id: question for question in asked}
         bound = DEFAULT_MEGABYTES if megabytes is None else megabytes
         return run_report(folder, golds, details, megabytes=bound, links=links)
