@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.jobs import doctor, report, show
+from okralong.jobs import doctor, export, report, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import (
@@ -418,6 +418,7 @@ app.add_typer(archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)
 app.command("report")(report.command)
+app.command("export")(export.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)
 app.command("split")(lab.split)
