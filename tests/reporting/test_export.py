@@ -88,9 +88,9 @@ def test_excel_opens_it_with_numbers_dates_and_links_and_without_formulas(run: F
     def cell(row: int, name: str) -> Any:
         return sheet.cell(row, head.index(name) + 1)
 
-    assert cell(2, "link").hyperlink.target == "file:///reports/the%20report.pdf#page=1" or (
-        cell(2, "link").hyperlink.target, cell(2, "link").hyperlink.location
-    ) == ("file:///reports/the%20report.pdf", "page=1")
+    link = cell(2, "link").hyperlink
+    print(link.target, link.location)
+    assert link.target == "file:///reports/the%20report.pdf#page=1"
     assert (cell(2, "cost_usd").value, cell(2, "page").value) == (0.0025, 1)
     assert (cell(2, "finished_at").is_date, cell(2, "finished_at").value) == (True, datetime(2026, 11, 25, 1, 30, 5))
     assert (cell(3, "answer").value, cell(3, "answer").data_type, cell(3, "answer").quotePrefix) == (FORMULA, "s", True)
