@@ -21,6 +21,7 @@ from rich.console import Console
 from okralong.actors.cluster import connected, homes_to_come
 from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
+from okralong.jobs.failures import say_first
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, manifest, statuses, table
 from okralong.jobs.terminal import AnswerBar, say_line
@@ -43,6 +44,7 @@ from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
+from okralong.pipelines.run.questions import Questions
 from okralong.pipelines.run.rows import answer_row
 
 T = TypeVar("T")
@@ -77,7 +79,7 @@ class Shared:
 
 def answer_questions(
     archive: str,
-    questions: str,
+    questions: Questions,
     run: str,
     config: RunConfig,
     *,
@@ -96,6 +98,7 @@ def answer_questions(
     if unknown:
         raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Mend the option.")
     prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config)
+    say_unusable(console, prepared)
     if changed_since is not None:
         whole = len(prepared.questions) + len(prepared.unscoped)
         prepared, diff = since_version(prepared, changed_since)
@@ -196,6 +199,11 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
         highlight=False,
         markup=False,
     )
+
+
+def say_unusable(console: Console, prepared: Prepared) -> None:
+    """Print the first rows that cannot be asked, each with its reason."""
+    say_first(console, prepared.unusable, "rows of the questions cannot be asked")
 
 
 def _mode(prepared: Prepared) -> str:

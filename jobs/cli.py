@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.jobs import doctor, report, show
+from okralong.jobs import doctor, failures, report, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import (
@@ -94,17 +94,17 @@ def _summary(console: Console, result: IndexResult) -> None:
             )
     if result.skipped:
         lines.append(f"skipped {len(result.skipped)} files of a kind that is not read, e.g. {result.skipped[0]}")
-    failures = Archive.open(f"{result.archive}@{result.version}").failures()
-    lines += [f"not read: {message}" for message in failures[:FAILURES_SHOWN]]
-    if len(failures) > FAILURES_SHOWN:
-        lines.append(f"... and {len(failures) - FAILURES_SHOWN} more in {result.archive}/failures")
+    failed = Archive.open(f"{result.archive}@{result.version}").failures()
+    lines += [f"not read: {message}" for message in failed[:FAILURES_SHOWN]]
+    if len(failed) > FAILURES_SHOWN:
+        lines.append(f"... and {len(failed) - FAILURES_SHOWN} more; all of them: okralong failures {result.archive}")
     for line in lines:
         say_line(console, line)
 
 
 def estimate(
     archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
+    questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl or parquet; - is stdin.")],
     pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
     run: Annotated[
         str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
@@ -116,6 +116,10 @@ def estimate(
     ] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
+    carry: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of the questions that goes along into the answers."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same pilot and the same simulated runs.")] = 7,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
@@ -124,7 +128,7 @@ def estimate(
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
     from okralong.pipelines.core.codec import encode
 
-    settings = _settings(config, strategy, analyzer, budget_usd, tag)
+    settings = _settings(config, strategy, analyzer, budget_usd, tag, carry=carry or None)
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -143,7 +147,7 @@ def estimate(
 
 def answer(
     archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[str, typer.Option(help="Questions: a path or URI of jsonl, csv or parquet.")],
+    questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl or parquet; - is stdin.")],
     run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
     strategy: Annotated[
@@ -154,6 +158,10 @@ def answer(
     ] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
+    carry: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of the questions that goes along into the answers."),
+    ] = None,
     replies_from: Annotated[
         list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
     ] = None,
@@ -176,7 +184,12 @@ def answer(
     from okralong.jobs.show import print_summary
     from okralong.pipelines.core.storage import Folder
 
-    modes = {"replies_from": replies_from or None, "llm.mode": llm_mode, "llm.batch.deadline": deadline}
+    modes = {
+        "carry": carry or None,
+        "replies_from": replies_from or None,
+        "llm.mode": llm_mode,
+        "llm.batch.deadline": deadline,
+    }
     settings = _settings(config, strategy, analyzer, budget_usd, tag, **modes)
     if deadline is not None and llm_mode is None and settings.llm.mode != "batch":
         raise ConfigError(
@@ -426,6 +439,7 @@ app.command("answer")(answer)
 app.add_typer(archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)
+app.command("failures")(failures.command)
 app.command("report")(report.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)

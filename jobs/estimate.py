@@ -12,7 +12,7 @@ from rich.table import Table
 
 from okralong.actors.cluster import connected, plain_errors
 from okralong.actors.planner import forecasters
-from okralong.jobs.answer import RunResult, answer_prepared, reading_vectors
+from okralong.jobs.answer import RunResult, answer_prepared, reading_vectors, say_unusable
 from okralong.jobs.generator import as_served
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, statuses
 from okralong.jobs.terminal import EstimateBar, say_line
@@ -35,6 +35,7 @@ from okralong.pipelines.run.estimate import (
     estimate,
 )
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare
+from okralong.pipelines.run.questions import Questions
 
 PRIORS = "estimate.yaml"
 
@@ -72,7 +73,7 @@ class EstimateResult:
 
 def estimate_questions(
     archive: str,
-    questions: str,
+    questions: Questions,
     config: RunConfig,
     asking: Asking,
     *,
@@ -98,6 +99,7 @@ def estimate_questions(
     prepared = prepare(
         archive if asking.run is None else archive_of_run(Folder.of(asking.run), archive), questions, config
     )
+    say_unusable(console, prepared)
     llm = as_served(config.llm, reading_vectors(prepared))
     price = prepared.prices.price(llm.model, llm.price)
     strategies, left_out = _available(prepared)
@@ -219,7 +221,7 @@ def print_estimate(console: Console, result: EstimateResult) -> None:
     for strategy, why in result.left_out.items():
         say_line(console, f"- {strategy} is left out: {why}")
     if result.bad:
-        say_line(console, f"- {result.bad} rows cannot be asked; okralong answer says why")
+        say_line(console, f"- {result.bad} rows cannot be asked, for the reasons above")
     for strategy, estimated in result.strategies.items():
         for query_id, why in list(estimated.problems.items())[:PROBLEMS_SHOWN]:
             say_line(console, f"- {strategy}, {query_id}: {why}")

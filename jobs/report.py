@@ -82,11 +82,11 @@ def _place(out: str) -> tuple[Folder, str]:
 
 def _report(location: str, folder: Folder, questions: str | None, details: int) -> Report:
     from okralong.pipelines.reporting.run import run_report
-    from okralong.pipelines.run.prepare import read_questions
+    from okralong.pipelines.run.questions import read_questions
     from okralong.pipelines.run.rows import BEGUN
 
     if folder.exists(BEGUN):
-        asked = [] if questions is None else read_questions(questions)[0]
+        asked = [] if questions is None else read_questions(questions, strict=False)[0]
         return run_report(folder, {question.query_id: question for question in asked}, details)
 
     from okralong.pipelines.lab.sweeps.pages import is_sweep, sweep_report

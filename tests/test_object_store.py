@@ -12,7 +12,7 @@ from okralong.pipelines.core.schemas import FAILURES
 from okralong.pipelines.core.storage import Folder, holds_credentials, located
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.indexing.listing import list_sources
-from okralong.pipelines.run.prepare import read_questions
+from okralong.pipelines.run.questions import read_questions
 from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 
 SILENCE_S = 4.0

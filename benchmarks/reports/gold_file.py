@@ -1,29 +1,33 @@
 """The file that keeps questions with their gold.
 
-``gold.jsonl`` has the columns of a questions file and those that only scoring needs, so it can be asked as it is.
+``gold.jsonl`` has the columns of a questions file and those that only scoring needs, which ``okralong answer`` takes
+with --carry.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 
 from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.lab.gold import Gold
+from okralong.pipelines.run.questions import question_row
 
 
 def write_questions(path: Path, golds: Iterable[Gold]) -> None:
     """A questions file for ``okralong answer``: jsonl with the columns of ``Question``."""
-    _write(path, (asdict(gold.question) for gold in golds))
+    _write(path, (question_row(gold.question) for gold in golds))
 
 
 def write_gold(path: Path, golds: Iterable[Gold]) -> None:
     """A questions file with the columns dataset, source_type and parts."""
     _write(
         path,
-        ({**asdict(g.question), "dataset": g.dataset, "source_type": g.source_type, "parts": g.parts} for g in golds),
+        (
+            {**question_row(g.question), "dataset": g.dataset, "source_type": g.source_type, "parts": g.parts}
+            for g in golds
+        ),
     )
 
 

@@ -66,6 +66,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import UNANSWERABLE, best, exact_match
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, prepare
+from okralong.pipelines.run.questions import read_questions
 from okralong.pipelines.run.rows import JUDGE
 
 LOCK = "okralong evaluate"
@@ -235,7 +236,8 @@ def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
     cells = []
     for plan in plans:
         location = benches[plan.named.set].retrievals.archive.location
-        prepared = prepare(location, str(folder.questions(plan.chosen)), plan.config)
+        asked, _ = read_questions(folder.questions(plan.chosen), strict=False)  # it holds gold in further columns
+        prepared = prepare(location, asked, plan.config)
         cells.append(PreparedCell(plan, prepared, folder.cell(plan.named.cell)))
     return cells
 

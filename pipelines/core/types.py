@@ -179,7 +179,8 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and its scope. ``doc_ids`` holds document ids or globs; empty means the whole archive.
+    """A question and its scope. ``doc_ids`` holds document ids or globs; empty means the whole archive. ``where`` is a
+    filter over the documents' metadata, which narrows that; empty means none.
 
     ``answers``, ``evidence`` and ``type`` are gold, used by evaluation only and never by a strategy. ``carried`` are
     columns of the question's row that go along into the answer's, by name.
@@ -192,6 +193,7 @@ class Question:
     evidence: tuple[str, ...] = ()
     type: str = ""
     carried: Mapping[str, str] = field(default_factory=dict, hash=False)
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ class RunConfig(Settings):
     them (in batch mode ``llm.batch.concurrency`` is); ``scorer`` is the model of policies that measure likelihoods
     (null: none); ``sara`` are the models of the strategy of that name; ``search`` says how many processes hold the
     index; ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row; ``replies_from`` are other run
-    folders, whose replies to equal requests are taken instead of paid for; ``placement`` says on which nodes of a
-    cluster the parts run.
+    folders, whose replies to equal requests are taken instead of paid for; ``carry`` names columns of the questions
+    that go along into the answers; ``placement`` says on which nodes of a cluster the parts run.
     """
 
     strategy: str
@@ -52,6 +52,7 @@ class RunConfig(Settings):
     planners: Annotated[int, Field(ge=1, le=256)] = 1
     tags: dict[str, str] = Field(default_factory=dict)
     replies_from: list[str] = Field(default_factory=list)
+    carry: list[str] = Field(default_factory=list)
     placement: AnswerPlacement = AnswerPlacement()
 
     @property

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
+import openpyxl
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.core.types import InputError
-from okralong.pipelines.run.prepare import read_questions
+from okralong.pipelines.core.types import InputError, Question
+from okralong.pipelines.run.questions import question_row, read_questions
 
 
 def test_the_three_formats_read_alike(tmp_path: Path) -> None:
@@ -51,10 +54,18 @@ def test_bad_rows_are_told_apart_and_the_rest_is_asked(tmp_path: Path) -> None:
     ("name", "content", "says"),
     [
         ("missing.jsonl", None, "does not exist"),
-        ("q.txt", "What?", "no jsonl, csv or parquet"),
+        ("q.txt", "What?", "no jsonl, csv, tsv, xlsx or parquet"),
         ("q.jsonl", "", "holds no rows"),
         ("q.csv", "id,text\n1,What?\n", "no column named question"),
         ("q.parquet", "PAR?", "not a readable Parquet"),
+        ("q.xlsx", "PK?", "not a readable Excel file"),
+        ("q.csv", "id,question\n1,What?\n", "column id is not known, did you mean query_id"),
+        ("q.csv", "question;documents\nWhat?;a\n", "column documents is not known, did you mean doc_ids"),
+        ("q.csv", "question,doc_id\nWhat?,a\n", r"did you mean doc_ids.*carry: \[doc_id\].*Nothing was spent"),
+        ("q.jsonl", '{"question": "What?"}\n{"question": "Why?", "docids": ["a"]}', "did you mean doc_ids"),
+        ("q.csv", "id;text\n1;What?\n", "columns are id, text. Is it text"),
+        ("q.csv", ",question\n0,What?\n", "column 1 has no name"),
+        ("q.csv", "question,Question\na,b\n", "two columns named question"),
     ],
 )
 def test_a_file_that_cannot_be_asked_is_refused(tmp_path: Path, name: str, content: str | None, says: str) -> None:
@@ -63,6 +74,78 @@ def test_a_file_that_cannot_be_asked_is_refused(tmp_path: Path, name: str, conte
         file.write_text(content)
     with pytest.raises(InputError, match=says):
         read_questions(file)
+
+
+ROWS = [["Query_ID ", "question", "doc_ids", "cost centre"], ["a", "Wie viel €?", "x;y*", 7], ["b", "Why?", "", None]]
+
+
+def written(path: Path) -> Path:
+    """The same rows in a file of the kind that its name says."""
+    lines = [["" if cell is None else str(cell) for cell in row] for row in ROWS]
+    marks = {"semicolon.csv": ";", "excel.csv": ";", "pipe.csv": "|", "old.csv": ";", "unicode.csv": "\t"}
+    mark = marks.get(path.name, "\t" if path.suffix == ".tsv" else ",")
+    text = "\r\n".join(mark.join(f'"{cell}"' if mark in cell else cell for cell in row) for row in lines) + "\r\n"
+    encoding = {"excel.csv": "utf-8-sig", "old.csv": "cp1252", "unicode.csv": "utf-16"}.get(path.name, "utf-8")
+    if path.suffix == ".xlsx":
+        book = openpyxl.Workbook()
+        book.active["A1"] = "notes"
+        sheet = book.create_sheet("Questions")
+        for row in (ROWS[0], ROWS[1], [None] * 4, ROWS[2]):
+            sheet.append(row)
+        book.save(path)
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist([dict(zip(lines[0], row, strict=True)) for row in lines[1:]]), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(dict(zip(ROWS[0], row, strict=True))) for row in ROWS[1:]))
+    else:
+        said = "sep=;\r\n" if path.name == "excel.csv" else ""
+        path.write_bytes((said + text + mark * 3 + "\r\n").encode(encoding))
+    return path
+
+
+EXPECTED = [
+    Question("a", "Wie viel €?", ("x", "y*"), carried={"cost centre": "7"}),
+    Question("b", "Why?", carried={"cost centre": ""}),
+]
+CSV = ("plain.csv", "semicolon.csv", "excel.csv", "pipe.csv", "old.csv", "unicode.csv")
+
+
+@pytest.mark.parametrize("name", [*CSV, "q.tsv", "q.xlsx", "q.parquet", "q.jsonl"])
+def test_files_of_every_kind_say_the_same(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / name)
+    assert read_questions(file, ["cost centre"]) == (EXPECTED, [])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    assert read_questions("-", ["cost centre"]) == (EXPECTED, [])
+
+
+def test_questions_are_given_by_a_program() -> None:
+    rows = [dict(zip(ROWS[0], row, strict=True)) for row in ROWS[1:]]
+    frame = pd.DataFrame(rows)
+    assert frame["cost centre"].dtype == "float64", "as pandas reads whole numbers with a gap"
+    for given in (rows, frame, pa.Table.from_pylist(rows), iter(rows), EXPECTED):
+        assert read_questions(given, ["cost centre"]) == (EXPECTED, [])
+    asked, bad = read_questions(["Who?", {"question": "Why?", "doc_ids": ["a", "b"]}, {"question": ""}, 7])
+    assert [(each.query_id, each.question) for each in asked] == [("q000001", "Who?"), ("q000002", "Why?")]
+    assert asked[1].doc_ids == ("a", "b")
+    assert [each.query_id for each in bad] == ["row-3", "row-4"]
+    assert "the questions given, row 3 has an empty question" in bad[0].message
+    with pytest.raises(InputError, match="give a list of questions"):
+        read_questions("What was the revenue?")
+    with pytest.raises(InputError, match="cannot be read from a int"):
+        read_questions(7)  # type: ignore[arg-type]
+
+
+def test_a_column_to_carry_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no column cost_centre, .*Did you mean cost centre"):
+        read_questions(written(tmp_path / "q.csv"), ["cost_centre"])
+    others, bad = read_questions(written(tmp_path / "q.xlsx"), strict=False)
+    assert [each.carried for each in others] == [{}, {}]
+    assert not bad
+
+
+def test_a_question_comes_back_from_the_row_that_is_written_of_it() -> None:
+    asked = Question("a", "Who?", ("x",), ("Ida",), ("x:0:3",), "extractive", {"team": "north"})
+    assert read_questions([question_row(asked)], ["team"]) == ([asked], [])
 
 
 def test_rows_that_a_parser_gives_up_on_are_bad_rows(tmp_path: Path) -> None:

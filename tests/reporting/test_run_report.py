@@ -21,7 +21,7 @@ from okralong.pipelines.reporting.charts import latency
 from okralong.pipelines.reporting.page import SCRIPTS, Report, page_script, render
 from okralong.pipelines.reporting.rows import figures
 from okralong.pipelines.reporting.run import ALL, run_report, run_rows
-from okralong.pipelines.run.prepare import read_questions
+from okralong.pipelines.run.questions import read_questions
 from okralong.pipelines.run.rows import purge_run
 from tests.reporting.conftest import QUESTIONS
 

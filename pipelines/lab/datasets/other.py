@@ -25,7 +25,7 @@ from okralong.pipelines.lab.datasets.base import (
     text_id,
 )
 from okralong.pipelines.lab.gold import Gold
-from okralong.pipelines.run.prepare import read_questions
+from okralong.pipelines.run.questions import read_questions
 
 LONGBENCH: Final = "longbench"
 

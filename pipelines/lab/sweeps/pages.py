@@ -42,7 +42,7 @@ from okralong.pipelines.reporting.tables import (
     number,
     question_table,
 )
-from okralong.pipelines.run.prepare import read_questions
+from okralong.pipelines.run.questions import read_questions
 from okralong.pipelines.run.rows import BEGUN
 
 QUESTIONS: Final = "questions.jsonl"
@@ -152,7 +152,7 @@ def _set_golds(sweep: Folder, names: Sequence[str]) -> dict[str, dict[str, Quest
         if folder.exists(QUESTIONS):
             place = folder.at(QUESTIONS).path
             location = place if sweep.is_local else f"{sweep.filesystem.type_name}://{place}"
-            found[name] = {question.query_id: question for question in read_questions(location)[0]}
+            found[name] = {question.query_id: question for question in read_questions(location, strict=False)[0]}
     return found
 
 

@@ -42,7 +42,7 @@ from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.reporting.metrics import answer_marks
 from okralong.pipelines.reporting.run import evidence_span, spans_of
 from okralong.pipelines.reporting.statistics import joined_by_documents
-from okralong.pipelines.run.prepare import read_questions
+from okralong.pipelines.run.questions import question_row, read_questions
 from okralong.pipelines.sara.artifact import NONE
 
 CELL_FILE = "cell.json"
@@ -138,7 +138,7 @@ def write_gold_questions(folder: Folder, name: str, questions: Iterable[PooledQu
         gold = each.item.gold
         asked = replace(gold.question, doc_ids=each.doc_ids, evidence=spans)
         known = {"dataset": gold.dataset, "parts": gold.parts, "documents": each.item.documents or each.doc_ids}
-        rows.append(json.dumps({**asdict(asked), **known}, ensure_ascii=False) + "\n")
+        rows.append(json.dumps({**question_row(asked), **known}, ensure_ascii=False) + "\n")
     folder.write_bytes(name, "".join(rows).encode())
 
 
@@ -147,7 +147,7 @@ def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
 
     Raises InputError for a file that cannot be read, for a row that cannot be asked, and for one whose gold is none.
     """
-    questions, bad = read_questions(path)
+    questions, bad = read_questions(path, strict=False)
     if bad:
         raise InputError(f"{bad[0].message} Scores need every question of the file.")
     extra = _extra_columns(path)

@@ -1,0 +1,69 @@
+"""``okralong failures``: what a run could not answer or an archive could not read, each with its reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from okralong.jobs.run_folder import BEGUN, table
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputError
+
+FIRST_SHOWN: Final = 10
+COLUMNS: Final = ("id", "stage", "error_type", "message", "at")
+
+
+def failures(place: str) -> list[dict[str, Any]]:
+    """The rows of the ``failures`` table of a run, or of a version of an archive, in order of ``at`` and ``id``.
+
+    Of a run those that still stand: a question that was asked again and answered has none. Raises InputError for a
+    place that is neither.
+    """
+    run = Folder.of(place)
+    if run.exists(BEGUN):
+        ends = {row["query_id"]: row["status"] for row in table(run, "answers", ["query_id", "status"])}
+        rows = [row for row in table(run, "failures") if ends.get(row["id"], "failed") == "failed"]
+    else:
+        from okralong.pipelines.archive.archive import Archive
+
+        try:
+            archive = Archive.open(place)
+        except ArchiveError as error:
+            raise InputError(
+                f"{place} is neither a run (it has no {BEGUN}) nor an archive ({error}) Give the folder that okralong "
+                "answer --run or okralong index wrote."
+            ) from error
+        rows = archive.folder.at("failures").read_table(archive.manifest["files"]["failures"]).to_pylist()
+    return sorted(({name: row[name] for name in COLUMNS} for row in rows), key=lambda row: (row["at"], row["id"]))
+
+
+def say_first(console: Console, messages: list[str], what: str) -> None:
+    """Print the first of the ``messages``, each on a line, and how many more there are, if there are any."""
+    if not messages:
+        return
+    say_line(console, f"{len(messages)} {what}:", style="yellow")
+    for message in messages[:FIRST_SHOWN]:
+        say_line(console, f"- {message}")
+    if len(messages) > FIRST_SHOWN:
+        say_line(console, f"- ... and {len(messages) - FIRST_SHOWN} more; okralong failures lists all of a run")
+
+
+def command(
+    place: Annotated[str, typer.Argument(help="A run folder, or an archive (ARCHIVE@3: a version of it).")],
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line, for programs.")] = False,
+) -> None:
+    """List what a run could not answer or an archive could not read, and why; exit code 1 when there is any."""
+    console, rows = Console(), failures(place)
+    for row in rows:
+        if as_json:
+            say_line(console, json.dumps(row, ensure_ascii=False, default=lambda value: value.isoformat()))
+        else:
+            say_line(console, f"{row['id']}  ({row['stage']})  {row['message']}")
+    if not as_json:
+        say_line(console, f"{place}: {len(rows)} failures" if rows else f"{place}: no failures")
+    if rows:
+        raise typer.Exit(EXIT_FAILURES)
