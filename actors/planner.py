@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -232,6 +232,7 @@ class Planner:
         self._client = self._new_client()
         self._clients: dict[asyncio.AbstractEventLoop, LlmClient] = {}
         self._choosing = Lock()
+        self._halted = ""
         ports = _ports(found, setup.policy, setup.llm, self._client.complete, self._admit)
         self._ports = replace(ports, artifact=self._artifact_of)
 
@@ -239,6 +240,18 @@ class Planner:
     async def ready(self) -> bool:
         """True once the archive is open."""
         return True
+
+    @ray.method(concurrency_group="control")
+    async def halt(self, why: str) -> int:
+        """Send nothing more; questions end with a Stop as soon as they would. How many calls are in flight."""
+        with self._choosing:
+            self._halted = why
+        return sum(await self._of_clients(_halt, why))
+
+    @ray.method(concurrency_group="control")
+    async def drain(self, grace_s: float) -> int:
+        """After ``halt``: wait for the calls in flight, at most so long. How many were given up, as unknown."""
+        return sum(await self._of_clients(LlmClient.drain, grace_s))
 
     @ray.method(concurrency_group="questions")
     async def answer(self, question: Question, doc_ids: tuple[str, ...]) -> Stop | None:
@@ -349,7 +362,16 @@ class Planner:
         with self._choosing:  # loops run in threads of their own
             if loop not in self._clients:
                 self._clients[loop] = self._new_client() if self._clients else self._client
+                if self._halted:
+                    self._clients[loop].halt(self._halted)
             return self._clients[loop]
+
+    async def _of_clients(self, work: Callable[[LlmClient, Any], Coroutine[Any, Any, int]], argument: Any) -> list[int]:
+        """What ``work`` makes of each client in the loop that it belongs to."""
+        with self._choosing:
+            clients = list(self._clients.items())
+        done = [asyncio.run_coroutine_threadsafe(work(client, argument), loop) for loop, client in clients]
+        return list(await asyncio.gather(*map(asyncio.wrap_future, done)))
 
     def _peer(self) -> Any:
         if not self._peers:
@@ -373,6 +395,10 @@ class Planner:
         # Also in batch mode at the full price: a question that falls back to real time must not be left half paid.
         reserve = plan_reserve(plan, self._client.price, table_tokens, llm.window, llm.completion_limit)
         await self._ledger.admit(query_id, reserve)
+
+
+async def _halt(client: LlmClient, why: str) -> int:
+    return client.halt(why)
 
 
 @dataclass(frozen=True)

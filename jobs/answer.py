@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, Final, TypeVar
 
 from ray.exceptions import RayActorError
@@ -31,6 +33,7 @@ from okralong.pipelines.core.types import (
     EXIT_FAILURES,
     EXIT_OK,
     EXIT_OVER_BUDGET,
+    EXIT_STOPPED,
     GO_ON,
     Answer,
     ConfigError,
@@ -50,6 +53,10 @@ from okralong.pipelines.run.rows import answer_row
 T = TypeVar("T")
 
 POLL_S = 0.5
+GRACE_S: Final = 20.0
+"""How long calls in flight are waited for when a run is told to stop. Ours: most replies are there in that time."""
+ENDING_S: Final = 5.0
+"""How long questions may take beyond that to notice that they are to end. Ours."""
 RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
 """Ends of a question with which ``retry`` may ask again."""
 
@@ -87,6 +94,7 @@ def answer_questions(
     retry: frozenset[str] = frozenset(),
     changed_since: int | None = None,
     console: Console | None = None,
+    interrupt: Interrupt | None = None,
 ) -> RunResult:
     """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
 
@@ -107,7 +115,7 @@ def answer_questions(
         say_line(console, f"since version {changed_since}: {counts}; {left} of {whole} questions rest on these")
         if not left:
             return RunResult(Folder.of(run).path, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
-    return answer_prepared(prepared, run, address=address, retry=retry, console=console)
+    return answer_prepared(prepared, run, address=address, retry=retry, console=console, interrupt=interrupt)
 
 
 def answer_prepared(
@@ -119,6 +127,7 @@ def answer_prepared(
     console: Console | None = None,
     whole: bool = True,
     shared: Shared | None = None,
+    interrupt: Interrupt | None = None,
 ) -> RunResult:
     """The same with everything checked. A part of a run that is not the ``whole`` leaves it without a manifest.
 
@@ -159,7 +168,8 @@ def answer_prepared(
             actors = held.enter_context(started)
             for note in served.notes:
                 say_line(console, note, style="yellow")
-            stop, totals = drive(actors, todo, unscoped, prepared, console, shared.interrupt if shared else None)
+            interrupt = shared.interrupt if shared else interrupt
+            stop, totals = drive(actors, todo, unscoped, prepared, console, interrupt)
         if stop is not None:
             return _result(folder, prepared, stop.message, stop.exit_code)
         if not whole:
@@ -270,11 +280,31 @@ def drive(
 ) -> tuple[Stop | None, dict[str, Any]]:
     """Carry all questions; why the run had to stop (or None), and the ledger's totals.
 
-    Raises CancelledError when the ``interrupt`` is fired: this is how a run in another thread than the main one is told
-    of Ctrl-C.
+    At Ctrl-C, SIGTERM, and when the ``interrupt`` is fired, nothing more is sent, calls in flight are waited for, and
+    KeyboardInterrupt is raised, in another thread than the main one CancelledError; at once when told a second time.
     """
-    work = _drive(actors, todo, unscoped, prepared, console)
-    return asyncio.run(work if interrupt is None else interrupt.of(work))
+    interrupt = interrupt or Interrupt()
+    with _on_sigterm(interrupt.fire):
+        try:
+            return asyncio.run(interrupt.of(_drive(actors, todo, unscoped, prepared, console, interrupt.grace_s)))
+        except asyncio.CancelledError:
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt from None
+            raise
+
+
+@contextmanager
+def _on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
+    """Let SIGTERM call ``stop``, where it is this thread that hears signals and somebody listens to it already."""
+    before = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda *_: stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _drive(
@@ -283,6 +313,7 @@ async def _drive(
     unscoped: Sequence[tuple[Question, str]],
     prepared: Prepared,
     console: Console,
+    grace_s: float,
 ) -> tuple[Stop | None, dict[str, Any]]:
     for row in prepared.bad:
         await actors.ledger.fail(row.query_id, "questions", "QuestionError", row.message)
@@ -314,7 +345,14 @@ async def _drive(
     with AnswerBar(console, len(todo)) as bar:
         watch = _Progress(actors.ledger, actors.scheduler, bar, console)
         watching = asyncio.create_task(watch.go_on(lambda: done))
-        await asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
+        carried = asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
+        try:
+            await asyncio.shield(carried)
+        except asyncio.CancelledError:
+            stops.append(Stop(f"Stopped. {GO_ON}", EXIT_STOPPED))
+            await _halt(actors, grace_s, console)
+            await asyncio.wait({carried}, timeout=ENDING_S)
+            raise
         if actors.scheduler is not None and not stops:
             try:
                 await actors.scheduler.drain()
@@ -334,6 +372,36 @@ async def _drive(
         "failures": totals.failures,
         "snapshots": snapshot_rows(totals.snapshots),
     }
+
+
+async def _halt(actors: RunActors, grace_s: float, console: Console) -> None:
+    """Send nothing more, and wait for the calls in flight, so long."""
+    why = f"The run was stopped. {GO_ON}"
+    in_flight = await _sum(planner.halt.remote(why) for planner in actors.planners)
+    if actors.scheduler is not None:
+        await actors.scheduler.stop(why)
+    if not in_flight:
+        return
+    calls = "1 call is" if in_flight == 1 else f"{in_flight} calls are"
+    say_line(console, f"Stopping: {calls} in flight, waited for {grace_s:g} s at most. Ctrl-C again ends at once.")
+    lost = await _sum(planner.drain.remote(grace_s) for planner in actors.planners)
+    if lost:
+        say_line(
+            console,
+            f"{in_flight - lost} of {in_flight} replies came and are kept. {lost} did not; nobody knows whether they "
+            "are billed, so the ledger has them as unknown, at what they may cost at most.",
+            style="yellow",
+        )
+    else:
+        say_line(
+            console, f"All {in_flight} replies came and are kept." if in_flight > 1 else "The reply came and is kept."
+        )
+
+
+async def _sum(counts: Iterable[Awaitable[int]]) -> int:
+    """The sum of what planners say; one that died says nothing."""
+    said = await asyncio.gather(*counts, return_exceptions=True)
+    return sum(each for each in said if isinstance(each, int))
 
 
 class _Progress:
@@ -366,13 +434,14 @@ class _Progress:
 
 @dataclass
 class Interrupt:
-    """Stops work in other threads, which signals such as Ctrl-C do not reach: cancels what runs under it, and what
-    would begin later. Firing twice is fine.
+    """Stops runs, also in other threads, which signals such as Ctrl-C do not reach: cancels what runs under it, and
+    what would begin later. What is fired once waits ``grace_s`` at most for calls in flight, twice for none.
     """
 
+    grace_s: float = GRACE_S
     fired: bool = False
     _running: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = field(default_factory=set)
-    _lock: Lock = field(default_factory=Lock)
+    _lock: Any = field(default_factory=RLock)  # a signal may come while this thread holds it
 
     async def of(self, work: Coroutine[Any, Any, T]) -> T:
         """What ``work`` returns. Raises CancelledError when this is fired before it ends."""

@@ -177,10 +177,13 @@ def answer(
     deadline: Annotated[
         str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
     ] = None,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")
+    ] = 20.0,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
-    from okralong.jobs.answer import answer_questions
+    from okralong.jobs.answer import Interrupt, answer_questions
     from okralong.jobs.show import print_summary
     from okralong.pipelines.core.storage import Folder
 
@@ -209,6 +212,7 @@ def answer(
             retry=frozenset(retry or ()),
             changed_since=changed_since,
             console=console,
+            interrupt=Interrupt(grace_s=grace),
         )
     except KeyboardInterrupt:
         say_line(console, f"Stopped. {GO_ON}")

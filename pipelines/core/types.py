@@ -408,6 +408,12 @@ class BrokenError(OkraError):
     exit_code = EXIT_BROKEN
 
 
+class StoppedError(BrokenError):
+    """The user asked the run to stop, and no further call is sent."""
+
+    exit_code = EXIT_STOPPED
+
+
 class MetricError(OkraError):
     """A metric of an evaluation cannot be worked out. Nothing is left out for it: the evaluation stops."""
 

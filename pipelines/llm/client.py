@@ -24,7 +24,7 @@ from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, Usage
+from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, StoppedError, Usage
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_api import Answered, BatchItem, UseRealtime, batch_call_id
 from okralong.pipelines.llm.config import ANALYZE, LlmConfig
@@ -42,6 +42,9 @@ PERMIT_SLACK_S = 60.0
 """How long after the request's timeout its permit ends by itself, should its holder have died. Ours."""
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
+
+LOOK_S = 0.05
+"""How often the end of the calls in flight is looked for when a client is stopped, in seconds. Ours."""
 
 Recorded = Callable[[str, int], JournalRow | None]
 """The last reply recorded at a path and sample of one question, or None."""
@@ -88,6 +91,9 @@ class LlmClient:
         self._shared = shared or SharedReplies()
         self._scheduler = scheduler
         self._exhausted = 0
+        self._halted = ""
+        self._unsent: set[asyncio.Task[Any]] = set()
+        self._in_flight: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
@@ -100,6 +106,31 @@ class LlmClient:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._router.aclose()
+
+    def halt(self, why: str) -> int:
+        """Send nothing more: calls that wait end at once with StoppedError, and so does each that is asked for later.
+
+        Returns how many are in flight; these go on, until their replies are durable.
+        """
+        self._halted = why
+        for task in self._unsent:
+            task.cancel()
+        return len(self._in_flight)
+
+    async def drain(self, grace_s: float) -> int:
+        """Wait for the calls in flight of a client that was halted, at most so long; then give them up as unknown.
+
+        Returns how many were given up.
+        """
+        deadline = time.monotonic() + grace_s
+        while self._in_flight and time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_S)
+        late = list(self._in_flight)
+        for task in late:
+            task.cancel()
+        while self._in_flight:  # until the ledger has them as unknown
+            await asyncio.sleep(LOOK_S)
+        return len(late)
 
     def count_prompt(self, messages: Sequence[Message]) -> int:
         """Prompt tokens on the safe side, as they would be reserved."""
@@ -121,7 +152,7 @@ class LlmClient:
 
         With ``logprobs`` it has the texts of its tokens and their log-probabilities.
 
-        Raises OverBudget, EndpointError (stop the run), CallFailed (no reply came), ReplyError (one came that is of no
+        Raises OverBudget, EndpointError and StoppedError (stop the run), CallFailed (no reply came), ReplyError (one came that is of no
         use; it is in the journal) or QuestionError (no minute of the account can hold the prompt).
         """
         config = self.config
@@ -169,10 +200,29 @@ class LlmClient:
             raw, outcome = shared
             await self._ledger.settle(outcome)
             return usable(raw, logprobs=logprobs)
-        answered = await self._in_batch(request, call)
-        if answered is None:  # the attempt starts now: a batch may have taken its hours
-            answered = await self._in_realtime(request, replace(call, started_at=datetime.now(UTC)))
-        return usable(answered, logprobs=logprobs)
+        return usable(await self._asked(request, call), logprobs=logprobs)
+
+    async def _asked(self, request: LlmRequest, call: Call) -> RawReply:
+        """The reply. Raises StoppedError when the client is halted before the request goes out."""
+        self._check_halted()
+        task = _this_task()
+        self._unsent.add(task)
+        try:
+            answered = await self._in_batch(request, call)
+            if answered is None:  # the attempt starts now: a batch may have taken its hours
+                answered = await self._in_realtime(request, replace(call, started_at=datetime.now(UTC)))
+            return answered
+        except asyncio.CancelledError:
+            if not self._halted:
+                raise
+            task.uncancel()  # it was cancelled to end its wait, and goes on to say why
+            raise StoppedError(self._halted) from None
+        finally:
+            self._unsent.discard(task)
+
+    def _check_halted(self) -> None:
+        if self._halted:
+            raise StoppedError(self._halted)
 
     async def _in_batch(self, request: LlmRequest, call: Call) -> RawReply | None:
         """The reply of a batch of the first endpoint; None when it is to be asked for in real time."""
@@ -230,6 +280,7 @@ class LlmClient:
             if isinstance(got, RawReply):
                 return got
             api_errors.append(got)
+            self._check_halted()
             if not got.retry and not got.final:
                 raise got.error()
             if self._router.all_out:
@@ -251,6 +302,7 @@ class LlmClient:
         permit: int | None = None
         headers = NO_HEADERS
         sent_at: float | None = None
+        task = _this_task()
         try:
             await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
             asked_at = time.perf_counter()
@@ -260,6 +312,8 @@ class LlmClient:
             call = replace(call, queue_s=queue_s, started_at=datetime.now(UTC))
             await self._ledger.intend(call)
             sent_at = clock()
+            self._unsent.discard(task)
+            self._in_flight.add(task)
             raw, headers = await self._send(route, request, call)
         except asyncio.CancelledError:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
@@ -286,8 +340,10 @@ class LlmClient:
             await asyncio.shield(self._ledger.settle(raw.outcome(call)))
             return raw
         finally:
+            self._in_flight.discard(task)
             if route is not None and permit is not None:
                 await best_effort(route.limiter.release(permit, headers, unsent=sent_at is None))
+            self._unsent.add(task)
 
     async def _send(self, route: Route, request: LlmRequest, call: Call) -> tuple[RawReply, RateLimitHeaders]:
         start = time.perf_counter()
@@ -322,6 +378,13 @@ class LlmClient:
         error = state.outcome.exception() if state.outcome else None
         named = error.api_errors[-1].retry_after if isinstance(error, _NoReplyError) else None
         return self._backoff(state) if named is None else named
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("calls are made from tasks of an event loop")
+    return task
 
 
 class _NoReplyError(Exception):
