@@ -16,6 +16,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -42,9 +43,6 @@ PERMIT_SLACK_S = 60.0
 """How long after the request's timeout its permit ends by itself, should its holder have died. Ours."""
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
-
-LOOK_S = 0.05
-"""How often the end of the calls in flight is looked for when a client is stopped, in seconds. Ours."""
 
 Recorded = Callable[[str, int], JournalRow | None]
 """The last reply recorded at a path and sample of one question, or None."""
@@ -94,6 +92,8 @@ class LlmClient:
         self._halted = ""
         self._unsent: set[asyncio.Task[Any]] = set()
         self._in_flight: set[asyncio.Task[Any]] = set()
+        self._none_in_flight = asyncio.Event()
+        self._none_in_flight.set()
 
     def __repr__(self) -> str:
         return f"LlmClient({self.config.model!r} at {self.config.base_url!r})"
@@ -122,14 +122,12 @@ class LlmClient:
 
         Returns how many were given up.
         """
-        deadline = time.monotonic() + grace_s
-        while self._in_flight and time.monotonic() < deadline:
-            await asyncio.sleep(LOOK_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._none_in_flight.wait(), grace_s)
         late = list(self._in_flight)
         for task in late:
             task.cancel()
-        while self._in_flight:  # until the ledger has them as unknown
-            await asyncio.sleep(LOOK_S)
+        await self._none_in_flight.wait()  # until the ledger has them as unknown
         return len(late)
 
     def count_prompt(self, messages: Sequence[Message]) -> int:
@@ -152,8 +150,8 @@ class LlmClient:
 
         With ``logprobs`` it has the texts of its tokens and their log-probabilities.
 
-        Raises OverBudget, EndpointError and StoppedError (stop the run), CallFailed (no reply came), ReplyError (one came that is of no
-        use; it is in the journal) or QuestionError (no minute of the account can hold the prompt).
+        Raises OverBudget, EndpointError and StoppedError (stop the run), CallFailed (no reply came), ReplyError (one
+        came that is of no use; it is in the journal) or QuestionError (no minute of the account can hold the prompt).
         """
         config = self.config
         request = LlmRequest(
@@ -314,6 +312,7 @@ class LlmClient:
             sent_at = clock()
             self._unsent.discard(task)
             self._in_flight.add(task)
+            self._none_in_flight.clear()
             raw, headers = await self._send(route, request, call)
         except asyncio.CancelledError:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
@@ -341,6 +340,8 @@ class LlmClient:
             return raw
         finally:
             self._in_flight.discard(task)
+            if not self._in_flight:
+                self._none_in_flight.set()
             if route is not None and permit is not None:
                 await best_effort(route.limiter.release(permit, headers, unsent=sent_at is None))
             self._unsent.add(task)
