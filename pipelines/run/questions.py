@@ -39,7 +39,7 @@ Questions: TypeAlias = str | Path | Iterable[str | Mapping[str, Any] | Question]
 """What questions may be given as: a path or URI, "-" for standard input, texts or rows, a data frame, a table."""
 
 STDIN: Final = "-"
-COLUMNS: Final = ("query_id", "question", "doc_ids", "answers", "evidence", "type")
+COLUMNS: Final = ("query_id", "question", "doc_ids", "where", "answers", "evidence", "type")
 OTHER_NAMES: Final = {
     "id": "query_id",
     "qid": "query_id",
@@ -55,6 +55,7 @@ OTHER_NAMES: Final = {
     "file": "doc_ids",
     "files": "doc_ids",
     "scope": "doc_ids",
+    "filter": "where",
     "gold": "answers",
     "answer": "answers",
     "expected": "answers",
