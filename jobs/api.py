@@ -99,3 +99,14 @@ def answer(
         retry=frozenset(retry),
         changed_since=changed_since,
     )
+
+
+def export(run: str | Path, to: str | Path, *, format: str | None = None) -> list[str]:
+    """Write the answers of a run to a file: xlsx, csv, jsonl, parquet or duckdb, by its ending or ``format``.
+
+    Returns the paths written. Raises InputError for a folder that is no run, or a format that is not known.
+    """
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.reporting.export import export_run
+
+    return export_run(Folder.of(run), str(to), format)[0]

@@ -17,6 +17,8 @@ SCHEMA_VERSION: Final = 1
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
     "documents": {"sections": 2},
+    "outcomes": {"reader": 2},
+    "sources": {"reader": 2},
     "answers": {"carried": 2},
     "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
 }
@@ -26,6 +28,12 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
 def _schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
     version = max([SCHEMA_VERSION, *ADDED_COLUMNS.get(name, {}).values()])
     return pa.schema(fields, metadata={"okralong.table": name, "okralong.schema_version": str(version)})
+
+
+def _described(name: str, fields: list[tuple[str, pa.DataType, str]]) -> pa.Schema:
+    """The same with a sentence on each column, for people."""
+    described = [pa.field(column, kind, metadata={"about": about}) for column, kind, about in fields]
+    return pa.schema(described, metadata=_schema(name, []).metadata)
 
 
 def columns_in(schema: pa.Schema, version: str) -> list[str] | None:
@@ -126,9 +134,33 @@ CATALOGUE: Final = _schema("catalogue", [*_ENTRY, ("shadowed", pa.bool_())])
 that another document has, and are not seen."""
 
 OUTCOMES: Final = _schema(
-    "outcomes", [*_ENTRY, ("source_sha256", pa.string()), ("message", pa.string()), ("limits", pa.string())]
+    "outcomes",
+    [
+        *_ENTRY,
+        ("source_sha256", pa.string()),
+        ("message", pa.string()),
+        ("limits", pa.string()),
+        ("reader", pa.string()),
+    ],
 )
-"""What became of each document of a part; with a ``message`` it could not be read, under limits of that hash."""
+"""What became of each document of a part; with a ``message`` it could not be read, under limits of that hash.
+``reader`` is the version of the reader (see ``indexing/readers.py``)."""
+
+METADATA: Final = _schema(
+    "metadata",
+    [
+        ("doc_id", pa.string()),
+        ("part", pa.string()),
+        ("title", pa.string()),
+        ("source_uri", pa.string()),
+        ("source_name", pa.string()),
+        ("file_date", pa.string()),
+        ("own", pa.map_(pa.string(), pa.string())),
+        ("given", pa.map_(pa.string(), pa.string())),
+    ],
+)
+"""What a version knows of its documents beside their texts: ``own`` says the document or its row, ``given`` a file of
+metadata; ``file_date`` is the day on which the file was last changed, as it was read."""
 
 _FAILED: Final = pa.struct([("doc_id", pa.string()), ("message", pa.string())])
 
@@ -141,9 +173,11 @@ SOURCES: Final = _schema(
         ("size", pa.int64()),
         ("mtime_ns", pa.int64()),
         ("failed", pa.list_(_FAILED)),
+        ("reader", pa.string()),
     ],
 )
-"""The files that a version was made of, with the documents of each that could not be read."""
+"""The files that a version was made of, with the documents of each that could not be read, and the version of the
+reader that read them."""
 
 ANSWERS: Final = _schema(
     "answers",
@@ -253,6 +287,73 @@ SPLIT: Final = _schema("split", [("kind", pa.string()), ("side", pa.string()), (
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
 """The tables of a run folder by folder name."""
+
+# What goes out of a run to people and their tools (``reporting/export.py``, ``reporting/diff.py``). Times have no zone,
+# which spreadsheets do not know: they are UTC.
+
+_TIME: Final = pa.timestamp("ms")
+
+_CITED: Final[list[tuple[str, pa.DataType, str]]] = [
+    ("section", pa.string(), "page, sheet, slide, heading or attachment in which the quote begins: page 12"),
+    ("page", pa.int64(), "number of the page or slide, from 1; null where there is none"),
+    ("quote", pa.string(), "the cited words"),
+    ("link", pa.string(), "opens the source, a PDF at its page"),
+    ("source_uri", pa.string(), "file of the document"),
+    ("doc_id", pa.string(), "document"),
+    ("title", pa.string(), "its title"),
+    ("document_sha256", pa.string(), "hash of its id and text"),
+    ("ocr", pa.bool_(), "whether the words were read from an image"),
+]
+
+FLAT_ANSWERS: Final = _described(
+    "flat_answers",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("question", pa.string(), "its words"),
+        ("answer", pa.string(), "the answer; empty unless answered"),
+        ("status", pa.string(), "answered, unanswerable, over_budget or failed"),
+        *((name, kind, f"of the first citation: {about}") for name, kind, about in _CITED),
+        ("citations", pa.int64(), "how many passages are cited"),
+        ("more_citations", pa.string(), "the others, a line each: document, page, words"),
+        ("error", pa.string(), "why there is no answer"),
+        ("type", pa.string(), "question type, as analysed"),
+        ("workflow", pa.string(), "linear, extend, split or step"),
+        ("strategy", pa.string(), "the method"),
+        ("model", pa.string(), "the generator, as the config names it"),
+        ("calls", pa.int64(), "calls to the generator"),
+        ("prompt_tokens", pa.int64(), "input tokens, cached ones included"),
+        ("cached_tokens", pa.int64(), "input tokens that the endpoint had cached"),
+        ("completion_tokens", pa.int64(), "output tokens"),
+        ("cost_usd", pa.float64(), "US dollars"),
+        ("seconds", pa.float64(), "from question to answer, waiting included"),
+        ("scope", pa.string(), "documents asked, with ; between them; empty for the whole archive"),
+        ("archive", pa.string(), "the archive"),
+        ("archive_version", pa.int64(), "version of the archive over which it was answered"),
+        ("night", pa.string(), "the night that it comes from; null outside okralong nightly"),
+        ("finished_at", _TIME, "end of the answer, UTC"),
+    ],
+)
+"""A row is a question of a run, as ``okralong export`` writes it. The columns that questions carry along follow under
+their own names (``carried_NAME`` where the table has one of that name)."""
+
+FLAT_CITATIONS: Final = _described(
+    "flat_citations",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("number", pa.int64(), "place among the question's citations, from 1"),
+        *_CITED,
+        ("start_char", pa.int64(), "where the words begin in the document's text"),
+        ("end_char", pa.int64(), "where they end"),
+    ],
+)
+"""A row is a citation of a run, as ``okralong export`` writes it."""
+
+ORIGINS: Final = _schema(
+    "origins",
+    [("query_id", pa.string()), ("night", pa.string()), ("archive_version", pa.int64()), ("setup", pa.string())],
+)
+"""Where an answer of a nightly's ``current`` comes from: the night, the version of the archive that it was asked over,
+and the hash of the config."""
 
 TRAINING_ROWS: Final = _schema(
     "training_rows",
