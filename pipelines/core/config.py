@@ -69,8 +69,10 @@ def parse_config(model: type[S], text: str, where: str, overrides: dict[str, Any
         shipped = f"configs/{model.SHIPPED}"
         layers.append((shipped, _mapping(shipped_config(model.SHIPPED), shipped)))
     data: dict[str, Any] = {}
-    for _, layer in reversed(layers):
+    for _, layer in reversed(layers[1:]):
         data = _laid_over(data, layer)
+    for dotted, value in given.items():
+        _set(data, dotted.split("."), value)
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -82,8 +84,8 @@ def parse_config(model: type[S], text: str, where: str, overrides: dict[str, Any
         raise ConfigError(f"{told}. Nothing was run.") from error
     except ConfigError as error:  # of a validator that must not repeat the value, and begins with the key
         found = re.match(r"[a-z_]+(\.[a-z_]+)*", str(error))
-        holder = _holder(layers, found[0].split(".") if found else ())
-        raise ConfigError(f"{holder} cannot be used: {error}" if holder else str(error)) from error
+        named = _holder(layers, found[0].split(".") if found else ())
+        raise ConfigError(f"{named} cannot be used: {error}" if named else str(error)) from error
 
 
 def load_config(model: type[S], source: str | Path, overrides: dict[str, Any] | None = None) -> S:
@@ -109,12 +111,15 @@ def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Values by dotted keys as the mappings that a file would hold."""
     data: dict[str, Any] = {}
     for dotted, value in overrides.items():
-        *path, last = dotted.split(".")
-        below = data
-        for key in path:
-            below = below.setdefault(key, {})
-        below[last] = value
+        _set(data, dotted.split("."), value)
     return data
+
+
+def _set(data: dict[str, Any], path: list[str], value: Any) -> None:
+    for key in path[:-1]:
+        below = data.get(key)
+        data[key] = data = dict(below) if isinstance(below, dict) else {}
+    data[path[-1]] = value
 
 
 def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
