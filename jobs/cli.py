@@ -44,6 +44,14 @@ def index(
     archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
     sources: Annotated[list[str], typer.Option("--from", help="A folder, file or URI of documents; may be repeated.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
+    metadata: Annotated[
+        str | None,
+        typer.Option(help="Columns of the documents, by doc_id or file: a csv, tsv, xlsx, jsonl or parquet file."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Files to leave out: '*.png', or 'drafts/*' below the folder; may be repeated."),
+    ] = None,
     rehash: Annotated[
         bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
     ] = False,
@@ -57,7 +65,8 @@ def index(
     from okralong.pipelines.indexing.config import IndexConfig
 
     console = Console()
-    settings = load_config(IndexConfig, config)
+    given = {"metadata": metadata, "exclude": exclude or None}
+    settings = load_config(IndexConfig, config, {key: value for key, value in given.items() if value is not None})
     with connected(address), IndexBar(console) as bar:
         for note in homes_to_come(settings.placement):
             say_line(console, note, style="yellow")

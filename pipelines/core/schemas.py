@@ -17,6 +17,8 @@ SCHEMA_VERSION: Final = 1
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
     "documents": {"sections": 2},
+    "outcomes": {"reader": 2},
+    "sources": {"reader": 2},
     "answers": {"carried": 2},
     "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
 }
@@ -132,9 +134,33 @@ CATALOGUE: Final = _schema("catalogue", [*_ENTRY, ("shadowed", pa.bool_())])
 that another document has, and are not seen."""
 
 OUTCOMES: Final = _schema(
-    "outcomes", [*_ENTRY, ("source_sha256", pa.string()), ("message", pa.string()), ("limits", pa.string())]
+    "outcomes",
+    [
+        *_ENTRY,
+        ("source_sha256", pa.string()),
+        ("message", pa.string()),
+        ("limits", pa.string()),
+        ("reader", pa.string()),
+    ],
 )
-"""What became of each document of a part; with a ``message`` it could not be read, under limits of that hash."""
+"""What became of each document of a part; with a ``message`` it could not be read, under limits of that hash.
+``reader`` is the version of the reader (see ``indexing/readers.py``)."""
+
+METADATA: Final = _schema(
+    "metadata",
+    [
+        ("doc_id", pa.string()),
+        ("part", pa.string()),
+        ("title", pa.string()),
+        ("source_uri", pa.string()),
+        ("source_name", pa.string()),
+        ("file_date", pa.string()),
+        ("own", pa.map_(pa.string(), pa.string())),
+        ("given", pa.map_(pa.string(), pa.string())),
+    ],
+)
+"""What a version knows of its documents beside their texts: ``own`` says the document or its row, ``given`` a file of
+metadata; ``file_date`` is the day on which the file was last changed, as it was read."""
 
 _FAILED: Final = pa.struct([("doc_id", pa.string()), ("message", pa.string())])
 
@@ -147,9 +173,11 @@ SOURCES: Final = _schema(
         ("size", pa.int64()),
         ("mtime_ns", pa.int64()),
         ("failed", pa.list_(_FAILED)),
+        ("reader", pa.string()),
     ],
 )
-"""The files that a version was made of, with the documents of each that could not be read."""
+"""The files that a version was made of, with the documents of each that could not be read, and the version of the
+reader that read them."""
 
 ANSWERS: Final = _schema(
     "answers",

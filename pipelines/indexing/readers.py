@@ -22,6 +22,7 @@ from docx.opc.exceptions import PackageNotFoundError
 from docx.table import Table, _Cell
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from okralong.pipelines.core.table_files import plain
 from okralong.pipelines.core.types import DocumentError, Section
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Read, Reading, Source, decode, newlines
 
@@ -288,8 +289,24 @@ def _parse(row: Any, uri: str, where: str) -> RawDocument:
         )
     if not str(values["doc_id"]).strip():
         raise DocumentError(f"{uri}, {where}: doc_id is empty. Give the row a name that questions can point to.")
-    metadata = _metadata(row.get("metadata"), uri, where)
+    metadata = _columns(row) | _metadata(row.get("metadata"), uri, where)
     return RawDocument(str(values["doc_id"]), newlines(str(values["text"])), uri, str(values["title"]), where, metadata)
+
+
+_MOST_COLUMN_CHARS: Final = 1000
+"""Ours: a longer value of a column beside the text is a text of its own, and nothing that one filters by."""
+
+
+def _columns(row: Mapping[Any, Any]) -> dict[str, str]:
+    """The other columns of a row that hold one short value each: metadata as well."""
+    found = {}
+    for name, value in row.items():
+        if name in _COLUMNS or value is None or isinstance(value, Mapping | list | tuple | bytes):
+            continue
+        said = plain(value)
+        if said and len(said) <= _MOST_COLUMN_CHARS and _is_text(str(name)) and _is_text(said):
+            found[str(name)] = said
+    return found
 
 
 def _metadata(value: Any, uri: str, where: str) -> dict[str, str]:
@@ -367,7 +384,7 @@ def read_parquet(source: Source) -> Iterator[Reading]:
                 f"{source.uri} has no column {' and no column '.join(missing)} (it has {', '.join(names)}). "
                 "Rename the columns to doc_id and text."
             )
-        columns = [name for name in _COLUMNS if name in names]
+        columns = [name for name in names if name in _COLUMNS or _holds_values(file.schema_arrow.field(name).type)]
         number = 0
         try:
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
@@ -380,6 +397,10 @@ def read_parquet(source: Source) -> Iterator[Reading]:
             raise DocumentError(
                 f"{source.uri} breaks off after row {number} ({error}). Write the file again, then index again."
             ) from error
+
+
+def _holds_values(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 READERS: Final[Mapping[str, Read]] = {
@@ -395,6 +416,24 @@ READERS: Final[Mapping[str, Read]] = {
     ".parquet": read_parquet,
 }
 """Reader by suffix in lower case."""
+
+
+_VERSIONS: Final[Mapping[str, str]] = {
+    ".md": "2",
+    ".markdown": "2",
+    ".html": "2",
+    ".htm": "2",
+    ".pdf": "2",
+    ".docx": "2",
+    ".jsonl": "2",
+    ".parquet": "2",
+}
+"""Of the readers that have learned something since the first release: sections, and columns beside the texts."""
+
+
+def reader_version(name: str) -> str:
+    """Of the reader of a file by its suffix; a file that an earlier one read is read again. "" for the first."""
+    return _VERSIONS.get(PurePosixPath(name).suffix.lower(), "")
 
 
 def reader_for(name: str) -> Read | None:
