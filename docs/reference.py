@@ -77,7 +77,7 @@ UNITS_OF_MODELS: Final = {
     "ListedPrice": "US dollars per million tokens",
 }
 
-EXIT_CODES: Final = ("OK", "FAILURES", "USAGE", "OVER_BUDGET", "ENDPOINT", "LOCKED", "BROKEN", "STOPPED")
+EXIT_CODES: Final = ("OK", "FAILURES", "USAGE", "OVER_BUDGET", "ENDPOINT", "LOCKED", "BROKEN", "CHANGED", "STOPPED")
 
 
 def pages() -> dict[str, str]:
@@ -321,8 +321,16 @@ def tables_page() -> str:
         function = getattr(schemas, name)
         about = said.get(name, "") if isinstance(function, pa.Schema) else inspect.getdoc(function) or ""
         lines += ["", f"## {metadata['okralong.table']}", "", _plain(about)]
-        lines += ["", f"Schema version {metadata['okralong.schema_version']}.", "", "| column | type |", "|---|---|"]
-        lines += [f"| `{field.name}` | {_arrow(field.type)} |" for field in schema]
+        lines += ["", f"Schema version {metadata['okralong.schema_version']}.", ""]
+        if any(field.metadata for field in schema):
+            lines += ["| column | type | what it is |", "|---|---|---|"]
+            lines += [
+                f"| `{each.name}` | {_arrow(each.type)} | {_cell(each.metadata[b'about'].decode())} |"
+                for each in schema
+            ]
+        else:
+            lines += ["| column | type |", "|---|---|"]
+            lines += [f"| `{field.name}` | {_arrow(field.type)} |" for field in schema]
     return "\n".join([*lines, ""])
 
 
@@ -348,7 +356,7 @@ def python_page() -> str:
     from okralong.pipelines.indexing.job import IndexResult
 
     lines = ["# Python", "", "Made from signatures and docstrings.", "", "## Functions", ""]
-    for name in ("index", "estimate", "answer"):
+    for name in ("index", "estimate", "answer", "export", "diff"):
         lines += _function(f"okralong.{name}", getattr(okralong, name), "###")
     lines += ["## Results", ""]
     for result in (IndexResult, EstimateResult, RunResult):

@@ -30,6 +30,12 @@ def _schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
     return pa.schema(fields, metadata={"okralong.table": name, "okralong.schema_version": str(version)})
 
 
+def _described(name: str, fields: list[tuple[str, pa.DataType, str]]) -> pa.Schema:
+    """The same with a sentence on each column, for people."""
+    described = [pa.field(column, kind, metadata={"about": about}) for column, kind, about in fields]
+    return pa.schema(described, metadata=_schema(name, []).metadata)
+
+
 def columns_in(schema: pa.Schema, version: str) -> list[str] | None:
     """Which of the schema's columns its table's files of ``version`` have; None for a version that is not known."""
     held = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
@@ -281,6 +287,98 @@ SPLIT: Final = _schema("split", [("kind", pa.string()), ("side", pa.string()), (
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
 """The tables of a run folder by folder name."""
+
+# What goes out of a run to people and their tools (``reporting/export.py``, ``reporting/diff.py``). Times have no zone,
+# which spreadsheets do not know: they are UTC.
+
+_TIME: Final = pa.timestamp("ms")
+
+_CITED: Final[list[tuple[str, pa.DataType, str]]] = [
+    ("section", pa.string(), "page, sheet, slide, heading or attachment in which the quote begins: page 12"),
+    ("page", pa.int64(), "number of the page or slide, from 1; null where there is none"),
+    ("quote", pa.string(), "the cited words"),
+    ("link", pa.string(), "opens the source, a PDF at its page"),
+    ("source_uri", pa.string(), "file of the document"),
+    ("doc_id", pa.string(), "document"),
+    ("title", pa.string(), "its title"),
+    ("document_sha256", pa.string(), "hash of its id and text"),
+    ("ocr", pa.bool_(), "whether the words were read from an image"),
+]
+
+FLAT_ANSWERS: Final = _described(
+    "flat_answers",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("question", pa.string(), "its words"),
+        ("answer", pa.string(), "the answer; empty unless answered"),
+        ("status", pa.string(), "answered, unanswerable, over_budget or failed"),
+        *((name, kind, f"of the first citation: {about}") for name, kind, about in _CITED),
+        ("citations", pa.int64(), "how many passages are cited"),
+        ("more_citations", pa.string(), "the others, a line each: document, page, words"),
+        ("error", pa.string(), "why there is no answer"),
+        ("type", pa.string(), "question type, as analysed"),
+        ("workflow", pa.string(), "linear, extend, split or step"),
+        ("strategy", pa.string(), "the method"),
+        ("model", pa.string(), "the generator, as the config names it"),
+        ("calls", pa.int64(), "calls to the generator"),
+        ("prompt_tokens", pa.int64(), "input tokens, cached ones included"),
+        ("cached_tokens", pa.int64(), "input tokens that the endpoint had cached"),
+        ("completion_tokens", pa.int64(), "output tokens"),
+        ("cost_usd", pa.float64(), "US dollars"),
+        ("seconds", pa.float64(), "from question to answer, waiting included"),
+        ("scope", pa.string(), "documents asked, with ; between them; empty for the whole archive"),
+        ("archive", pa.string(), "the archive"),
+        ("archive_version", pa.int64(), "version of the archive over which it was answered"),
+        ("night", pa.string(), "the night that it comes from; null outside okralong nightly"),
+        ("finished_at", _TIME, "end of the answer, UTC"),
+    ],
+)
+"""A row is a question of a run, as ``okralong export`` writes it. The columns that questions carry along follow under
+their own names (``carried_NAME`` where the table has one of that name)."""
+
+FLAT_CITATIONS: Final = _described(
+    "flat_citations",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("number", pa.int64(), "place among the question's citations, from 1"),
+        *_CITED,
+        ("start_char", pa.int64(), "where the words begin in the document's text"),
+        ("end_char", pa.int64(), "where they end"),
+    ],
+)
+"""A row is a citation of a run, as ``okralong export`` writes it."""
+
+_SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
+    ("answer", pa.string(), "answer"),
+    ("status", pa.string(), "status; null where the question was not asked"),
+    ("source", pa.string(), "documents and pages that were cited"),
+    ("quote", pa.string(), "first cited words"),
+    ("link", pa.string(), "opens the first source, a PDF at its page"),
+    ("night", pa.string(), "night of the answer"),
+]
+
+DIFFERENCES: Final = _described(
+    "differences",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("question", pa.string(), "its words"),
+        ("change", pa.string(), "changed, newly_answered, newly_unanswerable, failed, new_question, moved or gone"),
+        ("matters", pa.bool_(), "whether it counts for the exit code and on_change: all but moved and gone"),
+        ("what", pa.string(), "what is another now: answer, question, document (its hash), page, quote"),
+        *((f"{when}_{name}", kind, f"{about}, {when}") for name, kind, about in _SIDE for when in ("before", "after")),
+        ("similarity", pa.float64(), "token F1 of the two answers, 0 to 1; null where one is missing"),
+        ("error", pa.string(), "why there is no answer now"),
+    ],
+)
+"""A row is a question whose answer is another in the second of two runs, as ``okralong diff`` and ``okralong nightly``
+write it. The columns that questions carry along follow."""
+
+ORIGINS: Final = _schema(
+    "origins",
+    [("query_id", pa.string()), ("night", pa.string()), ("archive_version", pa.int64()), ("setup", pa.string())],
+)
+"""Where an answer of a nightly's ``current`` comes from: the night, the version of the archive that it was asked over,
+and the hash of the config."""
 
 TRAINING_ROWS: Final = _schema(
     "training_rows",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -187,6 +188,8 @@ def confusion_tables(matrices: Sequence[Mapping[str, Any]]) -> list[Table]:
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters by which a spreadsheet takes a text for a formula (OWASP, CSV injection)."""
+_FIGURE = re.compile(r"[-+]\s?[$€£]?\d[\d.,]*\s?%?")
+"""A text of these that is a number and nothing else, which is what a formula would make of it."""
 
 
 def table_files(table: Table) -> Mapping[str, bytes]:
@@ -261,7 +264,7 @@ def _safe(cell: Cell) -> Cell:
     if not isinstance(cell, str):
         return cell
     text = plain(cell)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(_FORMULA) and not _FIGURE.fullmatch(text) else text
 
 
 def _parquet(table: Table) -> bytes:

@@ -1,0 +1,341 @@
+"""The answers of a run as tables that people open: Excel, CSV, JSON lines, Parquet, DuckDB.
+
+``flat_answers`` has a row for each question and ``flat_citations`` one for each citation; ``core/schemas.py`` says what
+their columns are. ``export_run`` writes both.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Literal, get_args
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from openpyxl import Workbook
+from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, Cell
+from openpyxl.styles import Alignment, Font, PatternFill
+from openpyxl.utils import get_column_letter
+from openpyxl.worksheet.worksheet import Worksheet
+
+from okralong.pipelines.archive.versions import Location
+from okralong.pipelines.core.schemas import FLAT_ANSWERS, FLAT_CITATIONS, ORIGINS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.reporting.cited import Cited, archive_of, cited
+from okralong.pipelines.reporting.rows import said
+from okralong.pipelines.reporting.tables import csv_file
+from okralong.pipelines.run.rows import BEGUN
+
+Format = Literal["xlsx", "csv", "jsonl", "parquet", "duckdb"]
+FORMATS: Final[tuple[str, ...]] = get_args(Format)
+SUFFIXES: Final = {".ndjson": "jsonl", ".db": "duckdb"}
+"""Other endings by which a format is known."""
+ORIGINS_FOLDER: Final = "origins"
+"""Of ``okralong nightly``'s ``current``: where each of its answers comes from."""
+
+
+def flat_answers(run: Folder) -> pa.Table:
+    """The answers of a run, a row each, under ``FLAT_ANSWERS`` and the columns carried along, in order of query_id.
+
+    Raises InputError for a folder that is no run. Without the run's archive the cited words and files are null.
+    """
+    return Exported.of(run).answers
+
+
+def flat_citations(run: Folder) -> pa.Table:
+    """The citations of a run, a row each, under ``FLAT_CITATIONS``. Raises as ``flat_answers``."""
+    return Exported.of(run).citations
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The two tables of a run, and in ``missing`` why cited words cannot be had, else ""."""
+
+    answers: pa.Table
+    citations: pa.Table
+    missing: str
+
+    @classmethod
+    def of(cls, run: Folder) -> Exported:
+        """Read a run, finished or not. Raises InputError for a folder that is none."""
+        if not run.exists(BEGUN):
+            raise InputError(
+                f"{run.path} is no run folder (it has no {BEGUN}). Give the folder named by okralong answer --run."
+            )
+        begun = json.loads(run.read_bytes(BEGUN))
+        rows = sorted(read_run_table(run, "answers").to_pylist(), key=lambda row: str(row["query_id"]))
+        found, missing = citations_of(begun, rows)
+        origins = origins_of(run)
+        answers = [_answer(row, found[row["query_id"]], begun, origins.get(row["query_id"])) for row in rows]
+        citations = [
+            {"query_id": row["query_id"], "number": number, "start_char": each.start_char, "end_char": each.end_char}
+            | _cited(each)
+            for row in rows
+            for number, each in enumerate(found[row["query_id"]], start=1)
+        ]
+        flat = with_carried(pa.Table.from_pylist(answers, schema=FLAT_ANSWERS), [row["carried"] for row in rows])
+        return cls(flat, pa.Table.from_pylist(citations, schema=FLAT_CITATIONS), missing)
+
+
+def citations_of(begun: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Cited]], str]:
+    """What each of the answers of a run cites, by query_id, and why the words cannot be had, or "".
+
+    ``begun`` is the run's ``run.json``. Documents are read one after the other, each once.
+    """
+    archive, missing = archive_of(begun)
+    spans = [(row["query_id"], at, span) for row in rows for at, span in enumerate(row["citations"] or ())]
+    found = {
+        (query_id, at): cited(archive, span)
+        for query_id, at, span in sorted(spans, key=lambda each: (each[2]["doc_id"], each[0], each[1]))
+    }
+    lists = {row["query_id"]: [found[row["query_id"], at] for at in range(len(row["citations"] or ()))] for row in rows}
+    return lists, missing
+
+
+def origins_of(run: Folder) -> dict[str, dict[str, Any]]:
+    """Of a ``current`` of nights: the night and the archive's version of each answer, by query_id; of a run nothing."""
+    return {row["query_id"]: row for row in run.at(ORIGINS_FOLDER).read_tables(ORIGINS).to_pylist()}
+
+
+def with_carried(table: pa.Table, carried: Sequence[Iterable[tuple[str, str]] | None]) -> pa.Table:
+    """``table`` with the columns that its rows carry along, in order of their names."""
+    rows = [dict(each or ()) for each in carried]
+    for name in sorted({name for row in rows for name in row}):
+        column = pa.field(f"carried_{name}" if name in table.column_names else name, pa.string())
+        table = table.append_column(column, pa.array([row.get(name) for row in rows], pa.string()))
+    return table
+
+
+def _answer(
+    row: Mapping[str, Any], citations: Sequence[Cited], begun: Mapping[str, Any], origin: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    place = Location.of(str(begun.get("archive") or ""))
+    known = origin or {"night": None, "archive_version": place.version}
+    seconds = dict(row["seconds"] or ())
+    finished_at: datetime | None = row["finished_at"]
+    return {
+        "query_id": row["query_id"],
+        "question": row["question"],
+        "answer": row["answer"] or "",
+        "status": row["status"],
+        **(_cited(citations[0]) if citations else {}),
+        "citations": len(citations),
+        "more_citations": "\n".join(map(described, citations[1:])),
+        "error": row["error"] or "",
+        "type": said(row["analysis"], "type"),
+        "workflow": said(row["plan"], "workflow"),
+        "strategy": row["strategy"],
+        "model": str(((begun.get("config") or {}).get("llm") or {}).get("model") or ""),
+        "calls": row["calls"],
+        "prompt_tokens": row["prompt_tokens"],
+        "cached_tokens": row["cached_tokens"],
+        "completion_tokens": row["completion_tokens"],
+        "cost_usd": row["cost_usd"],
+        "seconds": seconds.get("total"),
+        "scope": "; ".join(row["doc_ids"] or ()),
+        "archive": place.place,
+        "archive_version": known["archive_version"],
+        "night": known["night"],
+        "finished_at": None if finished_at is None else finished_at.replace(tzinfo=None),
+    }
+
+
+def _cited(each: Cited) -> dict[str, Any]:
+    known = bool(each.sha256)
+    return {
+        "section": each.section or None,
+        "page": each.page,
+        "quote": each.quote if known else None,
+        "link": each.link or None,
+        "source_uri": each.source_uri or None,
+        "doc_id": each.doc_id,
+        "title": each.title or None,
+        "document_sha256": each.sha256 or None,
+        "ocr": each.ocr if known else None,
+    }
+
+
+def described(each: Cited) -> str:
+    """A citation in one line: document, page and words."""
+    words = " ".join(each.quote.split())
+    return f"{each.doc_id}{f', {each.section}' if each.section else ''}{f': {words}' if words else ''}"
+
+
+# --------
+# Files. Text of documents and models is text in all of them, whatever it begins with.
+
+
+def format_of(to: str, given: str | None = None) -> Format:
+    """The format of a file, as ``given`` or by its suffix. Raises InputError for one that is not known."""
+    suffix = PurePosixPath(to).suffix.lower()
+    found = given or SUFFIXES.get(suffix, suffix.removeprefix("."))
+    if found not in FORMATS:
+        raise InputError(
+            f"The format of {to} is not known: {found!r} is none of {', '.join(FORMATS)}. Give the file one of these "
+            "endings, or say --format."
+        )
+    known: Format = found  # type: ignore[assignment]
+    return known
+
+
+def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str], Exported]:
+    """Write a run's answers and citations to the file ``to`` (a path or URI); the paths written, and what was.
+
+    Excel and DuckDB hold both tables in one file, DuckDB ledger and failures as well; of the other formats the
+    citations have a file beside it (``answers.csv``, ``answers.citations.csv``). Raises InputError for a folder that
+    is no run and a format that is not known, before anything is written.
+    """
+    kind = format_of(to, given)
+    exported = Exported.of(run)
+    tables = {"answers": exported.answers, "citations": exported.citations}
+    if kind == "duckdb":
+        tables |= {name: without_zones(read_run_table(run, name)) for name in ("ledger", "failures")}
+    return write_tables(tables, to, kind), exported
+
+
+def write_tables(tables: Mapping[str, pa.Table], to: str, kind: Format) -> list[str]:
+    """Write some tables, the first of which is the file ``to`` itself where a file holds one table; the paths."""
+    head, slash, name = to.rpartition("/")
+    folder = Folder.of(head + slash if slash else ".")
+    whole: dict[str, Callable[[Mapping[str, pa.Table]], bytes]] = {"xlsx": excel, "duckdb": database}
+    if kind in whole:
+        files = {name: whole[kind](tables)}
+    else:
+        stem, dot, suffix = name.rpartition(".")
+        beside = f"{stem or suffix}.{{}}{dot if stem else ''}{suffix if stem else ''}"
+        each = {"csv": comma_separated, "jsonl": json_lines, "parquet": parquet}[kind]
+        names = [name, *(beside.format(table) for table in list(tables)[1:])]
+        files = {file: each(table) for file, table in zip(names, tables.values(), strict=True)}
+    for file, content in files.items():
+        folder.write_bytes(file, content)
+    return [folder.at(file).path for file in files]
+
+
+def without_zones(table: pa.Table) -> pa.Table:
+    """The same with times in UTC that do not say so: what has zones asks its readers for more packages."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz:
+            naive = pa.timestamp(field.type.unit)
+            table = table.set_column(at, field.with_type(naive), table[field.name].cast(naive))
+    return table
+
+
+def parquet(table: pa.Table) -> bytes:
+    """As a Parquet file."""
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="zstd")
+    return out.getvalue()
+
+
+def json_lines(table: pa.Table) -> bytes:
+    """As JSON lines in UTF-8."""
+    lines = (json.dumps(_plain_values(row), ensure_ascii=False) for row in table.to_pylist())
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+
+def comma_separated(table: pa.Table) -> bytes:
+    """As CSV in UTF-8 with the mark by which Excel knows it."""
+    rows = [_plain_values(row) for row in table.to_pylist()]
+    return b"\xef\xbb\xbf" + csv_file({name: [row[name] for row in rows] for name in table.column_names})
+
+
+def _plain_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.isoformat(" ", "seconds") if isinstance(value, datetime) else value for name, value in row.items()
+    }
+
+
+def database(tables: Mapping[str, pa.Table]) -> bytes:
+    """As a DuckDB file with these tables."""
+    with tempfile.TemporaryDirectory(prefix="okralong-export-") as folder:
+        file = Path(folder) / "export.duckdb"
+        with duckdb.connect(str(file)) as connection:
+            for name, table in tables.items():
+                connection.register("given", table)
+                connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM given')
+                connection.unregister("given")
+        return file.read_bytes()
+
+
+# --------
+# Excel. One sheet a table: a frozen head with filters, columns of a width that fits, numbers and dates as such.
+
+MOST_CHARACTERS: Final = 32_767
+"""In a cell (Excel specifications and limits)."""
+MOST_LINKS: Final = 65_530
+"""In a sheet (the same)."""
+LONGEST_LINK: Final = 2_079
+"""Characters of a link that Excel opens."""
+WIDTHS: Final = {"question": 44, "answer": 44, "quote": 60, "link": 32, "more_citations": 44, "error": 32}
+LEAST_WIDTH, MOST_WIDTH = 9, 32
+_LINKED: Final = ("http://", "https://", "file://")
+_FORMULA: Final = ("=", "+", "-", "@")
+_HALF: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
+_HEAD_FILL: Final = PatternFill("solid", fgColor="FFE8EEF4")
+_TOP: Final = Alignment(vertical="top")
+_WRAPPED: Final = Alignment(vertical="top", wrap_text=True)
+_NUMBERS: Final = {"cost_usd": "0.000000", "seconds": "0.0", "similarity": "0.00", "finished_at": "yyyy-mm-dd hh:mm:ss"}
+
+
+def excel(tables: Mapping[str, pa.Table]) -> bytes:
+    """As an Excel workbook with a sheet for each table."""
+    book = Workbook()
+    book.remove(book.worksheets[0])
+    for name, table in tables.items():
+        _sheet(book.create_sheet(name), table)
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+def _sheet(sheet: Worksheet, table: pa.Table) -> None:
+    columns = table.column_names
+    sheet.append(columns)
+    for at, name in enumerate(columns, start=1):
+        head = sheet.cell(1, at)
+        head.font, head.fill, head.alignment = Font(bold=True), _HEAD_FILL, _TOP
+        head.data_type = "s"
+        values = table[name].slice(0, 200).to_pylist()
+        fitting = max([len(name) + 4, *(len(str(value)) + 2 for value in values if value is not None)])
+        width = WIDTHS.get(name, min(MOST_WIDTH, max(LEAST_WIDTH, fitting)))
+        sheet.column_dimensions[get_column_letter(at)].width = width
+    links = 0
+    for number, row in enumerate(table.to_pylist(), start=2):
+        for at, name in enumerate(columns, start=1):
+            if (value := row[name]) is None or value == "":
+                continue
+            cell = sheet.cell(number, at)
+            assert isinstance(cell, Cell)
+            _fill(cell, value, name in WIDTHS)
+            if name in _NUMBERS:
+                cell.number_format = _NUMBERS[name]
+            if name.endswith("link") and value.startswith(_LINKED) and len(value) < LONGEST_LINK and links < MOST_LINKS:
+                links += 1
+                cell.hyperlink = value
+                cell.font = Font(color="FF0563C1", underline="single")
+    sheet.freeze_panes = "B2"
+    sheet.auto_filter.ref = f"A1:{get_column_letter(max(len(columns), 1))}{max(sheet.max_row, 1)}"
+
+
+def _fill(cell: Cell, value: Any, wrapped: bool) -> None:
+    cell.alignment = _WRAPPED if wrapped else _TOP
+    if not isinstance(value, str):
+        cell.value = value
+        return
+    text = _HALF.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub(" ", value))
+    if len(text) > MOST_CHARACTERS:
+        more = f" … [{len(text) - MOST_CHARACTERS + 40:,} more characters]"
+        text = f"{text[: MOST_CHARACTERS - 40]}{more}"
+    cell.value = text
+    cell.data_type = "s"  # openpyxl takes a text that begins with = for a formula
+    if text.startswith(_FORMULA):
+        cell.quotePrefix = True  # and Excel would, once somebody edits it

@@ -1,0 +1,137 @@
+"""A run as Excel, pandas and DuckDB open it: one row a question, and no text that acts."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import openpyxl
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from okralong.pipelines.core.schemas import ANSWERS, FLAT_ANSWERS, FLAT_CITATIONS, LEDGER
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.reporting.export import MOST_CHARACTERS, export_run, flat_answers, flat_citations
+from tests.archives.written import write_version
+
+TEXT = "Sales of lamps were 1,544 crowns.\n\x0cThe chair is Ida Moss, who came in 1998."
+CHAIR = TEXT.index("The chair")
+FORMULA = '=HYPERLINK("https://example.org/"&A1)'
+LONG = "x" * 40_000
+FINISHED = datetime(2026, 11, 25, 1, 30, 5, tzinfo=UTC)
+
+
+def answer(query_id: str, text: str, spans: list[tuple[int, int]], **more: Any) -> dict[str, Any]:
+    citations = [{"doc_id": "report", "start_char": start, "end_char": end} for start, end in spans]
+    row = {"query_id": query_id, "question": f"What of {query_id}?", "status": "answered", "answer": text}
+    costs = {"calls": 1, "prompt_tokens": 900, "completion_tokens": 12, "cost_usd": 0.0025, "finished_at": FINISHED}
+    return row | costs | {"citations": citations, "cited": bool(spans), "seconds": [("total", 2.5)]} | more
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    place = tmp_path_factory.mktemp("export")
+    sections = [{"kind": "page", "name": str(n), "start_char": at} for n, at in ((1, 0), (2, CHAIR))]
+    about = {"doc_id": "report", "text": TEXT, "n_tokens": 9, "tables": [], "sections": sections, "sha256": "abc"}
+    document = about | {"source_uri": "/reports/the report.pdf", "title": "Report"}
+    archive = write_version(place / "archive", [document], [150], {"model": "m"}, fingerprint="made")
+    folder = Folder.of(place / "run")
+    rows = [
+        answer("a", "1,544 crowns", [(0, 33), (CHAIR, len(TEXT))], carried=[("team", "lamps"), ("answer", "theirs")]),
+        answer("b", FORMULA, [], carried=[("team", "-2+3")]),
+        answer("c", "bad \x0b character \x1b[31m", [(CHAIR, len(TEXT))]),
+        answer("d", LONG, []),
+        answer("e", "-5.2 %", [], status="failed", error="no reply", seconds=None, finished_at=None),
+    ]
+    folder.at("answers").write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=ANSWERS))
+    call = {"call_id": "1", "attempt": 1, "query_id": "a", "cost_usd": 0.0025, "started_at": FINISHED}
+    folder.at("ledger").write_table("part-000000001.parquet", pa.Table.from_pylist([call], schema=LEDGER))
+    begun = {"archive": f"{archive}@1", "archive_fingerprint": "made", "config": {"llm": {"model": "small"}}}
+    folder.write_bytes("run.json", json.dumps(begun).encode())
+    return folder
+
+
+def test_a_row_has_answer_page_words_and_where_they_come_from(run: Folder) -> None:
+    table = flat_answers(run)
+    assert table.column_names == [*FLAT_ANSWERS.names, "carried_answer", "team"]
+    first, *_, last = table.to_pylist()
+    assert (first["section"], first["page"], first["quote"]) == ("page 1", 1, "Sales of lamps were 1,544 crowns.")
+    assert first["link"] == "file:///reports/the%20report.pdf#page=1"
+    assert first["more_citations"] == "report, page 2: The chair is Ida Moss, who came in 1998."
+    assert (first["citations"], first["archive_version"], first["model"]) == (2, 1, "small")
+    assert (first["team"], first["carried_answer"]) == ("lamps", "theirs")
+    assert first["finished_at"] == datetime(2026, 11, 25, 1, 30, 5)
+    assert (last["status"], last["error"], last["seconds"], last["page"]) == ("failed", "no reply", None, None)
+    citations = flat_citations(run)
+    assert citations.column_names == FLAT_CITATIONS.names
+    assert citations.select(["query_id", "number", "page"]).to_pydict() == {
+        "query_id": ["a", "a", "c"],
+        "number": [1, 2, 1],
+        "page": [1, 2, 2],
+    }
+
+
+def test_excel_opens_it_with_numbers_dates_and_links_and_without_formulas(run: Folder, tmp_path: Path) -> None:
+    written, _ = export_run(run, str(tmp_path / "answers.xlsx"))
+    assert written == [str(tmp_path / "answers.xlsx")]
+    book = openpyxl.load_workbook(tmp_path / "answers.xlsx")
+    assert book.sheetnames == ["answers", "citations"]
+    sheet = book["answers"]
+    head = [cell.value for cell in sheet[1]]
+    assert (sheet.freeze_panes, sheet.auto_filter.ref) == ("B2", sheet.dimensions)
+
+    def cell(row: int, name: str) -> Any:
+        return sheet.cell(row, head.index(name) + 1)
+
+    link = cell(2, "link").hyperlink
+    print(link.target, link.location)
+    assert link.target == "file:///reports/the%20report.pdf#page=1"
+    assert (cell(2, "cost_usd").value, cell(2, "page").value) == (0.0025, 1)
+    assert (cell(2, "finished_at").is_date, cell(2, "finished_at").value) == (True, datetime(2026, 11, 25, 1, 30, 5))
+    assert (cell(3, "answer").value, cell(3, "answer").data_type, cell(3, "answer").quotePrefix) == (FORMULA, "s", True)
+    assert cell(4, "answer").value == "bad   character  [31m"
+    assert len(cell(5, "answer").value) <= MOST_CHARACTERS
+    assert cell(5, "answer").value.endswith("more characters]")
+    assert all(each.data_type != "f" for line in sheet for each in line)
+    frame = pd.read_excel(tmp_path / "answers.xlsx")
+    assert list(frame["query_id"]) == list("abcde")
+    assert str(frame["finished_at"].dtype).startswith("datetime64")
+
+
+def test_pandas_opens_the_other_formats(run: Folder, tmp_path: Path) -> None:
+    for name, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
+        written, _ = export_run(run, str(tmp_path / f"answers.{name}"))
+        assert [Path(path).name for path in written] == [f"answers.{name}", f"answers.citations.{name}"]
+        frame = read(tmp_path / f"answers.{name}")
+        assert list(frame.columns) == flat_answers(run).column_names
+        assert (len(frame), frame["cost_usd"].sum()) == (5, pytest.approx(0.0125))
+        assert list(read(tmp_path / f"answers.citations.{name}")["page"]) == [1, 2, 2]
+    pd.read_parquet(tmp_path / "answers.parquet").to_excel(tmp_path / "again.xlsx")  # no time zones
+    told = pd.read_csv(tmp_path / "answers.csv")
+    assert told["answer"][1] == f"'{FORMULA}"
+    assert told["answer"][4] == "-5.2 %", "a number is one, and no formula"
+    export_run(run, str(tmp_path / "answers.jsonl"))
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert (lines[0]["finished_at"], lines[1]["answer"]) == ("2026-11-25 01:30:05", FORMULA)
+
+
+def test_duckdb_has_the_tables_of_the_run(run: Folder, tmp_path: Path) -> None:
+    export_run(run, str(tmp_path / "run.db"))
+    with duckdb.connect(str(tmp_path / "run.db"), read_only=True) as connection:
+        names = connection.execute("SELECT table_name FROM information_schema.tables ORDER BY 1").fetchall()
+        assert names == [("answers",), ("citations",), ("failures",), ("ledger",)]
+        asked = "SELECT l.started_at, a.team FROM ledger l JOIN answers a USING (query_id)"
+        assert connection.execute(asked).fetchall() == [(datetime(2026, 11, 25, 1, 30, 5), "lamps")]
+
+
+def test_what_cannot_be_written_is_said_before_anything_is(run: Folder, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none of xlsx, csv, jsonl, parquet, duckdb"):
+        export_run(run, str(tmp_path / "answers.docx"))
+    with pytest.raises(InputError, match="is no run folder"):
+        export_run(Folder.of(tmp_path), str(tmp_path / "answers.csv"))
+    assert list(tmp_path.iterdir()) == []
