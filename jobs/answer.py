@@ -345,14 +345,18 @@ async def _drive(
     with AnswerBar(console, len(todo)) as bar:
         watch = _Progress(actors.ledger, actors.scheduler, bar, console)
         watching = asyncio.create_task(watch.go_on(lambda: done))
-        carried = asyncio.gather(*(carry(number, scoped) for number, scoped in enumerate(todo)))
+        carried = [asyncio.create_task(carry(number, scoped)) for number, scoped in enumerate(todo)]
         try:
-            await asyncio.shield(carried)
+            if carried:
+                await asyncio.wait(carried, return_when=asyncio.FIRST_EXCEPTION)
         except asyncio.CancelledError:
             stops.append(Stop(f"Stopped. {GO_ON}", EXIT_STOPPED))
             await _halt(actors, grace_s, console)
-            await asyncio.wait({carried}, timeout=ENDING_S)
+            await asyncio.wait(carried, timeout=ENDING_S)
             raise
+        for task in carried:
+            if task.done():
+                task.result()
         if actors.scheduler is not None and not stops:
             try:
                 await actors.scheduler.drain()

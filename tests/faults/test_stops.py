@@ -23,7 +23,7 @@ GONE_S = 120.0
 def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(night: Night) -> None:
     driver = night.start()
     night.wait_for_requests(driver, 12)
-    night.endpoint.change({"latency": {"median_s": 10.0, "sigma": 0.0}})  # the second starts while the first still runs
+    night.endpoint.change({"latency": {"median_s": 8.0, "sigma": 0.0}})  # the second starts while the first still runs
     second = night.finish()
     assert second.code == EXIT_LOCKED, second
     assert "is being written by another process" in second.complained
@@ -38,6 +38,8 @@ def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(night: Ni
     night.endpoint.change({"latency": SCENARIO["latency"]})
     before = snapshot(night)
     assert 0 < len(before.answers) < QUESTIONS
+    assert "came and are kept" in ended.said
+    assert {row["status"] for row in night.table("ledger")} <= {"ok", "failed"}  # none is unknown
     again = night.finish()
     assert (again.code, again.complained) == (0, ""), again
     check(night, ids_of(night.questions), [before], IN_FLIGHT)

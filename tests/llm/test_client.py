@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError, ReplyError
+from okralong.pipelines.core.types import (
+    CallFailed,
+    ConfigError,
+    EndpointError,
+    OverBudget,
+    QuestionError,
+    ReplyError,
+    StoppedError,
+)
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
@@ -243,6 +251,30 @@ async def test_a_cancelled_call_is_held_as_unknown(tmp_path: Path) -> None:
                 await task
             assert (await ledger.totals()).unknown_usd > 0
     assert [row["status"] for row in rows(tmp_path, "ledger")] == ["unknown"]
+
+
+@pytest.mark.parametrize(("grace_s", "lost", "status"), [(10.0, 0, "ok"), (0.05, 1, "unknown")])
+async def test_a_halted_client_waits_for_what_is_in_flight_and_sends_nothing_more(
+    tmp_path: Path, grace_s: float, lost: int, status: str
+) -> None:
+    with FakeOpenAI(delay_s=1.0) as server:
+        async with client_over(tmp_path, config_for(server, max_in_flight=1)) as (client, ledger):
+            sent = asyncio.create_task(client.complete("q1", "a", "generate", ask("hello")))
+            while not server.received:
+                await asyncio.sleep(0.01)
+            waiting = asyncio.create_task(client.complete("q2", "a", "generate", ask("hello")))
+            await asyncio.sleep(0.05)
+            assert client.halt("Enough.") == 1
+            with pytest.raises(StoppedError, match="Enough"):
+                await waiting
+            assert not sent.done()
+            assert await client.drain(grace_s) == lost
+            assert isinstance((await asyncio.gather(sent, return_exceptions=True))[0], StoppedError) == bool(lost)
+            with pytest.raises(StoppedError, match="Enough"):
+                await client.complete("q3", "a", "generate", ask("hello"))
+            assert (await ledger.totals()).reserved_usd == 0
+        assert len(server.received) == 1
+    assert {row["query_id"]: row["status"] for row in rows(tmp_path, "ledger")} == {"q1": status, "q2": "failed"}
 
 
 async def test_a_prompt_that_no_minute_can_hold_is_refused_before_it_is_sent(tmp_path: Path) -> None:
