@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from okralong.jobs import diff as run_diff
 from okralong.jobs import doctor, export, failures, report, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
@@ -43,6 +44,14 @@ def index(
     archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
     sources: Annotated[list[str], typer.Option("--from", help="A folder, file or URI of documents; may be repeated.")],
     config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
+    metadata: Annotated[
+        str | None,
+        typer.Option(help="Columns of the documents, by doc_id or file: a csv, tsv, xlsx, jsonl or parquet file."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Files to leave out: '*.png', or 'drafts/*' below the folder; may be repeated."),
+    ] = None,
     rehash: Annotated[
         bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
     ] = False,
@@ -56,7 +65,8 @@ def index(
     from okralong.pipelines.indexing.config import IndexConfig
 
     console = Console()
-    settings = load_config(IndexConfig, config)
+    given = {"metadata": metadata, "exclude": exclude or None}
+    settings = load_config(IndexConfig, config, {key: value for key, value in given.items() if value is not None})
     with connected(address), IndexBar(console) as bar:
         for note in homes_to_come(settings.placement):
             say_line(console, note, style="yellow")
@@ -105,6 +115,9 @@ def estimate(
     analyzer: Annotated[
         str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
     ] = None,
+    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None,
+    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
     carry: Annotated[
@@ -119,7 +132,9 @@ def estimate(
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
     from okralong.pipelines.core.codec import encode
 
-    settings = _settings(config, strategy, analyzer, budget_usd, tag, carry=carry or None)
+    settings = _settings(
+        config, strategy, analyzer, budget_usd, tag, carry=carry or None, **_generator(model, base_url, window)
+    )
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -147,6 +162,9 @@ def answer(
     analyzer: Annotated[
         str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
     ] = None,
+    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None,
+    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
     carry: Annotated[
@@ -228,6 +246,10 @@ def _settings(
     given |= {"strategy": strategy, "budget_usd": budget_usd, **(analyzer_keys(analyzer) if analyzer else {})}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
     return settings.model_copy(update={"tags": settings.tags | read_tags(tags or ())})
+
+
+def _generator(model: str | None, base_url: str | None, window: int | None) -> dict[str, Any]:
+    return {"llm.model": model, "llm.base_url": base_url, "llm.window": window}
 
 
 def read_tags(given: Sequence[str]) -> dict[str, str]:
@@ -433,6 +455,7 @@ app.command("show")(show.command)
 app.command("failures")(failures.command)
 app.command("report")(report.command)
 app.command("export")(export.command)
+app.command("diff")(run_diff.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)
 app.command("split")(lab.split)

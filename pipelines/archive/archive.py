@@ -12,13 +12,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.files import CompressedRows, granularity_folder, table_folders
+from okralong.pipelines.archive.metadata import DocumentFacts, facts_of_documents, metadata_table, read_facts
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.archive.shard import Shard
-from okralong.pipelines.archive.versions import VERSIONS, Location, active, latest_version, read_catalogue, read_version
+from okralong.pipelines.archive.versions import (
+    VERSIONS,
+    DocumentEntry,
+    Location,
+    active,
+    latest_version,
+    read_catalogue,
+    read_version,
+)
 from okralong.pipelines.core.schemas import DOCUMENTS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Document, QuestionError, Section, TableSpan
@@ -74,9 +84,13 @@ class Archive:
         """The number of the version."""
         return int(self.manifest["version"])
 
+    def entries(self) -> dict[str, DocumentEntry]:
+        """The documents as the version's catalogue has them, by doc_id."""
+        return active(read_catalogue(self.folder, self.manifest["files"]["catalogue"]))
+
     @cached_property
     def _documents(self) -> DocumentStore:
-        entries = active(read_catalogue(self.folder, self.manifest["files"]["catalogue"]))
+        entries = self.entries()
         places = {doc_id: (f"{entry.part}.parquet", entry.n_tokens) for doc_id, entry in sorted(entries.items())}
         return DocumentStore(self.folder.at("documents"), places)
 
@@ -111,6 +125,25 @@ class Archive:
                 raise QuestionError(self._no_such(entry))
             chosen |= matching
         return tuple(sorted(chosen))
+
+    def facts(self) -> dict[str, DocumentFacts]:
+        """What is known of each document beside its text, by doc_id."""
+        name = self.manifest["files"].get("metadata")
+        if name is not None:
+            return read_facts(self.folder, name)
+        # A version from before there was such a table.
+        return {each.doc_id: each for each in facts_of_documents(self.folder, self.entries().values(), {})}
+
+    @cached_property
+    def _metadata(self) -> pa.Table:
+        return metadata_table(self.facts().values())
+
+    def metadata(self) -> pa.Table:
+        """A row a document, in order of doc_id, with ``doc_id``, ``title``, ``source_uri``, ``source_name``, ``date``
+        and a column for each key that any document has: int64, double, bool or date32 where all values are, else
+        strings.
+        """
+        return self._metadata
 
     def failures(self) -> list[str]:
         """Why documents could not be had, a paragraph each, in order of their doc_ids."""

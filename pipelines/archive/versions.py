@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -225,7 +225,8 @@ def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any
 
 @dataclass(frozen=True, slots=True)
 class KnownSource:
-    """A file as it was read: its size in bytes, its time of change, and the (doc_id, message) of what failed in it."""
+    """A file as it was read: its size in bytes, its time of change, the (doc_id, message) of what failed in it, and the
+    version of the reader that read it ("" the first)."""
 
     uri: str
     name: str
@@ -233,6 +234,7 @@ class KnownSource:
     size: int
     mtime_ns: int
     failed: tuple[tuple[str, str], ...] = ()
+    reader: str = ""
 
 
 def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
@@ -244,12 +246,17 @@ def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
     return write_once(archive.at(KNOWN_SOURCES), rows, rows, SOURCES)
 
 
-def read_sources(archive: Folder, name: str) -> dict[str, KnownSource]:
-    """The sources of a version by uri."""
+def read_sources(archive: Folder, name: str, only: Container[str] | None = None) -> dict[str, KnownSource]:
+    """The sources of a version by uri; with ``only`` those of these uris."""
     folder = archive.at(KNOWN_SOURCES)
     with folder.open(name) as file:
         return {
-            row["uri"]: KnownSource(**row | {"failed": tuple((f["doc_id"], f["message"]) for f in row["failed"])})
+            row["uri"]: KnownSource(
+                failed=tuple((each["doc_id"], each["message"]) for each in row.pop("failed")),
+                reader=row.pop("reader", None) or "",
+                **row,
+            )
             for batch in pq.ParquetFile(file).iter_batches(1024)
             for row in batch.to_pylist()
+            if only is None or row["uri"] in only
         }

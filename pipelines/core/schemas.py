@@ -17,6 +17,8 @@ SCHEMA_VERSION: Final = 1
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
     "documents": {"sections": 2},
+    "outcomes": {"reader": 2},
+    "sources": {"reader": 2},
     "answers": {"carried": 2},
     "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
 }
@@ -132,9 +134,33 @@ CATALOGUE: Final = _schema("catalogue", [*_ENTRY, ("shadowed", pa.bool_())])
 that another document has, and are not seen."""
 
 OUTCOMES: Final = _schema(
-    "outcomes", [*_ENTRY, ("source_sha256", pa.string()), ("message", pa.string()), ("limits", pa.string())]
+    "outcomes",
+    [
+        *_ENTRY,
+        ("source_sha256", pa.string()),
+        ("message", pa.string()),
+        ("limits", pa.string()),
+        ("reader", pa.string()),
+    ],
 )
-"""What became of each document of a part; with a ``message`` it could not be read, under limits of that hash."""
+"""What became of each document of a part; with a ``message`` it could not be read, under limits of that hash.
+``reader`` is the version of the reader (see ``indexing/readers.py``)."""
+
+METADATA: Final = _schema(
+    "metadata",
+    [
+        ("doc_id", pa.string()),
+        ("part", pa.string()),
+        ("title", pa.string()),
+        ("source_uri", pa.string()),
+        ("source_name", pa.string()),
+        ("file_date", pa.string()),
+        ("own", pa.map_(pa.string(), pa.string())),
+        ("given", pa.map_(pa.string(), pa.string())),
+    ],
+)
+"""What a version knows of its documents beside their texts: ``own`` says the document or its row, ``given`` a file of
+metadata; ``file_date`` is the day on which the file was last changed, as it was read."""
 
 _FAILED: Final = pa.struct([("doc_id", pa.string()), ("message", pa.string())])
 
@@ -147,9 +173,11 @@ SOURCES: Final = _schema(
         ("size", pa.int64()),
         ("mtime_ns", pa.int64()),
         ("failed", pa.list_(_FAILED)),
+        ("reader", pa.string()),
     ],
 )
-"""The files that a version was made of, with the documents of each that could not be read."""
+"""The files that a version was made of, with the documents of each that could not be read, and the version of the
+reader that read them."""
 
 ANSWERS: Final = _schema(
     "answers",
@@ -319,6 +347,31 @@ FLAT_CITATIONS: Final = _described(
     ],
 )
 """A row is a citation of a run, as ``okralong export`` writes it."""
+
+_SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
+    ("answer", pa.string(), "answer"),
+    ("status", pa.string(), "status; null where the question was not asked"),
+    ("source", pa.string(), "documents and pages that were cited"),
+    ("quote", pa.string(), "first cited words"),
+    ("link", pa.string(), "opens the first source, a PDF at its page"),
+    ("night", pa.string(), "night of the answer"),
+]
+
+DIFFERENCES: Final = _described(
+    "differences",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("question", pa.string(), "its words"),
+        ("change", pa.string(), "changed, newly_answered, newly_unanswerable, failed, new_question, moved or gone"),
+        ("matters", pa.bool_(), "whether it counts for the exit code and on_change: all but moved and gone"),
+        ("what", pa.string(), "what is another now: answer, question, document (its hash), page, quote"),
+        *((f"{when}_{name}", kind, f"{about}, {when}") for name, kind, about in _SIDE for when in ("before", "after")),
+        ("similarity", pa.float64(), "token F1 of the two answers, 0 to 1; null where one is missing"),
+        ("error", pa.string(), "why there is no answer now"),
+    ],
+)
+"""A row is a question whose answer is another in the second of two runs, as ``okralong diff`` and ``okralong nightly``
+write it. The columns that questions carry along follow."""
 
 ORIGINS: Final = _schema(
     "origins",

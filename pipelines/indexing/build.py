@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +31,7 @@ from okralong.pipelines.archive.files import (
     table_folders,
     write_compressed,
 )
+from okralong.pipelines.archive.metadata import DocumentFacts, facts_of_documents, read_facts, write_facts
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.archive.vectors import (
     KEY_BYTES,
@@ -72,7 +73,7 @@ _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transf
 class VersionBuild:
     """What a version is made of: ``entries`` are its documents, duplicates resolved. ``parent`` is the manifest of the
     version before, if there is one, and ``before`` that one's active documents. ``shards`` fixes the number of shards;
-    None: as the config says.
+    None: as the config says. ``given`` are columns of metadata by doc_id; None: those of the version before.
     """
 
     archive: Folder
@@ -82,6 +83,7 @@ class VersionBuild:
     parent: Mapping[str, Any] | None
     before: Mapping[str, DocumentEntry]
     shards: int | None = None
+    given: Mapping[str, Mapping[str, str]] | None = None
 
     @cached_property
     def live(self) -> dict[str, DocumentEntry]:
@@ -211,6 +213,7 @@ class VersionBuild:
             "catalogue": write_catalogue(self.archive, self.entries, len(next(iter(shards.values())))),
             "sources": write_sources(self.archive, sources),
             "failures": _write_failures(self.archive, failures),
+            "metadata": write_facts(self.archive, self._facts(sources)),
             "parts": sorted({entry.part for entry in self.entries}),
             "encoder": self.encoder,
             "index": {str(size): [shard.name for shard in built] for size, built in shards.items()},
@@ -246,6 +249,17 @@ class VersionBuild:
         publish(self.archive, manifest)
         return manifest
 
+    def _facts(self, sources: Sequence[KnownSource]) -> list[DocumentFacts]:
+        """What is known of each document; one that stays in its part is not looked at again."""
+        held = self.parent["files"].get("metadata") if self.parent else None
+        known = read_facts(self.archive, held) if held else {}
+        kept = {key: known[key] for key, entry in self.live.items() if key in known and known[key].part == entry.part}
+        days = {source.uri: _day(source.mtime_ns) for source in sources}
+        new = facts_of_documents(self.archive, (e for key, e in self.live.items() if key not in kept), days)
+        all_of_them = kept | {each.doc_id: each for each in new}
+        given = {key: facts.given for key, facts in known.items()} if self.given is None else self.given
+        return [replace(facts, given=given.get(key, {})) for key, facts in all_of_them.items()]
+
     def _embedding_facts(self) -> dict[str, Any]:
         """The encoder, for those who embed questions."""
         dimension, precision = self.store.about() or (0, "")
@@ -268,8 +282,14 @@ def fingerprint_of(
     """
     content = [SCHEMA_VERSION, LAYOUT, config.content(), model.name, model.sha256]
     content += [files["catalogue"], files["failures"], files["index"]]
+    content += [files["metadata"]] if "metadata" in files else []  # neither had a version of an earlier okralong
     content += [compressor] if compressor is not None else []  # without one, the hash is that of before there were any
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _day(mtime_ns: int) -> str:
+    """The day of a time of change, in UTC; "" where the time is not known."""
+    return datetime.fromtimestamp(mtime_ns / 1e9, UTC).date().isoformat() if mtime_ns > 0 else ""
 
 
 def _write_failures(archive: Folder, failures: Sequence[tuple[str, str]]) -> str:

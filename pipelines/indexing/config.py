@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -81,9 +81,15 @@ class IndexConfig(Settings):
     ``chunks_per_shard`` chunks of the smallest size at most. ``placement`` says on which nodes of a cluster the parts
     run; an archive does not depend on it.
 
+    ``exclude`` are patterns of files that are left out (see ``list_sources``), ``metadata`` a file with columns of the
+    documents (see ``read_sidecar``); null: the columns that the version before has. ``ocr`` auto reads pages without
+    text and images where the extra is installed, off reads none.
+
     ``compressor`` makes a table of compressed chunks for the strategy sara: "shipped", or a folder that ``okralong
     train-sara`` wrote; "auto" is the shipped one where it fits encoder and sizes, else none; "none".
     """
+
+    SHIPPED: ClassVar[str | None] = "index.yaml"
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
     boundaries: Boundaries = "sentences"
@@ -93,6 +99,9 @@ class IndexConfig(Settings):
     dense: DenseConfig = DenseConfig()
     compressor: str = Field(default=AUTO, min_length=1)
     max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
+    exclude: list[str] = Field(default_factory=list)
+    metadata: str | None = Field(default=None, min_length=1)
+    ocr: Literal["auto", "off"] = "auto"
     limits: LimitsConfig = LimitsConfig()
     placement: IndexPlacement = IndexPlacement()
 
@@ -104,9 +113,9 @@ class IndexConfig(Settings):
         return value
 
     def content(self) -> dict[str, Any]:
-        """What an archive depends on: all but where it was made, and the compressor, for which a table stands beside
-        the rest."""
-        return self.model_dump(exclude={"placement", "compressor"})
+        """What an archive depends on: all but where it was made, what says itself what it made (files left out,
+        metadata, OCR), and the compressor, for which a table stands beside the rest."""
+        return self.model_dump(exclude={"placement", "compressor", "exclude", "metadata", "ocr"})
 
     def shard_count(self, tokens: int, before: int = 1) -> int:
         """How many shards an archive of so many tokens has that had ``before``. With "auto" a power of two that only

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from okralong.pipelines.indexing.chunking import Boundaries, chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.listing import duplicate
+from okralong.pipelines.indexing.readers import reader_version
 from okralong.pipelines.indexing.sandbox import Reader, held_reader
 
 # Ours: about one long report in the smallest part, forty in the largest.
@@ -41,7 +42,8 @@ _MOST_PART_CHARS: Final = 50_000_000
 @dataclass(frozen=True, slots=True)
 class Read:
     """What became of one document: the part that it is in and where it came from, or ``message`` with the reason why it
-    could not be read. A file without any document has one of these all the same, with an empty doc_id.
+    could not be read. A file without any document has one of these all the same, with an empty doc_id. ``reader`` is
+    the version of what read the file.
     """
 
     doc_id: str
@@ -53,6 +55,7 @@ class Read:
     n_tokens: int = 0
     origin: str = ""
     message: str = ""
+    reader: str = ""
 
 
 def part_file(part: str) -> str:
@@ -62,7 +65,9 @@ def part_file(part: str) -> str:
 
 def name_of_part(sources: Sequence[Source], limits: str) -> str:
     """The name of what is read from ``sources`` under limits of that hash."""
-    return digest([(source.uri, source.doc_id, source.sha256) for source in sources] + [limits])
+    # The first readers had no version: the parts that they read keep their names.
+    by = [(source.uri, source.doc_id, source.sha256, *filter(None, [reader_version(source.uri)])) for source in sources]
+    return digest([*by, limits])
 
 
 def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
@@ -115,30 +120,32 @@ def ingest_part(
     pieces = _Pieces(Folder.of(archive).at("documents"), name)
     for source in sources:
         whose = (source.uri, source.doc_id, source.sha256)
+        by = reader_version(source.uri)
         before, repeated = len(outcomes), 0
         origins: dict[str, str] = {}
         for reading in reader.read(source):
             if isinstance(reading, BadRow):
-                outcomes.append(Read(reading.doc_id, *whose, message=reading.message))
+                outcomes.append(Read(reading.doc_id, *whose, message=reading.message, reader=by))
                 continue
             document = reading.document
             if document.doc_id in purged:
                 message = purged_message(document.doc_id, reading.origin)
-                outcomes.append(Read(document.doc_id, *whose, message=message))
+                outcomes.append(Read(document.doc_id, *whose, message=message, reader=by))
                 continue
             if document.doc_id in origins:
                 repeated += 1
                 if repeated <= MOST_BAD_ROWS:
                     failure = duplicate(document.doc_id, origins[document.doc_id], reading.origin)
-                    outcomes.append(Read(document.doc_id, *whose, message=failure.message))
+                    outcomes.append(Read(document.doc_id, *whose, message=failure.message, reader=by))
                 continue
             origins[document.doc_id] = reading.origin
             part = pieces.take(document)
-            outcomes.append(Read(document.doc_id, *whose, part, document.sha256, document.n_tokens, reading.origin))
+            about = Read(document.doc_id, *whose, part, document.sha256, document.n_tokens, reading.origin, reader=by)
+            outcomes.append(about)
         if repeated > MOST_BAD_ROWS:
-            outcomes.append(Read(source.doc_id, *whose, message=_repeats(source, repeated)))
+            outcomes.append(Read(source.doc_id, *whose, message=_repeats(source, repeated), reader=by))
         if len(outcomes) == before:
-            outcomes.append(Read("", *whose))
+            outcomes.append(Read("", *whose, reader=by))
     pieces.write()
     return outcomes
 
@@ -311,14 +318,16 @@ def read_outcomes(archive: Folder, name: str) -> tuple[list[Read], str]:
 
 
 def found_of(archive: Folder, names: Iterable[str], wanted: Mapping[str, Source]) -> dict[str, tuple[list[Read], str]]:
-    """What some parts say of ``wanted`` sources (by uri) of the same content, and under which limits that was."""
+    """What some parts say of ``wanted`` sources (by uri) of the same content, as the readers of today read them, and
+    under which limits that was."""
     found: dict[str, tuple[list[Read], str]] = {}
     for name in names if wanted else ():
         outcomes, limits = read_outcomes(archive, name)
         here: dict[str, tuple[list[Read], str]] = {}
         for outcome in outcomes:
             source = wanted.get(outcome.source_uri)
-            if source and (source.doc_id, source.sha256) == (outcome.source_name, outcome.source_sha256):
+            about = (outcome.source_name, outcome.source_sha256, outcome.reader)
+            if source and (source.doc_id, source.sha256, reader_version(source.uri)) == about:
                 here.setdefault(source.uri, ([], limits))[0].append(outcome)
         found |= here
     return found
@@ -336,7 +345,8 @@ def entries_of(outcomes: Iterable[Read]) -> list[DocumentEntry]:
 def known_of(source: Source, outcomes: Iterable[Read]) -> KnownSource:
     """What the next version knows of a source that was read."""
     failed = tuple((outcome.doc_id, outcome.message) for outcome in outcomes if outcome.message)
-    return KnownSource(source.uri, source.doc_id, source.sha256, source.size, source.mtime_ns, failed)
+    about = (source.uri, source.doc_id, source.sha256, source.size, source.mtime_ns)
+    return KnownSource(*about, failed, reader_version(source.uri))
 
 
 # What a job has to read, from what the version before it knows of its source files; no files are opened.
@@ -357,8 +367,8 @@ class SourceChanges:
 
 
 def source_changes(listed: Iterable[Source], known: Mapping[str, KnownSource], retry_failed: bool) -> SourceChanges:
-    """Compare by content. A file that could not be opened is read again, and so, with ``retry_failed``, is one that
-    holds documents that failed.
+    """Compare by content. A file that could not be opened is read again, one that an earlier reader read, which knew
+    less, and, with ``retry_failed``, one that holds documents that failed.
     """
     kept: dict[str, KnownSource] = {}
     to_read: list[Source] = []
@@ -367,10 +377,9 @@ def source_changes(listed: Iterable[Source], known: Mapping[str, KnownSource], r
         seen.add(source.uri)
         before = known.get(source.uri)
         same = before is not None and source.sha256 == before.sha256 != "" and source.doc_id == before.name
+        same = same and before is not None and before.reader == reader_version(source.uri)
         if before is not None and same and not (before.failed and retry_failed):
-            kept[source.uri] = KnownSource(
-                before.uri, before.name, before.sha256, source.size, source.mtime_ns, before.failed
-            )
+            kept[source.uri] = replace(before, size=source.size, mtime_ns=source.mtime_ns)
         else:
             to_read.append(source)
     return SourceChanges(kept, to_read, set(known) - seen)

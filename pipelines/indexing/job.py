@@ -64,6 +64,7 @@ from okralong.pipelines.indexing.ingest import (
     source_changes,
 )
 from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
+from okralong.pipelines.indexing.sidecar import Matched, Sidecar, matched, read_sidecar
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
@@ -177,11 +178,12 @@ def run_index(
             "and what follows it."
         )
     location = archive if "://" in archive else str(Path(archive).resolve())
-    listing = list_sources(sources, outside=location)
+    sidecar = read_sidecar(config.metadata) if config.metadata else None
+    listing = list_sources(sources, outside=location, exclude=config.exclude, apart=config.metadata or "")
     model = resolve_embedding_model(config.embedding.model)
     with Folder.of(location).locked("okralong index"):
         job = IndexJob(location, config, model, streams(location, config), progress or (lambda _: None))
-        return job.index_sources(listing, sources, rehash)
+        return job.index_sources(listing, sources, rehash, sidecar)
 
 
 def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, encoder: Encoder) -> Archive:
@@ -229,8 +231,12 @@ class IndexJob:
         self.cpu = {"read": 0.0, "chunk": 0.0, "embed": 0.0}
         self.state = IndexProgress("read", 0)
 
-    def index_sources(self, listing: Listing, asked: Sequence[str], rehash: bool) -> IndexResult:
-        """The version of what is listed; ``asked`` is where. Raises InputError when no document can be read."""
+    def index_sources(
+        self, listing: Listing, asked: Sequence[str], rehash: bool, sidecar: Sidecar | None = None
+    ) -> IndexResult:
+        """The version of what is listed; ``asked`` is where. ``sidecar`` gives columns of metadata; None: those of the
+        version before stay. Raises InputError when no document can be read, or a row of the sidecar is of no use.
+        """
         listed_at_ns = time.time_ns()
         parent = self.parent
         known = read_sources(self.folder, parent["files"]["sources"]) if parent else {}
@@ -240,7 +246,8 @@ class IndexJob:
         changes = source_changes(hashed, known, not parent or parent["limits"] != self.limits)
         not_taken = [(row.doc_id, row.message) for row in listing.bad]
         refused = sorted(map(list, not_taken))
-        if parent and changes.none and self._as_before(parent) and refused == parent["refused"]:
+        as_before = parent is not None and changes.none and refused == parent["refused"] and self._as_before(parent)
+        if parent and as_before and _same_sidecar(sidecar, parent):
             return _result(self.location, parent, listing.skipped, up_to_date=True)
         self.state = replace(self.state, files=len(hashed))
         with self.clock.stage("read"):
@@ -253,7 +260,9 @@ class IndexJob:
                 + " ".join(message for _, message in failures[:_REASONS_SHOWN])
             )
         about = {"limits": self.limits, "listed_at_ns": listed_at_ns, "refused": refused}
-        manifest = self.make_version(entries, sources, failures, about)
+        given = None if sidecar is None else matched(sidecar, entries)
+        about["metadata"] = _sidecar_facts(sidecar, given) or (parent or {}).get("metadata")
+        manifest = self.make_version(entries, sources, failures, about, given.values if given else None)
         if manifest is None and parent:
             return _result(self.location, parent, listing.skipped, up_to_date=True)
         self._say(stage="done")
@@ -274,11 +283,14 @@ class IndexJob:
         sources: Sequence[KnownSource],
         failures: Sequence[tuple[str, str]],
         about: Mapping[str, Any],
+        given: Mapping[str, Mapping[str, str]] | None = None,
     ) -> dict[str, Any] | None:
         """Chunk and embed what lacks chunks and vectors, build the shards and publish; the manifest, None where the
-        version would be as the one before. ``entries`` are the documents, duplicates resolved.
+        version would be as the one before. ``entries`` are the documents, duplicates resolved, ``given`` columns of
+        metadata by doc_id, if not those of the version before.
         """
-        build = VersionBuild(self.folder, self.config, self.model, entries, self.parent, active(self.before))
+        before = active(self.before)
+        build = VersionBuild(self.folder, self.config, self.model, entries, self.parent, before, given=given)
         with self.clock.stage("embed"):
             index = self._embed(build)
         with self.clock.stage("build"):
@@ -366,6 +378,21 @@ class IndexJob:
     def _say(self, **news: Any) -> None:
         self.state = replace(self.state, **news)
         self.report(self.state)
+
+
+def _same_sidecar(sidecar: Sidecar | None, parent: Mapping[str, Any]) -> bool:
+    """Whether the version before has the columns that are given now."""
+    if "metadata" not in parent["files"]:
+        return False
+    return sidecar is None or sidecar.sha256 == (parent.get("metadata") or {}).get("sha256")
+
+
+def _sidecar_facts(sidecar: Sidecar | None, given: Matched | None) -> dict[str, Any] | None:
+    """What the manifest says of a file of metadata."""
+    if sidecar is None or given is None:
+        return None
+    about = {"from": sidecar.uri, "sha256": sidecar.sha256, "rows": len(sidecar.rows), "documents": len(given.values)}
+    return about | {"note": given.note(sidecar.uri)}
 
 
 @dataclass(slots=True)

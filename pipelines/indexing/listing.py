@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -22,7 +23,7 @@ from pyarrow import fs
 from okralong.pipelines.archive.versions import KnownSource
 from okralong.pipelines.core.storage import located
 from okralong.pipelines.core.types import DocumentError, InputError
-from okralong.pipelines.indexing.documents import BadRow, Source
+from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.readers import READERS, reader_for
 
 _BLOCK: Final = 1 << 20
@@ -33,25 +34,32 @@ _ROW_SUFFIXES: Final = (".jsonl", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``sources`` in order of doc_id; ``bad`` are the losers of a shared doc_id and what cannot be taken (see
-    ``walk_folder``); ``skipped`` have unknown suffixes."""
+    """``sources`` in order of doc_id; ``bad`` are the losers of a shared doc_id, what cannot be taken (see
+    ``walk_folder``), and files of a kind that is not read, which are ``skipped``; ``excluded`` counts those that were
+    left out by a pattern."""
 
     sources: tuple[Source, ...]
     bad: tuple[BadRow, ...]
     skipped: tuple[str, ...]
+    excluded: int = 0
 
 
-def list_sources(locations: Sequence[str], outside: str = "") -> Listing:
-    """All files at or below ``locations`` (files or folders, local or URIs); names that start with a dot are left out.
+def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[str] = (), apart: str = "") -> Listing:
+    """All files at or below ``locations`` (files or folders, local or URIs); names that start with a dot are left out,
+    and the owner files (``~$...``) that office programs leave beside an open file.
 
-    So is what lies below ``outside``: an archive may stand in the folder that it indexes.
+    So is what lies below ``outside``, since an archive may stand in the folder that it indexes, the file ``apart``,
+    and what fits one of the patterns ``exclude``: one without a slash is for a file's name, one with a slash for its
+    path below the location, where ``*`` reaches over folders.
 
     The doc_id of a file is its path below the location, without suffix. Where two files share one, the first in order
     of path wins. Raises InputError when a location is missing, or when no file has a known suffix.
     """
     below = f"{outside.rstrip('/')}/" if outside else None
-    walks = [_list(location) for location in locations]
+    walks = [_list(location, exclude) for location in locations]
+    apart = str(Path(apart).resolve()) if apart and "://" not in apart else apart
     found = [s for walk in walks for s in walk.sources if below is None or not s.uri.startswith(below)]
+    found = [s for s in found if s.uri != apart and not PurePosixPath(s.uri).name.startswith(_OWNER_FILE)]
     refused = {row.message: row for walk in walks for row in walk.bad if below is None or below not in row.message}
     skipped = sorted({source.uri for source in found if reader_for(source.uri) is None})
     known = {source.uri: source for source in found if reader_for(source.uri) is not None}
@@ -62,7 +70,7 @@ def list_sources(locations: Sequence[str], outside: str = "") -> Listing:
             f"{next(iter(refused), 'Check the folder given to --from.')}"
         )
     kept: dict[str, Source] = {}
-    bad = sorted(refused.values(), key=lambda row: row.message)
+    bad = sorted([*refused.values(), *_unread(skipped)], key=lambda row: row.message)
     for source in sorted(known.values(), key=lambda s: (s.doc_id, s.uri)):
         # The name of a file of rows is no document's id, so it cannot clash with one.
         key = source.uri if source.uri.lower().endswith(_ROW_SUFFIXES) else source.doc_id
@@ -70,7 +78,29 @@ def list_sources(locations: Sequence[str], outside: str = "") -> Listing:
         if first is not source:
             bad.append(duplicate(source.doc_id, first.uri, source.uri))
     ordered = sorted(kept.values(), key=lambda s: (s.doc_id, s.uri))
-    return Listing(tuple(ordered), tuple(bad), tuple(skipped))
+    return Listing(tuple(ordered), tuple(bad), tuple(skipped), sum(walk.excluded for walk in walks))
+
+
+_OWNER_FILE: Final = "~$"
+
+
+def _fits(inside: PurePosixPath, patterns: Sequence[str]) -> bool:
+    """Whether a path below its location is left out by one of some patterns."""
+    plain = (pattern.removeprefix("./") for pattern in patterns)
+    return any(fnmatchcase(str(inside) if "/" in pattern else inside.name, pattern) for pattern in plain)
+
+
+def _unread(skipped: Sequence[str]) -> list[BadRow]:
+    """A failure for each file of a kind that is not read; beyond so many, one for all that are left."""
+    remedy = "leave it out with --exclude (or the key exclude of the index config)."
+    bad = [
+        BadRow(uri, f"{uri} is of a kind that is not read. Convert it to one that is (docs/documents.md), or {remedy}")
+        for uri in skipped[:MOST_BAD_ROWS]
+    ]
+    if left := skipped[MOST_BAD_ROWS:]:
+        more = f"{left[0]} and {len(left) - 1} more files are of a kind that is not read. Convert them, or {remedy}"
+        bad.append(BadRow(left[0], more))
+    return bad
 
 
 def duplicate(doc_id: str, kept: str, dropped: str) -> BadRow:
@@ -116,21 +146,21 @@ def _hashed(source: Source) -> Source:
     return replace(source, sha256=digest.hexdigest())
 
 
-def _list(location: str) -> Walk:
+def _list(location: str, exclude: Sequence[str]) -> Walk:
     if "://" not in location:
         path = Path(location).resolve()
         if path.is_dir():
-            return walk_folder(path, lambda name: reader_for(name) is not None)
+            return walk_folder(path, lambda name: reader_for(name) is not None, exclude)
         if not path.exists():
             raise InputError(f"--from {location} does not exist. Check the path; nothing was indexed.")
         if not path.is_file():
             raise InputError(f"--from {location} is neither file nor folder. Give one of them; nothing was indexed.")
         about = path.stat()
         return Walk([Source(str(path), path.stem, about.st_size, mtime_ns=about.st_mtime_ns)])
-    return _list_remote(location)
+    return _list_remote(location, exclude)
 
 
-def _list_remote(location: str) -> Walk:
+def _list_remote(location: str, exclude: Sequence[str]) -> Walk:
     filesystem, base = located(location)  # first, since it refuses a key and does not repeat it
     if "?" in location:
         raise InputError(
@@ -150,6 +180,9 @@ def _list_remote(location: str) -> Walk:
     for item in infos:
         inside = PurePosixPath(item.path).relative_to(root)
         if item.type == fs.FileType.File and not any(part.startswith(".") for part in inside.parts):
+            if infos[0].path != base and _fits(inside, exclude):
+                found.excluded += 1
+                continue
             name, changed = inside.with_suffix("").as_posix(), item.mtime_ns or 0
             found.sources.append(Source(prefix + item.path, name, item.size or 0, mtime_ns=changed))
     return found
@@ -159,16 +192,19 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """What no name of a document may hold: it stands in messages of one line. Undecodable bytes come as lone surrogates."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Walk:
-    """``sources`` are files that may be read, ``bad`` what cannot be taken; neither is in any order."""
+    """``sources`` are files that may be read, ``bad`` what cannot be taken, in any order; ``excluded`` counts what was
+    left out by a pattern."""
 
     sources: list[Source] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
+    excluded: int = 0
 
 
-def walk_folder(root: Path, wanted: Callable[[str], bool]) -> Walk:
-    """Every file below ``root``, an absolute path without links; names that start with a dot are left out.
+def walk_folder(root: Path, wanted: Callable[[str], bool], exclude: Sequence[str] = ()) -> Walk:
+    """Every file below ``root``, an absolute path without links; names that start with a dot are left out, and what
+    fits one of the patterns ``exclude``.
 
     A link to a file below ``root`` counts as a file. One to a folder below it is left out, since what is there is read
     in its own place. One that leads elsewhere, a file that is none (a pipe, a device), an unreadable folder and a name
@@ -190,6 +226,9 @@ def walk_folder(root: Path, wanted: Callable[[str], bool]) -> Walk:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
+                continue
+            if exclude and _fits(PurePosixPath(entry.path).relative_to(root), exclude):
+                found.excluded += 1
                 continue
             kind, about, reason = _look(entry, root)
             if kind == "folder" or (reason and kind == "file" and not wanted(entry.name)):

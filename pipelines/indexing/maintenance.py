@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from okralong.pipelines.archive.files import COMPRESSED, granularity_folder, table_folders
+from okralong.pipelines.archive.metadata import METADATA_FOLDER
 from okralong.pipelines.archive.vectors import VECTORS, Keys, TextIndex, VectorStore, drop_unused_vectors
 from okralong.pipelines.archive.versions import (
     CATALOGUES,
@@ -50,6 +51,7 @@ _FOLDERS: Final = (
     OUTCOMES_FOLDER,
     CATALOGUES,
     KNOWN_SOURCES,
+    METADATA_FOLDER,
     "failures",
     "index",
     COMPRESSED,
@@ -124,6 +126,8 @@ def _named(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[str]:
         yield archive.at(CATALOGUES, name).path
     yield archive.at(KNOWN_SOURCES, files["sources"]).path
     yield archive.at("failures", files["failures"]).path
+    if "metadata" in files:
+        yield archive.at(METADATA_FOLDER, files["metadata"]).path
     for size, names in files["index"].items():
         for name in names:
             yield granularity_folder(archive, int(size)).at(name).path
@@ -277,7 +281,8 @@ def _publish(
         for source in read_sources(archive, parent["files"]["sources"]).values()
     ]
     failures = failures_of(entries, sources, [(row[0], row[1]) for row in parent["refused"]])
-    about = {key: parent[key] for key in ("embedding", "limits", "listed_at_ns", "refused", "config")}
+    kept = ("embedding", "limits", "listed_at_ns", "refused", "config", "metadata", "ocr")
+    about = {key: parent[key] for key in kept if key in parent}
     about |= carry_without(archive, parent, shards, doc_id) | {
         "purged": sorted({*parent["purged"], doc_id}),
         "purged_at": datetime.now(UTC).isoformat(timespec="seconds"),

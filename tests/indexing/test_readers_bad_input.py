@@ -101,7 +101,8 @@ def test_listing_orders_skips_and_settles_shared_ids(tmp_path: Path) -> None:
     assert [source.doc_id for source in listing.sources] == ["a", "b", "sub/c"]
     assert listing.sources[0].uri.endswith("a.md")
     assert [Path(uri).name for uri in listing.skipped] == ["x.bin"]
-    (bad,) = listing.bad
+    bad, unread = listing.bad[::-1]
+    assert f"{tmp_path}/x.bin is of a kind that is not read" in unread.message
     assert "a.md is kept" in bad.message
     assert "a.txt is left out" in bad.message
     hashed = with_hashes(listing.sources)

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = """
 import asyncio, json, sys
 import okralong
+import ray
 
 sample, config = sys.argv[1:]
 index = {"granularities": [150, 256, 400], "shards": 1}
@@ -33,12 +34,14 @@ again = okralong.answer("archive", questions, run="runs/first", config=config, c
 async def notebook():
     data = first.to_pandas()[["query_id", "question"]]
     second = okralong.answer("archive", questions=data, run="runs/second", config=config)
+    ray.init(include_dashboard=False)  # what is connected is used and left
     guess = okralong.estimate("archive", questions=first.to_arrow().select(["question"]), config=config)
     streamed = [row["query_id"] for row in okralong.stream("archive", questions, run="runs/third", config=config)]
     repeated = [row["query_id"] for row in okralong.stream("archive", questions, run="runs/third", config=config)]
     left = okralong.stream("archive", [f"What is item {n}?" for n in range(40)], run="runs/left", config=config)
     one = next(left)
     left.close()
+    assert ray.is_initialized()
     return second, guess, streamed, repeated, one
 
 second, guess, streamed, repeated, one = asyncio.run(notebook())
@@ -70,7 +73,7 @@ def test_a_script_and_a_notebook_call_it_as_often_as_they_like(
         env={**alone, "PYTHONPATH": str(CHECKOUT), "OPENAI_API_KEY": "sk-test"},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
