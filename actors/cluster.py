@@ -22,9 +22,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 import ray
+from ray._private import worker
 from ray.exceptions import RayActorError, RayTaskError
 from ray.util.metrics import Counter, Gauge, Histogram
 from ray.util.queue import Queue
@@ -83,6 +84,25 @@ def connected(address: str | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def messages_to(log: TextIO) -> Iterator[None]:
+    """Write what Ray tells its drivers (tasks that are tried again, nodes that are missing) to ``log``.
+
+    Ray knows no way to say where these go: it prints them, beside whatever is on the terminal.
+    """
+    printing = worker.print_to_stdstream
+
+    def write(data: Mapping[str, Any], *_: Any, **__: Any) -> None:
+        with contextlib.suppress(ValueError):  # the log is closed: it comes from a cluster that has ended
+            log.writelines(f"({data.get('pid')}) {line}\n" for line in data.get("lines", ()))
+
+    worker.print_to_stdstream = write
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = printing
 
 
 def homes_to_come(placement: Settings) -> list[str]:

@@ -11,10 +11,11 @@ must also count the next night: a finished part says so itself (``write_outcomes
 from __future__ import annotations
 
 import logging
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from threading import Event, Lock, Thread
 from typing import Any, Final
 
 import ray
@@ -29,12 +30,14 @@ from okralong.pipelines.indexing.build import Share, compress_shard, share_texts
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import chunk_again, read_part
-from okralong.pipelines.indexing.job import IndexResult, Report, run_index
+from okralong.pipelines.indexing.job import IndexProgress, IndexResult, Report, run_index
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
 _MOST_BLOCKS: Final = 2000
 """Ours: each block is a Ray task; beyond this several parts share one."""
+LOOK_S: Final = 1.0
+"""How often is looked how many texts are embedded, in seconds. Ours."""
 
 
 def index_archive(
@@ -46,7 +49,69 @@ def index_archive(
     rehash: bool = False,
 ) -> IndexResult:
     """The index job on the connected Ray: see ``run_index``, whose errors it raises."""
-    return run_index(archive, sources, config, RayStreams, progress, rehash=rehash)
+    if progress is None:
+        return run_index(archive, sources, config, RayStreams, rehash=rehash)
+    live = Live(progress)
+    return run_index(archive, sources, config, partial(RayStreams, live=live), live.report, rehash=rehash)
+
+
+class Live:
+    """Tells of texts as they are embedded: the job itself hears of a vector file when it is written, which may take
+    minutes."""
+
+    def __init__(self, progress: Report) -> None:
+        self._progress = progress
+        self._state: IndexProgress | None = None
+        self._lock = Lock()
+
+    def report(self, state: IndexProgress) -> None:
+        """What the job says."""
+        with self._lock:
+            # A file that is written may be told of before the last batches of others are heard of.
+            known = self._state.embedded if self._state else 0
+            self._state = replace(state, embedded=max(known, state.embedded))
+            self._progress(self._state)
+
+    def embedded(self, texts: int) -> None:
+        """So many are, by now."""
+        with self._lock:
+            if self._state is not None and texts > self._state.embedded:
+                self._state = replace(self._state, embedded=texts)
+                self._progress(self._state)
+
+    @contextmanager
+    def tally(self) -> Iterator[Any]:
+        """An actor that embedders tell of their batches, and that is asked every second."""
+        remote: Any = ray.remote(_Tally)
+        actor = remote.options(num_cpus=0).remote()
+        over = Event()
+
+        def ask() -> None:
+            while not over.wait(LOOK_S):
+                try:
+                    self.embedded(ray.get(actor.sum.remote()))
+                except RayError:  # it is gone: the job goes on without it
+                    return
+
+        asking = Thread(target=ask, name="okralong-tally", daemon=True)
+        asking.start()
+        try:
+            yield actor
+        finally:
+            over.set()
+            asking.join()
+            ray.kill(actor)
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, number: int) -> None:
+        self._sum += number
+
+    def sum(self) -> int:
+        return self._sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +120,7 @@ class RayStreams:
 
     archive: str
     config: IndexConfig
+    live: Live | None = None
 
     def read(
         self, parts: Mapping[str, Sequence[Source]], limits: str, purged: Sequence[str]
@@ -90,21 +156,22 @@ class RayStreams:
         def texts(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from share_texts(archive, Share(**row), config)
 
-        vectors = (
-            _dataset([asdict(share) for share in shares])
-            .flat_map(texts, **config.placement.readers.options())
-            .map_batches(
-                Embedder,
-                fn_constructor_args=(archive, encoder, model.path, config.embedding),
-                batch_size=1,
-                batch_format="pyarrow",
-                compute=ray.data.ActorPoolStrategy(size=config.embedding.actors),
-                num_cpus=1,
-                num_gpus=_gpus(config.embedding),
-                **config.placement.embedders.options(),
+        with self.live.tally() if self.live else nullcontext() as tally:
+            vectors = (
+                _dataset([asdict(share) for share in shares])
+                .flat_map(texts, **config.placement.readers.options())
+                .map_batches(
+                    Embedder,
+                    fn_constructor_args=(archive, encoder, model.path, config.embedding, tally),
+                    batch_size=1,
+                    batch_format="pyarrow",
+                    compute=ray.data.ActorPoolStrategy(size=config.embedding.actors),
+                    num_cpus=1,
+                    num_gpus=_gpus(config.embedding),
+                    **config.placement.embedders.options(),
+                )
             )
-        )
-        yield from _rows(vectors)
+            yield from _rows(vectors)
 
     def compress(self, shards: Sequence[str], compressor: ArrayCompressor) -> Iterator[int]:
         """Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start."""
@@ -122,8 +189,7 @@ class RayStreams:
 
 def _dataset(items: list[dict[str, Any]]) -> ray.data.Dataset:
     context = ray.data.DataContext.get_current()
-    if not sys.stderr.isatty() or os.environ.get("RAY_DATA_DISABLE_PROGRESS_BARS") == "1":
-        context.enable_progress_bars = False
+    context.enable_progress_bars = False  # ours tell more, and both at once draw over each other
     context.print_on_execution_start = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray.data.from_items(items, override_num_blocks=min(len(items), _MOST_BLOCKS))

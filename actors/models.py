@@ -290,13 +290,17 @@ def _deployed(
 class Embedder:
     """A sentence encoder as a Ray Data actor: it loads the model once and turns the texts of a vector file into it."""
 
-    def __init__(self, archive: str, encoder: str, path: str, config: EmbeddingConfig) -> None:
+    def __init__(
+        self, archive: str, encoder: str, path: str, config: EmbeddingConfig, tally: Any | None = None
+    ) -> None:
+        """``tally`` is an actor that is told how many texts each batch had."""
         # Imported here: torch takes seconds to load, and of all processes only this one needs it.
         from okralong.pipelines.indexing.embedding import SentenceEmbedder
         from okralong.pipelines.models.weights import available_cores
 
         self._store = VectorStore.of(Folder.of(archive), encoder, config.dtype)
         self._metrics = index_metrics()
+        self._told = (lambda _: None) if tally is None else tally.add.remote
         # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
         threads = max(1, available_cores() // config.actors)
         self._encoder = SentenceEmbedder(
@@ -314,7 +318,7 @@ class Embedder:
 
     def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        embedded = self._encoder.embed(row["texts"])
+        embedded = self._encoder.embed(row["texts"], self._told)
         self._store.write(row["number"], row["keys"], embedded.vectors, embedded.over_limit, self._encoder.precision)
         self._metrics.embedded(len(row["texts"]), time.perf_counter() - started)
         return {

@@ -31,7 +31,7 @@ from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.failures import say_first
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, manifest, statuses, table
-from okralong.jobs.terminal import AnswerBar, say_line
+from okralong.jobs.terminal import AnswerPanel, say_line
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import (
@@ -52,6 +52,7 @@ from okralong.pipelines.llm.config import LlmConfig, read_deadline
 from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
 from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.records import Totals
+from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.export import flat_answers, flat_row
 from okralong.pipelines.run.config import RunConfig
@@ -204,19 +205,24 @@ def answer_prepared(
         replies = () if retry - {"over_budget"} else prepared.replies_from
         looking = shared.looking if shared else None
         with ExitStack() as held:
+            panel = held.enter_context(AnswerPanel(console, len(todo)))
+            panel.phase("generator", "starts" if config.llm.base_url == EMBEDDED else "is asked whether it is there")
             served = (
                 shared.served if shared else held.enter_context(generator(config.llm, logs, reading_vectors(prepared)))
             )
             _check_logprobs(prepared, served)
+            panel.phase("Ray", "starts" if address is None else f"at {address}")
             held.enter_context(connected(address))
             for note in homes_to_come(config.placement):  # before it waits for them
                 say_line(console, note, style="yellow")
+            panel.phase("models", "and index shards are loaded")
             started = run_actors(prepared, where, served.llm, served.address, reopened, replies, batches, looking)
             actors = held.enter_context(started)
             for note in served.notes:
                 say_line(console, note, style="yellow")
             interrupt = shared.interrupt if shared else interrupt
-            stop, totals = drive(actors, todo, unscoped, prepared, console, interrupt, finished)
+            stop, totals = drive(actors, todo, unscoped, prepared, panel, console, interrupt, finished)
+            panel.phase("end", "the run is written, models and Ray are stopped")
         if stop is not None:
             return _result(where, prepared, stop.message, stop.exit_code)
         if not whole:
@@ -322,6 +328,7 @@ def drive(
     todo: Sequence[Scoped],
     unscoped: Sequence[tuple[Question, str]],
     prepared: Prepared,
+    panel: AnswerPanel,
     console: Console,
     interrupt: Interrupt | None = None,
     finished: Finished | None = None,
@@ -336,7 +343,8 @@ def drive(
     interrupt = interrupt or Interrupt()
     with _on_sigterm(interrupt.fire):
         try:
-            work = _drive(actors, todo, unscoped, prepared, console, interrupt.grace_s, finished or (lambda _: None))
+            told = finished or (lambda _: None)
+            work = _drive(actors, todo, unscoped, prepared, panel, console, interrupt.grace_s, told)
             return run_coroutine(interrupt.of(work))
         except asyncio.CancelledError:
             if threading.current_thread() is threading.main_thread():
@@ -363,6 +371,7 @@ async def _drive(
     todo: Sequence[Scoped],
     unscoped: Sequence[tuple[Question, str]],
     prepared: Prepared,
+    panel: AnswerPanel,
     console: Console,
     grace_s: float,
     finished: Finished,
@@ -397,28 +406,27 @@ async def _drive(
                 if actors.scheduler is not None:  # who waits for a batch would hold up the stop by hours
                     await actors.scheduler.stop(stop.message)
 
-    with AnswerBar(console, len(todo)) as bar:
-        watch = _Progress(actors.ledger, actors.scheduler, bar, console)
-        watching = asyncio.create_task(watch.go_on(lambda: done))
-        carried = [asyncio.create_task(carry(number, scoped)) for number, scoped in enumerate(todo)]
+    watch = _Progress(actors.ledger, actors.scheduler, panel, console)
+    watching = asyncio.create_task(watch.go_on(lambda: done))
+    carried = [asyncio.create_task(carry(number, scoped)) for number, scoped in enumerate(todo)]
+    try:
+        if carried:
+            await asyncio.wait(carried, return_when=asyncio.FIRST_EXCEPTION)
+    except asyncio.CancelledError:
+        stops.append(Stop(f"Stopped. {GO_ON}", EXIT_STOPPED))
+        await _halt(actors, grace_s, console)
+        await asyncio.wait(carried, timeout=ENDING_S)
+        raise
+    for task in carried:
+        if task.done():
+            task.result()
+    if actors.scheduler is not None and not stops:
         try:
-            if carried:
-                await asyncio.wait(carried, return_when=asyncio.FIRST_EXCEPTION)
-        except asyncio.CancelledError:
-            stops.append(Stop(f"Stopped. {GO_ON}", EXIT_STOPPED))
-            await _halt(actors, grace_s, console)
-            await asyncio.wait(carried, timeout=ENDING_S)
-            raise
-        for task in carried:
-            if task.done():
-                task.result()
-        if actors.scheduler is not None and not stops:
-            try:
-                await actors.scheduler.drain()
-            except OkraError as error:
-                stops.append(Stop(str(error), error.exit_code))
-        watching.cancel()
-        totals = await watch.look(done)
+            await actors.scheduler.drain()
+        except OkraError as error:
+            stops.append(Stop(str(error), error.exit_code))
+    watching.cancel()
+    totals = await watch.look(done)
     return (stops[0] if stops else None), {
         "statuses": dict(totals.questions),
         "calls": totals.calls,
@@ -466,15 +474,17 @@ async def _sum(counts: Iterable[Awaitable[int]]) -> int:
 class _Progress:
     """Shows how far the run is, and says once what the user should know while it goes on."""
 
-    def __init__(self, ledger: RunLedger, scheduler: BatchScheduler | None, bar: AnswerBar, console: Console) -> None:
-        self._ledger, self._scheduler, self._bar, self._console = ledger, scheduler, bar, console
+    def __init__(
+        self, ledger: RunLedger, scheduler: BatchScheduler | None, panel: AnswerPanel, console: Console
+    ) -> None:
+        self._ledger, self._scheduler, self._panel, self._console = ledger, scheduler, panel, console
         self._warned = False
         self._heard = 0
 
     async def look(self, done: int) -> Totals:
         """Bring the terminal up to date; the ledger's totals."""
         totals = await self._ledger.totals()
-        self._bar.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
+        self._panel.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
         if not self._warned and (warning := drift(totals.snapshots)) is not None:
             self._warned = True
             say_line(self._console, warning, style="yellow")

@@ -60,17 +60,29 @@ def index(
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
     from okralong.actors.cluster import connected, homes_to_come
     from okralong.actors.index_streams import index_archive
-    from okralong.jobs.terminal import IndexBar
+    from okralong.jobs.terminal import IndexPanel, ray_lines
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.indexing.config import IndexConfig
 
     console = Console()
     given = {"metadata": metadata, "exclude": exclude or None}
     settings = load_config(IndexConfig, config, {key: value for key, value in given.items() if value is not None})
-    with connected(address), IndexBar(console) as bar:
-        for note in homes_to_come(settings.placement):
-            say_line(console, note, style="yellow")
-        result = index_archive(archive, sources, settings, progress=bar.update, rehash=rehash)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with ray_lines(console, archive), IndexPanel(console) as panel:
+            panel.phase("Ray", "starts" if address is None else f"at {address}")
+            with connected(address):
+                for note in homes_to_come(settings.placement):
+                    say_line(console, note, style="yellow")
+                panel.phase("files", "are listed and compared with what the archive holds")
+                result = index_archive(archive, sources, settings, progress=panel.update, rehash=rehash)
+    except KeyboardInterrupt:
+        say_line(
+            console,
+            "Stopped. The archive is as it was. Files that were read and texts that were embedded are kept beside it; "
+            "run the same command again to go on from there.",
+        )
+        raise typer.Exit(EXIT_STOPPED) from None
     _summary(console, result)
     if result.failures:
         raise typer.Exit(EXIT_FAILURES)
@@ -194,6 +206,7 @@ def answer(
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
     from okralong.jobs.answer import Interrupt, answer_questions
     from okralong.jobs.show import print_summary
+    from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.core.storage import Folder
 
     modes = {
@@ -212,17 +225,18 @@ def answer(
     # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        result = answer_questions(
-            archive,
-            questions,
-            run,
-            settings,
-            address=address,
-            retry=frozenset(retry or ()),
-            changed_since=changed_since,
-            console=console,
-            interrupt=Interrupt(grace_s=grace),
-        )
+        with ray_lines(console, run):
+            result = answer_questions(
+                archive,
+                questions,
+                run,
+                settings,
+                address=address,
+                retry=frozenset(retry or ()),
+                changed_since=changed_since,
+                console=console,
+                interrupt=Interrupt(grace_s=grace),
+            )
     except KeyboardInterrupt:
         say_line(console, f"Stopped. {GO_ON}")
         raise typer.Exit(EXIT_STOPPED) from None

@@ -15,7 +15,7 @@ from okralong.actors.planner import forecasters
 from okralong.jobs.answer import RunResult, answer_prepared, reading_vectors, say_unusable
 from okralong.jobs.generator import as_served
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, statuses
-from okralong.jobs.terminal import EstimateBar, say_line
+from okralong.jobs.terminal import EstimatePanel, say_line
 from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
@@ -151,7 +151,7 @@ def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
 async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> list[Outlook]:
     """The outlook of every question, in their order, so many at a time as a run would carry."""
     places = asyncio.Semaphore(prepared.config.concurrency)
-    with EstimateBar(console, len(prepared.questions)) as bar:
+    with EstimatePanel(console, len(prepared.questions)) as bar:
 
         async def look(number: int, scoped: Scoped) -> Outlook:
             async with places:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, RLock, Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from okralong.pipelines.answering.prompts import HIDDEN
+from okralong.pipelines.core.storage import Folder
+
+if TYPE_CHECKING:
+    from okralong.pipelines.indexing.job import IndexProgress
+
+EVERY_S: Final = 30.0
+"""How often a line is written where the output is no terminal, in seconds. Ours."""
+WINDOW_S: Final = 60.0
+"""Over how long a time rates are measured, in seconds. Ours: calls of an answer take seconds, and so do batches."""
 
 
 def printable(text: object) -> str:
@@ -29,72 +49,233 @@ def say_line(console: Console, text: object, *, style: str = "") -> None:
     console.print(Text(printable(text), style=style), soft_wrap=True)
 
 
-class _Bar:
-    """A rich progress bar with one line of figures behind it; silent when the output is no terminal."""
+class Panel:
+    """How far a command is: the phases that it went through, and how much of the present one is done.
 
-    def __init__(self, console: Console, title: str, figures: str) -> None:
+    On a terminal each phase is a line that is drawn anew as it goes on; elsewhere a line is written when a phase begins
+    and ends, and every ``every_s`` seconds. May be told from any thread.
+    """
+
+    def __init__(self, console: Console, title: str, every_s: float = EVERY_S) -> None:
+        self._console, self._title, self._every_s = console, title, every_s
+        self._live = console.is_terminal
         self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn(figures),
-            TimeElapsedColumn(),
+            SpinnerColumn(finished_text="[green]✓[/]"),
+            TextColumn("{task.description}", style="bold", markup=False, table_column=Column(no_wrap=True)),
+            _Share(bar_width=8),
+            TextColumn("{task.fields[figures]}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
             console=console,
-            disable=not console.is_terminal,
+            expand=True,
+            disable=not self._live,
         )
-        self._title = title
+        self._phase = ""
+        self._row: TaskID | None = None
+        self._figures = self._kept = ""
+        self._began = 0.0
+        self._seen: deque[tuple[float, float]] = deque()
+        self._lock = RLock()
+        self._over = Event()
+        self._writer = Thread(target=self._write_now_and_then, name="okralong-panel", daemon=True)
 
     def __enter__(self) -> Self:
         self._progress.start()
+        if not self._live:
+            self._writer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
+        self._end(well=kind is None)
         self._progress.stop()
 
+    def phase(self, name: str, about: str = "") -> None:
+        """The next phase begins, if it is not the present one; ``about`` says what is known of it."""
+        with self._lock:
+            if name == self._phase:
+                return
+            self._end()
+            self._phase, self._figures, self._kept, self._began = name, about, "", time.monotonic()
+            self._seen.clear()
+            if self._live:
+                self._row = self._progress.add_task(name, total=None, figures=about)
+            else:
+                self._write(f"{name}{f': {about}' if about else ''} ...")
 
-class IndexBar(_Bar):
-    """Documents, chunks and vectors of an index job."""
+    def show(self, done: float, total: float, unit: str, more: str = "") -> None:
+        """So much of the present phase is done; ``total`` 0 where that is not known, ``more`` what else there is to
+        say. A rate and the time to go are added.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if not self._seen or done != self._seen[-1][1]:
+                self._seen.append((now, done))
+            while len(self._seen) > 2 and now - self._seen[0][0] > WINDOW_S:
+                self._seen.popleft()
+            amount = (f"{done:,.0f} of {total:,.0f}" if total else f"{done:,.0f}") + (f" {unit}" if unit else "")
+            rate = self._rate(now)
+            pace = [] if not rate or done >= total > 0 else [_rate(rate)]
+            if rate and done < total:
+                pace.append(f"{_duration((total - done) / rate)} to go")
+            self._figures = ", ".join(each for each in (amount, *pace, more) if each)
+            self._kept = ", ".join(each for each in (amount, more) if each)
+            if self._row is not None:
+                self._progress.update(self._row, completed=done, total=total or None, figures=self._figures)
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console, "index", "{task.fields[figures]}")
-        self._task = self._progress.add_task("index", total=None, figures="")
+    def _rate(self, now: float) -> float:
+        """Of the last minute, a second; 0 while nothing is known."""
+        if len(self._seen) < 2:
+            return 0.0
+        (start, before), (_, last) = self._seen[0], self._seen[-1]
+        return max(0.0, last - before) / max(now - start, 1e-3)
 
-    def update(self, progress: Any) -> None:
+    def _end(self, *, well: bool = True) -> None:
+        with self._lock:
+            if not self._phase:
+                return
+            took = _duration(time.monotonic() - self._began)
+            said = ", ".join(each for each in (self._kept, took) if each)
+            if self._row is not None:
+                self._progress.update(self._row, figures=said)
+                if well:
+                    self._progress.update(self._row, total=1, completed=1)
+                self._progress.stop_task(self._row)
+                self._row = None
+            else:
+                self._write(f"{self._phase}: {said}")
+            self._phase = ""
+
+    def _write_now_and_then(self) -> None:
+        while not self._over.wait(self._every_s):
+            with self._lock:
+                if self._phase:
+                    so_far = _duration(time.monotonic() - self._began)
+                    self._write(f"{self._phase}: {', '.join(each for each in (self._figures, so_far) if each)}")
+
+    def _write(self, line: str) -> None:
+        say_line(self._console, f"{self._title}: {line}")
+
+
+class _Share(ProgressColumn):
+    """A bar where a phase has a total and goes on, else nothing."""
+
+    def __init__(self, bar_width: int) -> None:
+        super().__init__(Column(width=bar_width))
+        self._bar = BarColumn(bar_width=bar_width)
+
+    def render(self, task: Task) -> Any:
+        """See ``ProgressColumn``."""
+        return self._bar.render(task) if task.total is not None and not task.finished else Text("")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds // 3600:.0f} h {seconds % 3600 / 60:.0f} min"
+
+
+def _rate(a_second: float) -> str:
+    return f"{a_second:,.1f}/s" if a_second >= 1 else f"{a_second * 60:,.1f}/min"
+
+
+class IndexPanel(Panel):
+    """Files, chunks and embeddings of an index job."""
+
+    def __init__(self, console: Console, every_s: float = EVERY_S) -> None:
+        super().__init__(console, "index", every_s)
+
+    def update(self, progress: IndexProgress) -> None:
         """Show an ``IndexProgress``."""
-        self._progress.update(
-            self._task,
-            description=progress.stage,
-            completed=progress.embedded,
-            total=progress.expected_chunks or None,
-            figures=f"{progress.documents} documents, {progress.failures} failed, {progress.chunks:,} chunks",
-        )
+        failed = f"{progress.failures:,} not read" if progress.failures else ""
+        if progress.stage == "read" and progress.to_read:
+            self.phase("read")
+            chunks = f"{progress.chunks:,} chunks" if progress.chunks else ""
+            self.show(progress.read, progress.to_read, "files", ", ".join(each for each in (chunks, failed) if each))
+        elif progress.stage == "embed" and progress.expected_chunks:
+            self.phase("embed", "the encoder loads")
+            if progress.embedded:
+                self.show(progress.embedded, progress.expected_chunks, "texts")
+        elif progress.stage not in ("read", "embed", "done"):
+            self.phase(progress.stage)
 
 
-class EstimateBar(_Bar):
-    """Questions that an estimate has looked at."""
-
-    def __init__(self, console: Console, total: int) -> None:
-        super().__init__(console, "estimate", "{task.fields[figures]}")
-        self._task = self._progress.add_task("estimate", total=total, figures="nothing is spent")
-
-    def advance(self) -> None:
-        """One more."""
-        self._progress.advance(self._task)
-
-
-class AnswerBar(_Bar):
+class AnswerPanel(Panel):
     """Questions, tokens, dollars and dollars to come of an answer run."""
 
-    def __init__(self, console: Console, total: int) -> None:
-        super().__init__(console, "answer", "{task.fields[figures]}")
-        self._task = self._progress.add_task("questions", total=total, figures="")
+    def __init__(self, console: Console, total: int, every_s: float = EVERY_S) -> None:
+        super().__init__(console, "answer", every_s)
         self._total = total
 
     def update(self, done: int, tokens: int, spent: float) -> None:
         """``done`` questions have cost ``tokens`` and ``spent`` dollars; what is left is extrapolated from that."""
+        self.phase("questions")
         to_come = spent / done * (self._total - done) if done else 0.0
-        self._progress.update(
-            self._task, completed=done, figures=f"{tokens:,} tokens  ${spent:.4f}  (+ ${to_come:.4f} to come)"
-        )
+        money = f"${spent:.4f}" + (f" + ${to_come:.4f} to come" if to_come else "")
+        self.show(done, self._total, "", f"{money}, {tokens:,} tokens")
+
+
+class EstimatePanel(Panel):
+    """Questions that an estimate has looked at."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        super().__init__(console, "estimate")
+        self._total, self._done = total, 0
+        self.phase("questions", "nothing is spent")
+
+    def advance(self) -> None:
+        """One more."""
+        self._done += 1
+        self.show(self._done, self._total, "looked at", "nothing is spent")
+
+
+RAY_LOG: Final = "ray.log"
+
+
+@contextmanager
+def ray_lines(console: Console, beside: str) -> Iterator[None]:
+    """Keep what Ray writes out of the terminal for the time of the block: it goes to ``ray.log`` in the folder
+    ``beside``, where that is on a disk, and is named at the end if there is any.
+
+    Ray's C++ parts write to file descriptor 2 of the process; Python's own ``sys.stderr`` stays where it is.
+    """
+    from okralong.actors.cluster import messages_to
+
+    descriptor, name = tempfile.mkstemp(prefix="okralong-ray-", suffix=".log")
+    kept = Path(name)
+    try:
+        log = os.fdopen(descriptor, "a", buffering=1, encoding="utf-8")
+        with log, _standard_error_to(log.fileno()), messages_to(log):
+            yield
+    finally:
+        if not kept.stat().st_size:
+            kept.unlink()
+        else:
+            folder = Folder.of(beside)
+            if folder.is_local and Path(folder.path).is_dir():
+                with suppress(OSError):  # of a full disk something else tells
+                    kept = Path(shutil.move(kept, Path(folder.path) / RAY_LOG))
+            say_line(console, f"Ray's own messages: {kept}", style="dim")
+
+
+@contextmanager
+def _standard_error_to(descriptor: int) -> Iterator[None]:
+    ours = sys.stderr
+    try:
+        mine = ours.fileno()
+    except (AttributeError, OSError, ValueError):  # a notebook, a test: nothing of Ray's comes there
+        yield
+        return
+    ours.flush()
+    before = os.dup(2)
+    try:
+        if mine == 2:
+            sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=ours.encoding, errors=ours.errors)
+        os.dup2(descriptor, 2)
+        yield
+    finally:
+        if sys.stderr is not ours:
+            sys.stderr.close()
+            sys.stderr = ours
+        os.dup2(before, 2)
+        os.close(before)

@@ -91,13 +91,15 @@ class SentenceEmbedder:
         """
         return self.embed(texts).vectors
 
-    def embed(self, texts: list[str]) -> Embedded:
-        """The same, with which texts are longer than ``limit``; each text is tokenized once.
+    def embed(self, texts: list[str], told: Callable[[int], None] = lambda _: None) -> Embedded:
+        """The same, with which texts are longer than ``limit``; each text is tokenized once. ``told`` hears of the
+        texts of each batch that is done.
 
         Texts run in batches of like length, so that little is spent on padding, and are tokenized beside them.
         """
         if self._beside_tokens is None:
             vectors = self._unit(self._model.encode_document, texts, self._passage_prefix)
+            told(len(texts))
             return Embedded(vectors, self.over_limit(texts))
         found = torch.empty((len(texts), self.dimension), dtype=torch.float32, device=self.device)
         over_limit = [False] * len(texts)
@@ -109,6 +111,7 @@ class SentenceEmbedder:
                 found[each.places] = torch.nn.functional.normalize(said, dim=1)
                 for place, one in zip(each.places, each.tokens, strict=True):
                     over_limit[place] = one.over_limit
+                told(len(each.places))
         return Embedded(found.cpu().numpy(), over_limit)
 
     def encode_queries(self, texts: list[str]) -> Vectors:

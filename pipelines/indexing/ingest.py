@@ -86,9 +86,10 @@ def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
 
 
 def read_part(
-    archive: str, name: str, sources: Iterable[Source], config: IndexConfig, limits: str, purged: Iterable[str]
+    archive: str, name: str, sources: Sequence[Source], config: IndexConfig, limits: str, purged: Iterable[str]
 ) -> dict[str, Any]:
-    """Read, chunk and write a part, and say that it is complete; counts of documents, failures, chunks and seconds.
+    """Read, chunk and write a part, and say that it is complete; counts of files, documents, failures, chunks and
+    seconds.
 
     ``limits`` is the hash of what a document may cost.
     """
@@ -99,6 +100,7 @@ def read_part(
     chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
     write_outcomes(Folder.of(archive), name, outcomes, limits)
     return {
+        "files": len(sources),
         "documents": sum(bool(outcome.part) for outcome in outcomes),
         "failures": sum(bool(outcome.message) for outcome in outcomes),
         "chunks": chunks,

@@ -74,8 +74,8 @@ _NO_CHANGES: Final = {"added": 0, "changed": 0, "removed": 0, "unchanged": 0}
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far the job is. ``stage`` is read, embed, build or done; ``expected_chunks`` are the texts that have to be
-    embedded, 0 while unknown.
+    """How far the job is. ``stage`` is read, embed, build, compress or done; ``read`` of ``to_read`` files are read;
+    ``expected_chunks`` are the texts that have to be embedded, 0 while unknown.
     """
 
     stage: str
@@ -85,6 +85,8 @@ class IndexProgress:
     chunks: int = 0
     embedded: int = 0
     expected_chunks: int = 0
+    read: int = 0
+    to_read: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +336,7 @@ class IndexJob:
 
     def _read_parts(self, sources: Sequence[Source]) -> list[str]:
         parts = {name_of_part(part, self.limits): part for part in plan_parts(sources)}
-        self._say()
+        self._say(to_read=len(sources))
         self.work["files_read"] = len(sources)
         if not parts:
             return []
@@ -345,6 +347,7 @@ class IndexJob:
                 documents=self.state.documents + row["documents"],
                 failures=self.state.failures + row["failures"],
                 chunks=self.state.chunks + row["chunks"],
+                read=self.state.read + row["files"],
             )
         return list(parts)
 
@@ -371,6 +374,7 @@ class IndexJob:
         """Write the tables of compressed chunks that shards lack."""
         if self.compressor is None or not (names := lacking(self.folder, self.compressor, shards)):
             return
+        self._say(stage="compress")
         with self.clock.stage("compress"):
             counts = self.streams.compress(names, self.compressor)
             self.work["chunks_compressed"] = sum(counts)

@@ -260,8 +260,8 @@ async def test_a_halted_client_waits_for_what_is_in_flight_and_sends_nothing_mor
     with FakeOpenAI(delay_s=1.0) as server:
         async with client_over(tmp_path, config_for(server, max_in_flight=1)) as (client, ledger):
             sent = asyncio.create_task(client.complete("q1", "a", "generate", ask("hello")))
-            while not server.received:
-                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)
+            assert len(server.received) == 1
             waiting = asyncio.create_task(client.complete("q2", "a", "generate", ask("hello")))
             await asyncio.sleep(0.05)
             assert client.halt("Enough.") == 1
