@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from okralong.jobs import diff as run_diff
 from okralong.jobs import doctor, export, failures, report, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
@@ -442,6 +443,7 @@ app.command("show")(show.command)
 app.command("failures")(failures.command)
 app.command("report")(report.command)
 app.command("export")(export.command)
+app.command("diff")(run_diff.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)
 app.command("split")(lab.split)
