@@ -19,7 +19,6 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage
 from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
 from okralong.pipelines.llm.request import content_shown
-from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.metrics import answer_marks
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def print_summary(
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
         *_bill(run),
         *_score(rows, golds or {}),
-        f"run folder: {run.path}; one question's whole way: okralong show {run.path} QUERY_ID",
+        f"run folder: {run.path}; one question with its sources: okralong show {run.path} QUERY_ID",
     ):
         say_line(console, line)
     if stopped:
@@ -141,10 +140,11 @@ def _cells(row: dict[str, Any]) -> list[Any]:
 
 
 # --------
-# ``okralong show``: a run at a glance, or one question's whole way from primary chunks to cited source lines.
+# ``okralong show``: a run at a glance, or one question's answer and sources, and its whole way from primary chunks on.
 
 QUOTE_CHARS = 400
 CHUNK_CHARS = 240
+IDS_SHOWN = 8
 CHUNKS_SHOWN = 3
 FOUND_CHARS = 600
 
@@ -152,9 +152,12 @@ FOUND_CHARS = 600
 def command(
     run: Annotated[str, typer.Argument(help="A run folder.")],
     query_id: Annotated[str | None, typer.Argument(help="One question; without it, the run's table.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show retrieved chunks without shortening.")] = False,
+    way: Annotated[
+        bool, typer.Option("--all", help="Show the question's whole way: retrieval, analysis, plan, prompts, replies.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="The same, with retrieved chunks not shortened.")] = False,
 ) -> None:
-    """Show a run, or how one question was answered."""
+    """Show a run; or one question's answer and sources, with --all how it came about."""
 
     folder, console = Folder.of(run), Console()
     if not folder.exists(BEGUN):
@@ -168,11 +171,19 @@ def command(
         known = ", ".join(row["query_id"] for row in table(folder, "answers", ["query_id"])[:8])
         raise InputError(f"{run} has no question {query_id!r}. Its first ones are: {known}.")
     archive = _archive(folder, console)
-    _Printer(console, archive, None if full else CHUNK_CHARS).question(rows[0] if rows else None, steps)
+    printer = _Printer(console, archive, None if full else CHUNK_CHARS)
+    if rows:
+        printer.answer(rows[0])
+    if way or full or not rows:  # a question without an answer has only its way so far
+        printer.way(steps)
+    else:
+        say(console, f"How it came about: okralong show {run} {query_id} --all", style="dim")
 
 
 def _archive(folder: Folder, console: Console) -> Archive | None:
     """The run's archive, for the texts of chunks and citations; None where it is gone or has changed since."""
+    from okralong.pipelines.reporting.cited import archive_of  # it searches, and other commands need not load that
+
     archive, missing = archive_of(json.loads(folder.read_bytes(BEGUN)))
     if missing:
         say(console, missing, style="red")
@@ -186,11 +197,40 @@ class _Printer:
         self._archive = archive
         self._limit = limit
 
-    def question(self, row: dict[str, Any] | None, steps: list[dict[str, Any]]) -> None:
-        """Everything the journal knows of the question, in the order it happened, then the answer."""
-        if row is not None:
-            self._line(f"{row['query_id']}  {row['question']}", style="bold")
-            self._line(f"scope: {', '.join(row['doc_ids']) or 'the whole archive'}", 2)
+    def answer(self, row: dict[str, Any]) -> None:
+        """The question, its answer, and what stands at the places that it cites."""
+        from okralong.pipelines.reporting.cited import cited
+
+        self._line(f"{row['query_id']}  {row['question']}", style="bold")
+        self._line(f"scope: {_first(row['doc_ids']) or 'the whole archive'}", 2)
+        if row["status"] != "answered":
+            self._line(row["status"], 2, "yellow")
+        if row["answer"]:
+            self._line(row["answer"], 2, "bold green")
+        if row["error"]:
+            self._line(row["error"], 2, "red")
+        for source in (cited(self._archive, span) for span in row["citations"]):
+            place = source.section or f"characters {source.start_char}-{source.end_char}"
+            read = " (read from an image)" if source.ocr else ""
+            self._line(f"{source.doc_id}, {place}{read}", 2)
+            quote = " ".join(source.quote.split())
+            if quote:
+                self._line(f"> {quote if len(quote) <= QUOTE_CHARS else quote[:QUOTE_CHARS] + ' ...'}", 4)
+            if source.link:
+                say_line(self._console, f"    {source.link}", style="dim")
+        if row["status"] == "answered" and not row["citations"]:
+            self._line("cites nothing", 2, "yellow")
+        seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"])
+        calls = "1 call" if row["calls"] == 1 else f"{row['calls']} calls"
+        self._line(
+            f"{calls}, {row['prompt_tokens']:,} + {row['completion_tokens']:,} tokens, "
+            f"${row['cost_usd']:.6f}; context {row['context_tokens']:,} tokens; seconds: {seconds}",
+            2,
+            "dim",
+        )
+
+    def way(self, steps: list[dict[str, Any]]) -> None:
+        """Everything the journal knows of the question, in the order it happened."""
         printers = {
             "retrieval": self._retrieval,
             "analysis": self._analysis,
@@ -202,8 +242,6 @@ class _Printer:
         }
         for step in sorted(steps, key=lambda each: int(each["seq"])):
             printers[step["kind"]](step["path"], json.loads(step["body"]))
-        if row is not None:
-            self._answer(row)
 
     def _retrieval(self, path: str, body: dict[str, Any]) -> None:
         wanted = body["wanted"]
@@ -261,32 +299,14 @@ class _Printer:
         self._rule(f"{path}: replied ({tokens}, ${call['cost_usd']:.6f}, {call['latency_s']:.1f} s)")
         self._line(reply.get("text", ""), 4)
 
-    def _answer(self, row: dict[str, Any]) -> None:
-        self._rule(f"answer: {row['status']}")
-        self._line(row["answer"] or "-", 2, "bold")
-        if row["error"]:
-            self._line(row["error"], 2, "red")
-        if not row["citations"]:
-            self._line("uncited", 2)
-        for span in row["citations"]:
-            self._line(f"{span['doc_id']}:{span['start_char']}-{span['end_char']}", 2)
-            for line in self._text(span["doc_id"], span["start_char"], span["end_char"], QUOTE_CHARS).splitlines():
-                self._line(f"> {line}", 4, "green")
-        seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"])
-        self._line(
-            f"{row['calls']} calls, {row['prompt_tokens']:,} + {row['completion_tokens']:,} tokens, "
-            f"${row['cost_usd']:.6f}; context {row['context_tokens']:,} tokens; seconds: {seconds}",
-            2,
-        )
-
-    def _text(self, doc_id: str, start: int, end: int, limit: int | None = None) -> str:
+    def _text(self, doc_id: str, start: int, end: int) -> str:
         if self._archive is None:
             return "..."
         try:
             text = self._archive.document(doc_id).text[start:end].strip()
         except QuestionError as error:
             return f"({error})"
-        limit = limit or self._limit
+        limit = self._limit
         return text if limit is None or len(text) <= limit else f"{text[:limit]} ... [{len(text) - limit:,} more]"
 
     def _rule(self, title: str) -> None:
@@ -294,6 +314,11 @@ class _Printer:
 
     def _line(self, text: object, indent: int = 0, style: str = "") -> None:
         say(self._console, text, indent=indent, style=style)
+
+
+def _first(doc_ids: Sequence[str]) -> str:
+    more = f" and {len(doc_ids) - IDS_SHOWN:,} more" if len(doc_ids) > IDS_SHOWN else ""
+    return ", ".join(doc_ids[:IDS_SHOWN]) + more
 
 
 def _odds(probabilities: dict[str, float]) -> str:
