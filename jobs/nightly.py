@@ -287,9 +287,7 @@ class NightJob:
         from okralong.pipelines.run.nightly import DIFFERENCES
 
         before, new = self.current, self._merged()
-        old = (
-            Exported.made(before.begun, self._rows(before), before.origins) if before.begun else None
-        )
+        old = Exported.made(before.begun, self._rows(before), before.origins) if before.begun else None
         origins = {row["query_id"]: row for row in new.origins}
         found = diff_runs(old, Exported.made(new.begun, new.answers, origins))
         place = self._location(self.place)

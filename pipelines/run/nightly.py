@@ -38,6 +38,10 @@ DOCUMENTS_FOLDER: Final = "documents"
 """Of ``current``: the documents over which its answers hold, with their hashes."""
 
 
+Ending = Literal["failed", "unanswerable"]
+_FAILED: Final[tuple[Ending, ...]] = ("failed",)
+
+
 class Keep(Settings):
     """How long things stay: the newest ``versions`` of the archive; nights that are among the newest ``nights`` or at
     most ``days`` old (null: that rule keeps none; both null: all stay). What ``current`` rests on always stays.
@@ -67,7 +71,7 @@ class NightlyConfig(Settings):
     index: str | dict[str, Any] = "index.yaml"
     answer: str | dict[str, Any] = "answer.yaml"
     budget_usd: Annotated[float, Field(gt=0)] | None = None
-    retry: list[Literal["failed", "unanswerable"]] = Field(default_factory=lambda: ["failed"])
+    retry: list[Ending] = Field(default_factory=lambda: list(_FAILED))
     on_change: list[str] = Field(default_factory=list)
     exit_on_change: bool = True
     export: list[str] = Field(default_factory=list)
@@ -198,9 +202,7 @@ def known_documents(archive: Archive) -> dict[str, str]:
     return {doc_id: entry.sha256 for doc_id, entry in entries.items()}
 
 
-def due(
-    prepared: Prepared, current: Current, documents: Mapping[str, str], retry: Collection[str]
-) -> dict[str, str]:
+def due(prepared: Prepared, current: Current, documents: Mapping[str, str], retry: Collection[str]) -> dict[str, str]:
     """Why which questions have to be asked, by query_id: what is new, was changed, ended in a way that ``retry`` names,
     or rests on documents that are others than when it was answered.
 
@@ -296,7 +298,11 @@ def write_current(
     fresh = set() if run is None else set(read_run_table(run, "answers", ["query_id"])["query_id"].to_pylist())
     kept = {row["query_id"] for row in new.answers}
     failed = {row["query_id"] for row in new.answers if row["status"] == "failed"}
-    for name, key, left_out in (("journal", "query_id", failed), ("ledger", "query_id", set()), ("failures", "id", set())):
+    for name, key, left_out in (
+        ("journal", "query_id", failed),
+        ("ledger", "query_id", set()),
+        ("failures", "id", set()),
+    ):
         pieces = [_rows_of(folder, name, key, kept - fresh)]
         if run is not None:
             pieces.append(_rows_of(run, name, key, (kept & fresh) - left_out))
