@@ -396,6 +396,10 @@ def paragraph(loss: Loss, place: str, limits: Limits) -> str:
 # The side of the process: the documents of one file, parsed one after the other, each within the limits on its size.
 
 _MOST_TITLE_CHARS: Final = 1000
+_MOST_SECTIONS: Final = 50_000
+"""Ours: what has more has headings for lines, and where it has them leads nobody anywhere."""
+_MOST_SECTION_CHARS: Final = 1_500_000
+"""Of the names of all sections; ours, so that they pass in one frame."""
 _LEAST_ROW_BYTES: Final = 200
 """What a document counts for at least among those of its file; ours, about what its row takes without its text."""
 
@@ -450,7 +454,9 @@ def _made(raw: RawDocument, size: int, limits: Limits) -> Parsed | BadRow:
             f"{limits.document_bytes / 1e6:g}. Split the document, or raise the limit in the index config.",
         )
     try:
-        return parsed(replace(raw, title=raw.title[:_MOST_TITLE_CHARS]))
+        many = len(raw.sections) > _MOST_SECTIONS or sum(len(s.name) for s in raw.sections) > _MOST_SECTION_CHARS
+        sections = () if many else raw.sections
+        return parsed(replace(raw, title=raw.title[:_MOST_TITLE_CHARS], sections=sections))
     except MemoryError:
         raise
     except Exception as error:  # no single document may stop the others
