@@ -28,6 +28,7 @@ from okralong.pipelines.core.types import (
     EXIT_OVER_BUDGET,
     EXIT_STOPPED,
     GO_ON,
+    ConfigError,
     OverBudget,
 )
 
@@ -47,7 +48,9 @@ TABLES: Final = ("xlsx", "csv", "parquet")
 
 
 def command(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML config; see configs/nightly.yaml.")],
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A YAML config, a path or URI; see configs/nightly.yaml.")
+    ],
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Index what changed, answer what rests on it, and say what is another than the night before."""
@@ -100,25 +103,33 @@ def _worst(codes: list[int]) -> int:
 
 @dataclass(frozen=True)
 class Places:
-    """A nightly's config, and what its paths mean: they are relative to its file, which is ``where``."""
+    """A nightly's config, and what its paths mean: they are relative to its file, a path or URI, which is ``where``."""
 
     config: NightlyConfig
     where: str
-    beside: Path
 
     @classmethod
     def read(cls, source: str) -> Places:
-        """Raises ConfigError for a config that cannot be used."""
-        from okralong.pipelines.core.config import parse_config, read_config
+        """Raises ConfigError for a config that is not there or cannot be used."""
+        from okralong.pipelines.core.config import parse_config
         from okralong.pipelines.run.nightly import NightlyConfig
 
-        where, text = read_config(source)
-        path = Path(source)
-        return cls(parse_config(NightlyConfig, text, where), where, path.resolve().parent if path.is_file() else Path())
+        text = _text_at(source)
+        if text is None:
+            raise ConfigError(f"The config {source} does not exist. Copy configs/nightly.yaml and name your places.")
+        where = source if "://" in source else str(Path(source).resolve())
+        return cls(parse_config(NightlyConfig, text, where), where)
 
     def of(self, path: str) -> str:
         """A path of the config as this process finds it."""
-        return path if "://" in path or PurePosixPath(path).is_absolute() else str(self.beside / path)
+        if "://" in path or PurePosixPath(path).is_absolute():
+            return path
+        return f"{self.where.rpartition('/')[0]}/{path.removeprefix('./')}"
+
+    @property
+    def beside(self) -> Path | None:
+        """The folder of the config, where commands run; None where it is no folder of this machine."""
+        return None if "://" in self.where else Path(self.where).parent
 
     @cached_property
     def index(self) -> IndexConfig:
@@ -137,20 +148,23 @@ class Places:
         return found if budget is None else found.model_copy(update={"budget_usd": budget})
 
     def _part(self, model: type[S], name: str, said: str | dict[str, Any]) -> S:
-        from okralong.pipelines.core.config import load_config, parse_config, read_config
+        from okralong.pipelines.core.config import load_config, parse_config
 
-        if isinstance(said, str):
-            own = self.beside / said
-            return load_config(model, own if own.is_file() else said)
-        _, shipped = read_config(f"{name}.yaml")
-        return parse_config(model, yaml.safe_dump(_over(yaml.safe_load(shipped), said)), f"{self.where}, {name}")
+        if isinstance(said, dict):
+            return parse_config(model, yaml.safe_dump(said), f"{self.where}, {name}")
+        text = _text_at(self.of(said))
+        return load_config(model, said) if text is None else parse_config(model, text, self.of(said))
 
 
-def _over(below: Any, above: Any) -> Any:
-    """``above`` with what only ``below`` says, mappings key by key."""
-    if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
-        return above
-    return {**below, **{key: _over(below.get(key), value) for key, value in above.items()}}
+def _text_at(location: str) -> str | None:
+    """The text of a file at a path or URI, None where there is none."""
+    from okralong.pipelines.core.storage import located, open_file
+
+    filesystem, path = located(location)
+    if not filesystem.get_file_info(path).is_file:
+        return None
+    with open_file(filesystem, path) as file:
+        return bytes(file.read()).decode("utf-8-sig")
 
 
 class NightJob:
