@@ -38,7 +38,7 @@ Tune = reference.model_of("okralong.pipelines.lab.sweeps:Tune")
 EvidenceSweep = reference.model_of("okralong.pipelines.lab.evidence:Sweep")
 MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "index.yaml": (IndexConfig, None),
-    "answer.yaml": (RunConfig, "answer.yaml"),
+    "answer.yaml": (RunConfig, None),
     "policy.yaml": (Policy, "policy/default.yaml"),
     "nightly.yaml": (NightlyConfig, None),
     "submit.yaml": (Submission, None),
