@@ -36,8 +36,8 @@ async def notebook():
     second = okralong.answer("archive", questions=data, run="runs/second", config=config)
     ray.init(include_dashboard=False)  # what is connected is used and left
     guess = okralong.estimate("archive", questions=first.to_arrow().select(["question"]), config=config)
-    streamed = [row["query_id"] for row in okralong.stream("archive", questions, run="runs/third", config=config)]
-    repeated = [row["query_id"] for row in okralong.stream("archive", questions, run="runs/third", config=config)]
+    streamed = [row["query_id"] for row in okralong.stream("archive", questions, run="runs/third", config=config, carry=["team"])]
+    repeated = [row["query_id"] for row in okralong.stream("archive", questions, run="runs/third", config=config, carry=["team"])]
     left = okralong.stream("archive", [f"What is item {n}?" for n in range(40)], run="runs/left", config=config)
     one = next(left)
     left.close()
