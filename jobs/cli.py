@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from okralong.pipelines.run.config import RunConfig
 
 FAILURES_SHOWN = 5
+OCR_REMEDY = "pip install 'okralong[ocr]', and ocr: auto in the index config"
 
 
 def index(

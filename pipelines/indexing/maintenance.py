@@ -281,7 +281,7 @@ def _publish(
         for source in read_sources(archive, parent["files"]["sources"]).values()
     ]
     failures = failures_of(entries, sources, [(row[0], row[1]) for row in parent["refused"]])
-    kept = ("embedding", "limits", "listed_at_ns", "refused", "config", "metadata", "ocr")
+    kept = ("embedding", "limits", "listed_at_ns", "refused", "config", "metadata")
     about = {key: parent[key] for key in kept if key in parent}
     about |= carry_without(archive, parent, shards, doc_id) | {
         "purged": sorted({*parent["purged"], doc_id}),
