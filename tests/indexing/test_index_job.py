@@ -58,7 +58,7 @@ def test_counts_failures_and_progress(indexed: Indexed) -> None:
     assert [Path(name).name for name in result.skipped] == ["notes.xyz"]
     assert result.over_limit == {32: 0, 150: 0}
     assert list(dict.fromkeys(p.stage for p in seen)) == ["read", "embed", "build", "done"]
-    assert (seen[-1].documents, seen[-1].failures) == (5, 5)
+    assert (seen[-1].documents, seen[-1].failures) == (5, 6)
     assert seen[-1].embedded == seen[-1].expected_chunks == result.work["texts_embedded"] <= seen[-1].chunks
     failures = Folder.of(archive).at("failures").read_tables(FAILURES).to_pylist()
     unread = failures.pop(0)
