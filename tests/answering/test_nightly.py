@@ -85,7 +85,7 @@ def test_what_is_asked_otherwise_or_had_no_answer_is_due(prepared: Prepared, mon
 def test_nights_are_named_by_their_day_and_kept_by_rules(tmp_path: Path) -> None:
     names = ["2026-10-01", "2026-11-20", *(f"2026-11-24{end}" for end in ("", ".2", ".10"))]
     known = [Night(name, phase="done") for name in names]
-    assert sorted(known[::-1], key=lambda night: night.order) == known
+    assert [night.name for night in sorted(known, key=lambda night: night.order)] == names
     assert next_night(known, NOW).name == "2026-11-25"
     assert next_night(known, NOW.replace(day=24)).name == "2026-11-24.11"
     assert expired(known, Keep(nights=2), NOW) == names[:3]
