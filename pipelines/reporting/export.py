@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, get_args
 
@@ -261,9 +261,13 @@ def comma_separated(table: pa.Table) -> bytes:
 
 
 def _plain_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.isoformat(" ", "seconds") if isinstance(value, datetime) else value for name, value in row.items()
-    }
+    return {name: _plain_value(value) for name, value in row.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "seconds")
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def database(tables: Mapping[str, pa.Table]) -> bytes:
