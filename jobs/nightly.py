@@ -209,13 +209,13 @@ class NightJob:
 
     def _index(self) -> None:
         from okralong.actors.index_streams import index_archive
-        from okralong.jobs.terminal import IndexBar
+        from okralong.jobs.terminal import IndexPanel
 
         self.night.write(self.place)
         self._say(f"night {self.night.name}")
         sources = [self.places.of(each) for each in self.config.sources]
-        with IndexBar(self.console) as bar:
-            result = index_archive(self.archive, sources, self.places.index, progress=bar.update)
+        with IndexPanel(self.console) as panel:
+            result = index_archive(self.archive, sources, self.places.index, progress=panel.update)
         changes = ", ".join(f"{count:,} {what}" for what, count in result.changes.items() if count)
         self._say(f"archive: version {result.version}, {result.documents:,} documents ({changes})")
         if result.failures:
