@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import shutil
@@ -77,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder ``name``, filled by ``make`` for all processes of this session (``pytest -n``). Not to be written to."""
+    """The folder ``name``, filled by ``make`` once for all processes of ``pytest -n``. Not to be written to."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder, made = shared / name, shared / f"{name}.made"
@@ -223,19 +224,25 @@ def merge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder for merges that does not outlast the tests, with links to what is in the user's already."""
     from okralong.pipelines.models.weights import converted_model, repacked_gguf
 
-    cache = tmp_path_factory.mktemp("merge-cache")
-    for made in (converted_model(), repacked_gguf()):
-        (cache / made.name).symlink_to(made)
-    return cache
+    def link(cache: Path) -> None:
+        for made in (converted_model(), repacked_gguf()):
+            (cache / made.name).symlink_to(made)
+
+    return made_once(tmp_path_factory, "merge-cache", link)
 
 
 @pytest.fixture(scope="session")
 def random_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter of random weights over all matrices of every block of the embedded model."""
+    """An adapter of random weights over all matrices of every block of the embedded model, said to have been trained
+    with demonstrations on 12,800 rows. One for all tests: merging it takes half a minute."""
     from okralong.pipelines.models.weights import converted_model
     from tests.fakes.random_reader import write_random_reader
 
-    return write_random_reader(tmp_path_factory.mktemp("readers") / "random", converted_model(), layers=range(30))
+    def write(folder: Path) -> None:
+        write_random_reader(folder, converted_model(), layers=range(30))
+        (folder / "reader.json").write_text(json.dumps({"demonstrations": True, "rows": 12800}), encoding="utf-8")
+
+    return made_once(tmp_path_factory, "random", write)
 
 
 @pytest.fixture(scope="session")

@@ -70,8 +70,9 @@ def test_a_node_with_unfinished_work_is_lost(night: Night, cluster: Any, chance:
     before = snapshot(night)
     ended = night.end(driver)
     assert ended.code in (0, 6), ended
-    again = night.finish()
-    assert again.code == 0, again
+    if ended.code:  # it asks to be run again
+        again = night.finish()
+        assert again.code == 0, again
     check(night, ids_of(night.questions), [before], IN_FLIGHT)
     deadline = time.monotonic() + 60
     titles = tuple(PARTS[part] for part in (*OF_A_RUN, "embedder", "analyzer"))
