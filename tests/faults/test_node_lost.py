@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.conftest import CHECKOUT
+from tests.fakes.ray_machines import SOON_LOST
 from tests.faults.checks import check, snapshot
 from tests.faults.conftest import QUESTIONS, ids_of
 from tests.faults.night import IN_FLIGHT, Night
@@ -31,6 +32,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, ray_token: Path, night: Night) -> I
         "PYTHONPATH": str(CHECKOUT),
         "OPENAI_API_KEY": "sk-of-the-fault-suite-01",
         MARK: night.mark,
+        **SOON_LOST,
     }.items():
         monkeypatch.setenv(name, value)
     sizes = {"num_cpus": 2, "object_store_memory": 100 * 1024 * 1024}
