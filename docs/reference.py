@@ -77,7 +77,7 @@ UNITS_OF_MODELS: Final = {
     "ListedPrice": "US dollars per million tokens",
 }
 
-EXIT_CODES: Final = ("OK", "FAILURES", "USAGE", "OVER_BUDGET", "ENDPOINT", "LOCKED", "BROKEN", "STOPPED")
+EXIT_CODES: Final = ("OK", "FAILURES", "USAGE", "OVER_BUDGET", "ENDPOINT", "LOCKED", "BROKEN", "CHANGED", "STOPPED")
 
 
 def pages() -> dict[str, str]:
@@ -356,7 +356,7 @@ def python_page() -> str:
     from okralong.pipelines.indexing.job import IndexResult
 
     lines = ["# Python", "", "Made from signatures and docstrings.", "", "## Functions", ""]
-    for name in ("index", "estimate", "answer", "export"):
+    for name in ("index", "estimate", "answer", "export", "diff"):
         lines += _function(f"okralong.{name}", getattr(okralong, name), "###")
     lines += ["## Results", ""]
     for result in (IndexResult, EstimateResult, RunResult):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from okralong.jobs.answer import RunResult
     from okralong.jobs.estimate import EstimateResult
     from okralong.pipelines.indexing.job import IndexResult
+    from okralong.pipelines.reporting.diff import RunDiff
 
 
 def index(
@@ -110,3 +111,14 @@ def export(run: str | Path, to: str | Path, *, format: str | None = None) -> lis
     from okralong.pipelines.reporting.export import export_run
 
     return export_run(Folder.of(run), str(to), format)[0]
+
+
+def diff(before: str | Path, after: str | Path, *, to: Sequence[str | Path] = ()) -> RunDiff:
+    """What changed between two runs of the same questions, without gold answers; written to the files ``to`` as well.
+
+    ``table`` of the result has a row for each question that differs. Raises InputError for a folder that is no run, or
+    a format that is not known.
+    """
+    from okralong.jobs.diff import diff_folders
+
+    return diff_folders(str(before), str(after), [str(each) for each in to])[0]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from okralong.jobs import diff as run_diff
 from okralong.jobs import doctor, export, failures, report, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
@@ -114,6 +115,9 @@ def estimate(
     analyzer: Annotated[
         str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
     ] = None,
+    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None,
+    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
     carry: Annotated[
@@ -128,7 +132,9 @@ def estimate(
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
     from okralong.pipelines.core.codec import encode
 
-    settings = _settings(config, strategy, analyzer, budget_usd, tag, carry=carry or None)
+    settings = _settings(
+        config, strategy, analyzer, budget_usd, tag, carry=carry or None, **_generator(model, base_url, window)
+    )
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -156,6 +162,9 @@ def answer(
     analyzer: Annotated[
         str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
     ] = None,
+    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None,
+    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None,
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
     carry: Annotated[
@@ -237,6 +246,10 @@ def _settings(
     given |= {"strategy": strategy, "budget_usd": budget_usd, **(analyzer_keys(analyzer) if analyzer else {})}
     settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
     return settings.model_copy(update={"tags": settings.tags | read_tags(tags or ())})
+
+
+def _generator(model: str | None, base_url: str | None, window: int | None) -> dict[str, Any]:
+    return {"llm.model": model, "llm.base_url": base_url, "llm.window": window}
 
 
 def read_tags(given: Sequence[str]) -> dict[str, str]:
@@ -442,6 +455,7 @@ app.command("show")(show.command)
 app.command("failures")(failures.command)
 app.command("report")(report.command)
 app.command("export")(export.command)
+app.command("diff")(run_diff.command)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)
 app.command("split")(lab.split)

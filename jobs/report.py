@@ -28,6 +28,12 @@ def command(
     details: Annotated[
         int, typer.Option(min=0, help="Questions that can be opened; of the others the table has a line.")
     ] = 10_000,
+    pictures: Annotated[
+        float, typer.Option(min=0, metavar="MEGABYTES", help="Most that pictures of cited PDF pages may take; 0: none.")
+    ] = 15.0,
+    links: Annotated[
+        bool, typer.Option(help="Sources as links that open the file, which tells readers where it lies.")
+    ] = True,
 ) -> None:
     """Write one self-contained page with figures, pictures and every question's way to its sources."""
     from okralong.jobs.terminal import say_line
@@ -37,7 +43,9 @@ def command(
     def note(line: str) -> None:
         say_line(console, line, style="yellow")
 
-    written = write(run_or_sweep, out=out, questions=questions, details=details, note=note)
+    written = write(
+        run_or_sweep, out=out, questions=questions, details=details, megabytes=pictures, links=links, note=note
+    )
     say_line(console, f"written: {written[0]}")
     say_line(console, f"and {len(written) - 1} tables and pictures in the folder of that name")
 
@@ -48,10 +56,13 @@ def write(
     out: str | None = None,
     questions: str | None = None,
     details: int = 10_000,
+    megabytes: float | None = None,
+    links: bool = True,
     note: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Write the report of the run or sweep at ``location``; the paths written, the page's first.
 
+    ``megabytes`` bounds the pictures of cited PDF pages (None: the default), ``links`` lets a reader open the sources.
     Without matplotlib there are no pictures beside the page, which draws its charts by itself; ``note`` is told so.
     Raises InputError for a folder that is neither, or a name that is no page's, before anything is read.
     """
@@ -60,7 +71,9 @@ def write(
 
     folder = Folder.of(location)
     place, name = (folder, PAGE) if out is None else _place(out)
-    report = _report(location, folder, questions, details)
+    report = _report(location, folder, questions, details, megabytes, links)
+    for line in report.drawn.notes:
+        note(line)
     try:
         from okralong.pipelines.lab.pictures import report_pictures
 
@@ -80,14 +93,19 @@ def _place(out: str) -> tuple[Folder, str]:
     return Folder.of(head + slash if slash else "."), name
 
 
-def _report(location: str, folder: Folder, questions: str | None, details: int) -> Report:
+def _report(
+    location: str, folder: Folder, questions: str | None, details: int, megabytes: float | None, links: bool
+) -> Report:
+    from okralong.pipelines.reporting.page_pictures import DEFAULT_MEGABYTES
     from okralong.pipelines.reporting.run import run_report
     from okralong.pipelines.run.questions import read_questions
     from okralong.pipelines.run.rows import BEGUN
 
     if folder.exists(BEGUN):
         asked = [] if questions is None else read_questions(questions, strict=False)[0]
-        return run_report(folder, {question.query_id: question for question in asked}, details)
+        golds = {question.query_id: question for question in asked}
+        bound = DEFAULT_MEGABYTES if megabytes is None else megabytes
+        return run_report(folder, golds, details, megabytes=bound, links=links)
 
     from okralong.pipelines.lab.sweeps.pages import is_sweep, sweep_report
 

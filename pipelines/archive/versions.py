@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -246,8 +246,8 @@ def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
     return write_once(archive.at(KNOWN_SOURCES), rows, rows, SOURCES)
 
 
-def read_sources(archive: Folder, name: str) -> dict[str, KnownSource]:
-    """The sources of a version by uri."""
+def read_sources(archive: Folder, name: str, only: Container[str] | None = None) -> dict[str, KnownSource]:
+    """The sources of a version by uri; with ``only`` those of these uris."""
     folder = archive.at(KNOWN_SOURCES)
     with folder.open(name) as file:
         return {
@@ -258,4 +258,5 @@ def read_sources(archive: Folder, name: str) -> dict[str, KnownSource]:
             )
             for batch in pq.ParquetFile(file).iter_batches(1024)
             for row in batch.to_pylist()
+            if only is None or row["uri"] in only
         }

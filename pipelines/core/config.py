@@ -1,12 +1,19 @@
-"""Reading a YAML config into a typed model, refusing what is unknown or impossible before anything is spent."""
+"""Reading a YAML config into a typed model, refusing what is unknown or impossible before anything is spent.
+
+A config of a job names only what differs from the shipped one: it is laid over it, mapping by mapping, and a list or
+value stands in the place of the shipped one. A file that names every key without a default of its own, as all had to
+before, is whole and read as it stands, so that what it leaves out means what it meant.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterable, Mapping
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -15,9 +22,13 @@ from okralong.pipelines.core.types import ConfigError
 
 
 class Settings(BaseModel):
-    """Base of every config model: immutable, no unknown keys, no silent conversion of types."""
+    """Base of every config model: immutable, no unknown keys, no silent conversion of types.
+
+    ``SHIPPED`` is the shipped config over which a file of this model is laid, None for models whose files are whole.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+    SHIPPED: ClassVar[str | None] = None
 
 
 S = TypeVar("S", bound=Settings)
@@ -45,10 +56,45 @@ def read_config(source: str | Path) -> tuple[str, str]:
 
 
 def parse_config(model: type[S], text: str, where: str, overrides: dict[str, Any] | None = None) -> S:
-    """Validate YAML ``text`` as ``model``; ``overrides`` maps dotted keys to values that win over the file.
+    """Validate YAML ``text`` as ``model``, laid over the model's shipped config where it has one; ``overrides`` maps
+    dotted keys to values that win over both.
 
-    Raises ConfigError naming ``where``, the key's path, the value and the remedy, for each thing wrong.
+    Raises ConfigError naming the file that holds the key (``where``, or the shipped one), the key's path, the value and
+    the remedy, for each thing wrong.
     """
+    said, given = _mapping(text, where), overrides or {}
+    layers = [(f"What was given beside {where}", _nested(given)), (where, said)]
+    required = {name for name, field in model.model_fields.items() if field.is_required()}
+    if model.SHIPPED is not None and not required <= {*said, *layers[0][1]}:
+        shipped = f"configs/{model.SHIPPED}"
+        layers.append((shipped, _mapping(shipped_config(model.SHIPPED), shipped)))
+    data: dict[str, Any] = {}
+    for _, layer in reversed(layers[1:]):
+        data = _laid_over(data, layer)
+    for dotted, value in given.items():
+        _set(data, dotted.split("."), value)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems: dict[str, list[str]] = {}
+        for problem in error.errors():
+            holder = _holder(layers, problem["loc"]) or where
+            problems.setdefault(holder, []).append(_explain(problem, model))
+        told = ". ".join(f"{holder} cannot be used: {'; '.join(lines)}" for holder, lines in problems.items())
+        raise ConfigError(f"{told}. Nothing was run.") from error
+    except ConfigError as error:  # of a validator that must not repeat the value, and begins with the key
+        found = re.match(r"[a-z_]+(\.[a-z_]+)*", str(error))
+        named = _holder(layers, found[0].split(".") if found else ())
+        raise ConfigError(f"{named} cannot be used: {error}" if named else str(error)) from error
+
+
+def load_config(model: type[S], source: str | Path, overrides: dict[str, Any] | None = None) -> S:
+    """``read_config`` and ``parse_config`` in one."""
+    where, text = read_config(source)
+    return parse_config(model, text, where, overrides)
+
+
+def _mapping(text: str, where: str) -> dict[str, Any]:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -58,36 +104,72 @@ def parse_config(model: type[S], text: str, where: str, overrides: dict[str, Any
         raise ConfigError(
             f"{where} holds a {type(data).__name__}, not keys and values. Start from configs/answer.yaml."
         )
-    for dotted, value in (overrides or {}).items():
+    return {str(key): value for key, value in data.items()}
+
+
+def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted keys as the mappings that a file would hold."""
+    data: dict[str, Any] = {}
+    for dotted, value in overrides.items():
         _set(data, dotted.split("."), value)
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        lines = "; ".join(_explain(problem) for problem in error.errors())
-        raise ConfigError(f"{where} cannot be used: {lines}. Nothing was run.") from error
-
-
-def load_config(model: type[S], source: str | Path, overrides: dict[str, Any] | None = None) -> S:
-    """``read_config`` and ``parse_config`` in one."""
-    where, text = read_config(source)
-    return parse_config(model, text, where, overrides)
+    return data
 
 
 def _set(data: dict[str, Any], path: list[str], value: Any) -> None:
     for key in path[:-1]:
-        below = data.setdefault(key, {})
-        if not isinstance(below, dict):
-            data[key] = below = {}
-        data = below
+        below = data.get(key)
+        data[key] = data = dict(below) if isinstance(below, dict) else {}
     data[path[-1]] = value
 
 
-def _explain(problem: Any) -> str:
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = (key for key in above if isinstance(above[key], dict) and isinstance(below.get(key), dict))
+    return {**below, **above, **{key: _laid_over(below[key], above[key]) for key in both}}
+
+
+def _holder(layers: Sequence[tuple[str, Mapping[str, Any]]], path: Sequence[Any]) -> str | None:
+    """The uppermost of the files (name, content) that holds most of the path; None where none holds any."""
+    depths = [(_depth(content, path), -number, name) for number, (name, content) in enumerate(layers)]
+    deepest, _, name = max(depths)
+    return name if deepest else None
+
+
+def _depth(content: Any, path: Sequence[Any]) -> int:
+    for depth, key in enumerate(path):
+        try:
+            content = content[key]
+        except (KeyError, IndexError, TypeError):
+            return depth
+    return len(path)
+
+
+def _explain(problem: Any, model: type[Settings]) -> str:
     key = ".".join(str(part) for part in problem["loc"]) or "the file"
     if problem["type"] == "extra_forbidden":
-        return f"{key} is not a known key"
+        near = _nearest(problem["loc"], model)
+        return f"{key} is not a known key" + (f" (did you mean {near}?)" if near else "")
     message = str(problem["msg"]).removeprefix("Value error, ")
     return f"{key} = {problem.get('input')!r}: {message}" if problem["type"] != "missing" else f"{key} is missing"
+
+
+def _nearest(path: Sequence[Any], model: type[Settings]) -> str | None:
+    """The known keys that an unknown one may stand for: one alike beside it, or the same in other places."""
+    key, place = str(path[-1]), ".".join(part for part in path[:-1] if isinstance(part, str))
+    known = list(dict.fromkeys(_keys(model)))
+    beside = {name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] == place}
+    if alike := difflib.get_close_matches(key, beside, n=1, cutoff=0.6):
+        return beside[alike[0]]
+    return " or ".join([name for name in known if name.rpartition(".")[2] == key][:3]) or None
+
+
+def _keys(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    """The dotted keys of a model and of the models within it, the upper ones first."""
+    names = [f"{before}{name}" for name in model.model_fields]
+    yield from names
+    for name, field in zip(names, model.model_fields.values(), strict=True):
+        for inner in (field.annotation, *typing.get_args(field.annotation)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from _keys(inner, f"{name}.")
 
 
 # Which nodes the parts of a job run on: by labels that the nodes were started with, and by custom resources. GPUs are

@@ -348,6 +348,31 @@ FLAT_CITATIONS: Final = _described(
 )
 """A row is a citation of a run, as ``okralong export`` writes it."""
 
+_SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
+    ("answer", pa.string(), "answer"),
+    ("status", pa.string(), "status; null where the question was not asked"),
+    ("source", pa.string(), "documents and pages that were cited"),
+    ("quote", pa.string(), "first cited words"),
+    ("link", pa.string(), "opens the first source, a PDF at its page"),
+    ("night", pa.string(), "night of the answer"),
+]
+
+DIFFERENCES: Final = _described(
+    "differences",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("question", pa.string(), "its words"),
+        ("change", pa.string(), "changed, newly_answered, newly_unanswerable, failed, new_question, moved or gone"),
+        ("matters", pa.bool_(), "whether it counts for the exit code and on_change: all but moved and gone"),
+        ("what", pa.string(), "what is another now: answer, question, document (its hash), page, quote"),
+        *((f"{when}_{name}", kind, f"{about}, {when}") for name, kind, about in _SIDE for when in ("before", "after")),
+        ("similarity", pa.float64(), "token F1 of the two answers, 0 to 1; null where one is missing"),
+        ("error", pa.string(), "why there is no answer now"),
+    ],
+)
+"""A row is a question whose answer is another in the second of two runs, as ``okralong diff`` and ``okralong nightly``
+write it. The columns that questions carry along follow."""
+
 ORIGINS: Final = _schema(
     "origins",
     [("query_id", pa.string()), ("night", pa.string()), ("archive_version", pa.int64()), ("setup", pa.string())],

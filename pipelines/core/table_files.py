@@ -69,6 +69,10 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
     return csv.reader(io.StringIO(text.replace("\x00", " "), newline=""), delimiter=delimiter)
 
 
+NO_MEMORY: Final = "out of memory"
+"""How the XML parser's error begins when it was refused memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sheet:
     """A sheet of a workbook, whose rows are read when they are asked for."""
@@ -84,7 +88,10 @@ class Sheet:
     def shown(self) -> Iterator[list[str]]:
         """Each row as a person sees it, by the number formats of its cells."""
         for row in self._cells.iter_rows():
-            yield [shown(cell.value, getattr(cell, "number_format", "General") or "General") for cell in row]
+            words = ["" if cell.value is None else shown(cell.value, cell.number_format or "General") for cell in row]
+            while words and not words[-1]:  # a row may be coloured to the last of 16,384 columns
+                words.pop()
+            yield words
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,8 @@ def read_workbook(data: bytes, uri: str) -> Workbook:
             warnings.simplefilter("ignore")
             book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     except (KeyError, ValueError, TypeError, SyntaxError, OSError, InvalidFileException, zipfile.BadZipFile) as error:
+        if str(error).startswith(NO_MEMORY):
+            raise MemoryError from error
         raise DocumentError(
             f"{uri} is a zip file, but not a whole Excel workbook ({error}). Open it in a spreadsheet program and save "
             "it again as .xlsx."

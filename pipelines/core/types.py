@@ -352,6 +352,8 @@ EXIT_LOCKED: Final = 5
 """Another process writes this archive or run."""
 EXIT_BROKEN: Final = 6
 """A part of okralong failed (an actor died, storage went away, a bug); run the same command again."""
+EXIT_CHANGED: Final = 7
+"""Of ``okralong diff`` and ``okralong nightly``: all went well, and an answer changed in a way that matters."""
 EXIT_STOPPED: Final = 130
 """Ctrl-C or SIGTERM. What was finished is kept; the same command goes on."""
 

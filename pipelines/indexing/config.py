@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -88,6 +88,8 @@ class IndexConfig(Settings):
     ``compressor`` makes a table of compressed chunks for the strategy sara: "shipped", or a folder that ``okralong
     train-sara`` wrote; "auto" is the shipped one where it fits encoder and sizes, else none; "none".
     """
+
+    SHIPPED: ClassVar[str | None] = "index.yaml"
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
     boundaries: Boundaries = "sentences"

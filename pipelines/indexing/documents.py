@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import pyarrow as pa
 from pyarrow import fs
 
 from okralong.pipelines.core.storage import located, open_file
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Document, DocumentError, Section, TableSpan
+from okralong.pipelines.core.types import Document, DocumentError, Section, SectionKind, TableSpan
 from okralong.pipelines.indexing.tables import find_tables
 
 
@@ -63,6 +64,62 @@ class RawDocument:
     where: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSource(Source):
+    """A file within another one, such as an attachment: ``data`` are its bytes."""
+
+    data: bytes = b""
+
+    def open(self) -> fs.NativeFile:
+        """The bytes, open for reading and seeking."""
+        return pa.BufferReader(self.data)
+
+    def read_bytes(self) -> bytes:
+        """The bytes."""
+        return self.data
+
+
+class Blocks:
+    """The text of a document put together from blocks, with a blank line between, and where sections begin in it."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._sections: list[Section] = []
+        self._chars = 0
+        self._begun: tuple[SectionKind, str, bool] | None = None
+
+    def begin(self, kind: SectionKind, name: str, ocr: bool = False) -> None:
+        """Let a section begin with the next block; one without any block is none."""
+        self._begun = (kind, name, ocr)
+
+    def add(self, text: str) -> int:
+        """A block, unless it is empty; where it begins."""
+        text = newlines(text).strip("\n")
+        start = self._chars
+        if text.strip():
+            if self._begun is not None:
+                kind, name, ocr = self._begun
+                self._sections.append(Section(kind, name, start, ocr))
+                self._begun = None
+            self._parts.append(text)
+            self._chars += len(text) + len(BETWEEN_BLOCKS)
+        return start
+
+    def add_sections(self, sections: Iterable[Section]) -> None:
+        """Sections within the block that was added last, by their place in the whole text."""
+        self._sections.extend(sections)
+
+    def document(self, source: Source, title: str = "", metadata: Mapping[str, str] | None = None) -> RawDocument:
+        """What was put together."""
+        text = BETWEEN_BLOCKS.join(self._parts)
+        return RawDocument(
+            source.doc_id, text, source.uri, title, metadata=metadata or {}, sections=tuple(self._sections)
+        )
+
+
+BETWEEN_BLOCKS: Final = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)

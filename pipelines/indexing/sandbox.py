@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -196,24 +196,23 @@ class Lost(Exception):
         self.loss = loss
 
 
-class ReaderProcess:
-    """A running reader. ``readings`` counts what it has read, so that one with 0 is fresh; its user keeps it.
+class ConfinedProcess:
+    """A running process of ``module``, which confines itself, says that it is ready, and then answers requests, a line
+    of JSON each, in frames whose bodies have at most ``most_body`` bytes. Its last argument is this process's id.
 
     Raises BrokenError when it does not come up.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.readings = 0
+    def __init__(self, module: str, *arguments: str, most_body: int) -> None:
         self._process = subprocess.Popen(
-            module_command(_CHILD, json.dumps(asdict(limits)), str(os.getpid())),
+            module_command(module, *arguments, str(os.getpid())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**module_environment(), **_PLAIN_MEMORY},
             start_new_session=True,  # Ctrl-C is for its parent, whose end it follows
         )
-        self._frames = FrameReader(_pipe(self._process.stdout).fileno(), BODY_BYTES_A_TEXT_BYTE * limits.document_bytes)
+        self._frames = FrameReader(_pipe(self._process.stdout).fileno(), most_body)
         try:
             self._frames.read(time.monotonic() + _START_LIMIT_S)
         except (EOFError, TimeoutError, BrokenFrame) as error:
@@ -233,12 +232,11 @@ class ReaderProcess:
         """Its process id."""
         return self._process.pid
 
-    def ask(self, source: Source, skip: int) -> None:
-        """Ask for the documents of ``source`` but for its first ``skip`` readings. Raises Lost when it is gone."""
-        line = json.dumps({"source": asdict(source), "skip": skip}).encode() + b"\n"
+    def request(self, what: Mapping[str, Any]) -> None:
+        """Send a request. Raises Lost when the process is gone."""
         stream = _pipe(self._process.stdin)
         try:
-            stream.write(line)
+            stream.write(json.dumps(what).encode() + b"\n")
             stream.flush()
         except BrokenPipeError:
             raise Lost(self._loss()) from None
@@ -254,10 +252,6 @@ class ReaderProcess:
         except BrokenFrame as error:
             raise Lost(Loss("crash", f"with {error}")) from None
 
-    def deadline(self) -> float:
-        """When a document that begins now is given up, on the monotonic clock."""
-        return time.monotonic() + self._limits.seconds * CLOCK_SECONDS_A_SECOND
-
     def end(self) -> None:
         """Kill it, wait for it, and close its pipes. A second call does nothing."""
         self._process.kill()
@@ -271,6 +265,26 @@ class ReaderProcess:
             return loss_of(self._process.wait(_END_LIMIT_S))
         except subprocess.TimeoutExpired:
             return Loss("crash", "by closing its output")
+
+
+class ReaderProcess(ConfinedProcess):
+    """A running reader. ``readings`` counts what it has read, so that one with 0 is fresh; its user keeps it.
+
+    Raises BrokenError when it does not come up.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.readings = 0
+        super().__init__(_CHILD, json.dumps(asdict(limits)), most_body=BODY_BYTES_A_TEXT_BYTE * limits.document_bytes)
+
+    def ask(self, source: Source, skip: int) -> None:
+        """Ask for the documents of ``source`` but for its first ``skip`` readings. Raises Lost when it is gone."""
+        self.request({"source": asdict(source), "skip": skip})
+
+    def deadline(self) -> float:
+        """When a document that begins now is given up, on the monotonic clock."""
+        return time.monotonic() + self._limits.seconds * CLOCK_SECONDS_A_SECOND
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
@@ -382,6 +396,10 @@ def paragraph(loss: Loss, place: str, limits: Limits) -> str:
 # The side of the process: the documents of one file, parsed one after the other, each within the limits on its size.
 
 _MOST_TITLE_CHARS: Final = 1000
+_MOST_SECTIONS: Final = 50_000
+"""Ours: what has more has headings for lines, and where it has them leads nobody anywhere."""
+_MOST_SECTION_CHARS: Final = 1_500_000
+"""Of the names of all sections; ours, so that they pass in one frame."""
 _LEAST_ROW_BYTES: Final = 200
 """What a document counts for at least among those of its file; ours, about what its row takes without its text."""
 
@@ -436,7 +454,9 @@ def _made(raw: RawDocument, size: int, limits: Limits) -> Parsed | BadRow:
             f"{limits.document_bytes / 1e6:g}. Split the document, or raise the limit in the index config.",
         )
     try:
-        return parsed(replace(raw, title=raw.title[:_MOST_TITLE_CHARS]))
+        many = len(raw.sections) > _MOST_SECTIONS or sum(len(s.name) for s in raw.sections) > _MOST_SECTION_CHARS
+        sections = () if many else raw.sections
+        return parsed(replace(raw, title=raw.title[:_MOST_TITLE_CHARS], sections=sections))
     except MemoryError:
         raise
     except Exception as error:  # no single document may stop the others

@@ -42,14 +42,14 @@ def main() -> None:
     end_with(int(sys.argv[2]))
     with os.fdopen(os.dup(1), "wb") as out:
         confine(limits.memory_bytes)
-        _silence()
+        silence()
         try:
             _serve(limits, out)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
 
 
-def _silence() -> None:
+def silence() -> None:
     """From here on only frames go to the parent, whatever a library prints."""
     sys.stderr.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -59,7 +59,7 @@ def _silence() -> None:
 
 def _serve(limits: Limits, out: BinaryIO) -> None:
     write_frame(out, {"kind": "ready"})
-    for line in _requests():
+    for line in requests():
         request = json.loads(line)
         allow_seconds(limits.seconds)
         for step in steps(Source(**request["source"]), limits, request["skip"]):
@@ -70,7 +70,8 @@ def _serve(limits: Limits, out: BinaryIO) -> None:
         write_frame(out, {"kind": "done"})
 
 
-def _requests() -> Iterator[bytes]:
+def requests() -> Iterator[bytes]:
+    """The lines of standard input, until it ends or none has come for ``IDLE_S``."""
     pending = b""
     while select.select([0], [], [], IDLE_S)[0]:
         block = os.read(0, 1 << 16)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote as url_quote
 
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.core.types import ArchiveError, ConfigError, QuestionError, section_at
+from okralong.pipelines.core.types import ArchiveError, ConfigError, Document, QuestionError, Section, section_at
 
 QUOTE_CHARS: Final = 1_000
 """Most characters of a quote. Ours: a cited passage is at most some hundred tokens, but a model may cite any."""
@@ -19,9 +20,10 @@ QUOTE_CHARS: Final = 1_000
 class Cited:
     """A cited span of a document with what stands there.
 
-    ``section`` is the page, sheet, slide, heading or attachment in which the quote begins ("page 12"), "" where the
-    document has none, and ``page`` the number of a page or slide. ``ocr`` says that its text was read from an image.
-    ``sha256`` is the document's. Without the archive all but the span is empty.
+    ``section`` is the page, sheet, slide, heading or attachment in which the quote stands ("page 12"; "pages 12-13" of
+    one that crosses a break), "" where the document has none, and ``page`` the number of the page or slide in which it
+    begins. ``ocr`` says that its text was read from an image. ``sha256`` is the document's. Without the archive all but
+    the span is empty.
     """
 
     doc_id: str
@@ -54,21 +56,49 @@ def cited(archive: Archive | None, span: Mapping[str, Any]) -> Cited:
         document = archive.document(doc_id)
     except QuestionError:
         return Cited(doc_id, start, end)
-    section = section_at(document.sections, start)
-    numbered = section is not None and section.kind in ("page", "slide") and section.name.isdecimal()
+    parts = parts_of(document, start, end)
+    section = parts[0][0] if parts else section_at(document.sections, start)
     words = document.text[start:end]
     return Cited(
         doc_id,
         start,
         end,
         quote=words if len(words) <= QUOTE_CHARS else f"{words[:QUOTE_CHARS]} …",
-        section=str(section or ""),
-        page=int(section.name) if section is not None and numbered else None,
-        ocr=section is not None and section.ocr,
+        section=_place([part[0] for part in parts] or [section]),
+        page=number_of(section),
+        ocr=any(part[0] is not None and part[0].ocr for part in parts),
         source_uri=document.source_uri,
         title=document.title,
         sha256=document.sha256,
     )
+
+
+def parts_of(document: Document, start: int, end: int) -> list[tuple[Section | None, int, int]]:
+    """A span cut where pages, sheets and the like begin: the section and the part ``[start, end)`` in it.
+
+    Parts without words are left out, such as the blank lines behind a page's last word.
+    """
+    breaks = [each.start_char for each in document.sections if start < each.start_char < end]
+    cuts = [start, *breaks, end]
+    return [
+        (section_at(document.sections, low), low, high)
+        for low, high in pairwise(cuts)
+        if document.text[low:high].strip()
+    ]
+
+
+def number_of(section: Section | None) -> int | None:
+    """The number of a page or a slide; None for what has none."""
+    numbered = section is not None and section.kind in ("page", "slide") and section.name.isdecimal()
+    return int(section.name) if section is not None and numbered else None
+
+
+def _place(sections: Sequence[Section | None]) -> str:
+    first, last = sections[0], sections[-1]
+    if first is None or last is None or first == last or first.kind == "heading" or first.kind != last.kind:
+        return str(first or "")
+    between = "-" if number_of(first) is not None else " to "
+    return f"{first.kind}s {first.name}{between}{last.name}"
 
 
 def archive_of(begun: Mapping[str, Any]) -> tuple[Archive | None, str]:

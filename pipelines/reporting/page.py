@@ -1,7 +1,8 @@
 """A report as one self-contained page that lets nothing else in, and its files.
 
-The Content-Security-Policy names the page's style and script by their hashes, and allows no other source of anything:
-no request can leave the page, no attribute can run, and no text can become markup (Trusted Types).
+The Content-Security-Policy names the page's style and script by their hashes, allows pictures that stand in the page
+itself (data: URIs), and no other source of anything: no request can leave the page, no attribute can run, and no text
+can become markup (Trusted Types).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final, Literal
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.reporting.charts import Panel
+from okralong.pipelines.reporting.page_pictures import Drawn
 from okralong.pipelines.reporting.rows import ACCURACY, COST, MEASURES, Row, bounded, known_measures, plain, plained
 from okralong.pipelines.reporting.tables import Table, for_page, table_files
 
@@ -37,8 +39,9 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``details`` are JSON texts of the first rows, one each. ``files_only`` tables are written
-    beside the page and not shown on it. ``notes`` are sentences that a reader must know. ``setup`` is JSON.
+    """``details`` are JSON texts of the first rows, one each, ``drawn`` the pictures of pages that these cite.
+    ``files_only`` tables are written beside the page and not shown on it. ``notes`` are sentences that a reader must
+    know. ``setup`` is JSON.
     """
 
     kind: Literal["run", "sweep"]
@@ -52,6 +55,7 @@ class Report:
     confusions: Sequence[Mapping[str, Any]]
     rows: Sequence[Row]
     details: Sequence[str]
+    drawn: Drawn = field(default_factory=Drawn)
     files_only: Sequence[Table] = ()
     notes: Sequence[str] = ()
     setup: Mapping[str, Any] = field(default_factory=dict)
@@ -124,6 +128,12 @@ def render(report: Report) -> bytes:
             f'<script type="text/plain" id="details-{number}">{block}</script>'
             for number, block in enumerate(blocks(report.details))
         ),
+        "marks": packed(compact([mark and [mark.picture, mark.page, mark.boxes] for mark in report.drawn.marks])),
+        "pictures": "\n".join(
+            f'<script type="text/plain" id="picture-{number}" data-kind="{picture.kind}">'
+            f"{base64.b64encode(picture.data).decode('ascii')}</script>"
+            for number, picture in enumerate(report.drawn.pictures)
+        ),
         "script": script,
     }
     return _PLACE.sub(lambda match: parts[match[1]], _asset("page.html")).encode()
@@ -142,6 +152,7 @@ def content_policy(style: str, script: str) -> str:
             "default-src 'none'",
             f"script-src {_hash(script)}",
             f"style-src {_hash(style)}",
+            "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
             "require-trusted-types-for 'script'",

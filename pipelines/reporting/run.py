@@ -17,15 +17,17 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from okralong.pipelines.answering.analysis import TYPES
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError, Question, QuestionError
+from okralong.pipelines.core.types import ArchiveError, Document, Question, QuestionError
 from okralong.pipelines.llm.journal import ROW_KEYS, FragmentedTable, read_run_table
 from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.charts import WORKFLOWS, Groups, Panel, confusion, latency, workflow_mix
-from okralong.pipelines.reporting.cited import archive_of
-from okralong.pipelines.reporting.page import Report, Tile, compact
+from okralong.pipelines.reporting.cited import archive_of, cited
+from okralong.pipelines.reporting.page import QUESTION_CHARS, Report, Tile, compact
+from okralong.pipelines.reporting.page_pictures import DEFAULT_MEGABYTES, Drawn, PageMarks
 from okralong.pipelines.reporting.rows import (
     ACCURACY,
     MEASURES,
@@ -57,22 +59,33 @@ ALL: Final = "all questions"
 CALL_COLUMNS: Final = [*COLUMNS, "query_id", "role", "queue_s", "latency_s"]
 
 
-def run_report(run: Folder, golds: Mapping[str, Question], details: int) -> Report:
+def run_report(
+    run: Folder,
+    golds: Mapping[str, Question],
+    details: int,
+    *,
+    megabytes: float = DEFAULT_MEGABYTES,
+    links: bool = True,
+) -> Report:
     """The report of a run, finished or not. ``golds`` are questions with gold answers by query_id, where known.
 
-    ``details`` bounds the questions that can be opened; the others have a line in the table.
+    ``details`` bounds the questions that can be opened; the others have a line in the table. ``megabytes`` bounds the
+    pictures of cited pages, 0 for none. With ``links`` sources can be opened, so the page says where they lie.
     """
     begun = json.loads(run.read_bytes(BEGUN))
     answers = sorted(read_run_table(run, "answers").to_pylist(), key=lambda row: str(row["query_id"]))
     ledger = read_run_table(run, "ledger", CALL_COLUMNS).to_pylist()
     rows = run_rows(answers, ledger, golds)
-    text_of, missing = archive_texts(begun)
+    archive, missing = archive_of(begun)
+    marks = PageMarks()
+    opened = run_details(run, answers[:details], golds, archive, marks if megabytes > 0 else None, links=links)
+    drawn = Drawn() if archive is None else marks.draw(archive, megabytes)
     groups = _grouped(rows, lambda row: row.type or row.analysed, TYPES)  # by gold, where it is known
     workflows = _grouped(rows, lambda row: row.workflow, WORKFLOWS)
     matrix = confusion(ALL, rows)
     panel = Panel("by question type", {name: figures(own, [*MEASURES]) for name, own in groups.items()}, compares=False)
     manifest = run.read_manifest()
-    notes = [missing] if missing else []
+    notes = [*([missing] if missing else []), *drawn.notes]
     if manifest is None:
         notes.append("The run is not complete: this is what it had when the report was made.")
     elif manifest.get("bad_rows"):
@@ -95,7 +108,8 @@ def run_report(run: Folder, golds: Mapping[str, Question], details: int) -> Repo
         mix=workflow_mix(_grouped(rows, lambda row: row.analysed, TYPES)),
         confusions=[matrix] if matrix else [],
         rows=rows,
-        details=run_details(run, answers[:details], golds, text_of),
+        details=opened,
+        drawn=drawn,
         files_only=[question_table(rows), *confusion_tables([matrix] if matrix else [])],
         notes=notes,
         setup=_setup(manifest or begun),
@@ -185,8 +199,8 @@ def _tiles(rows: Sequence[Row], ledger: Sequence[Mapping[str, Any]], means: Mapp
     """What the run comes to."""
     billed = bill(ledger)
     answered = sum(row.status == "answered" for row in rows)
-    cited = sum(row.cited for row in rows)
-    found = [Tile("Questions", f"{len(rows):,}", f"{answered:,} answered, {cited:,} cited")]
+    with_source = sum(row.cited for row in rows)
+    found = [Tile("Questions", f"{len(rows):,}", f"{answered:,} answered, {with_source:,} cited")]
     for measure in ("f1", "em", "evidence_recall"):
         if measure in means:
             value, interval = written(measure_column(measure), means[measure])
@@ -240,34 +254,71 @@ def _public(value: Any) -> Any:
 
 
 def run_details(
-    run: Folder, answers: Sequence[Mapping[str, Any]], golds: Mapping[str, Question], text_of: TextOf
+    run: Folder,
+    answers: Sequence[Mapping[str, Any]],
+    golds: Mapping[str, Question],
+    archive: Archive | None,
+    marks: PageMarks | None = None,
+    *,
+    links: bool = False,
 ) -> list[str]:
-    """The details of the answers as JSON, in their order. Documents are read one after the other, each once."""
+    """The details of the answers as JSON, in their order. Documents are read one after the other, each once.
+
+    ``marks`` collects the quotes whose pages are to be shown. With ``links`` the files of sources are named in full.
+    """
     steps = journal_steps(run, frozenset(answer["query_id"] for answer in answers))
     found = [""] * len(answers)
     for at in sorted(range(len(answers)), key=lambda n: sorted(answers[n]["doc_ids"] or ())):
         answer = answers[at]
         query_id = answer["query_id"]
         held = json.loads(steps.pop(query_id, "[]"))
-        found[at] = compact(detail_of(answer, golds.get(query_id), held, text_of))
+        found[at] = compact(detail_of(answer, golds.get(query_id), held, _Cites(archive, marks, links, at)))
     return found
 
 
-def archive_texts(begun: Mapping[str, Any]) -> tuple[TextOf, str]:
-    """A function from doc_id to text (None where it cannot be had), and why there are no texts at all, or "".
+@dataclass(frozen=True, slots=True)
+class _Cites:
+    """What the archive says of the sources of question ``row``."""
 
-    ``begun`` is the run's ``run.json``.
-    """
-    archive, missing = archive_of(begun)
+    archive: Archive | None
+    marks: PageMarks | None
+    links: bool
+    row: int
 
-    def text_of(doc_id: str) -> str | None:
+    def document(self, doc_id: str) -> Document | None:
         try:
-            return archive.document(doc_id).text if archive is not None else None
+            return self.archive.document(doc_id) if self.archive is not None else None
         except QuestionError:
             return None
 
-    return text_of, missing
+    def text(self, doc_id: str) -> str | None:
+        document = self.document(doc_id)
+        return None if document is None else document.text
 
+    def places(self, spans: Sequence[Span], rank: Mapping[Span, int]) -> dict[str, Any]:
+        """File and pages of the spans of a window, the link to the first, and the marks of those in ``rank``.
+
+        ``rank`` has the cited ones with their order in the answer.
+        """
+        keys = ("doc_id", "start_char", "end_char")
+        held = [cited(self.archive, dict(zip(keys, span, strict=True))) for span in spans]
+        sections = dict.fromkeys(f"{each.section}{SCANNED if each.ocr else ''}" for each in held if each.section)
+        document = self.document(spans[0][0])
+        marks: list[int] = []
+        if self.marks is not None and document is not None:
+            for span in (span for span in spans if span in rank):
+                marks += self.marks.add(document, span[1], span[2], (rank[span], self.row))
+        return {
+            "file": bounded(PurePosixPath(held[0].source_uri).name, 200),
+            "section": bounded(", ".join(sections), 200),
+            "link": held[0].link if self.links and held[0].link.startswith(OPENED) else "",
+            "marks": marks,
+        }
+
+
+SCANNED: Final = " (read from an image)"
+OPENED: Final = ("file://", "http://", "https://")
+"""Links that a browser opens; what else a URI may begin with could run, or leads nowhere."""
 
 ANSWER_CHARS: Final = 4_000
 NAMES: Final = 50
@@ -277,10 +328,14 @@ _PLAN_KEYS: Final = ("workflow", "granularity", "count", "exact_weight", "semant
 Detail = dict[str, Any]
 
 
-def detail_of(answer: Mapping[str, Any], gold: Question | None, steps: Sequence[Step], text_of: TextOf) -> Detail:
-    """The detail of an ``answers`` row. ``text_of`` gives the text of a document of the archive, None if it cannot."""
+def detail_of(answer: Mapping[str, Any], gold: Question | None, steps: Sequence[Step], cites: _Cites) -> Detail:
+    """The detail of an ``answers`` row."""
     context = spans_of(answer["context"])
+    quoted = spans_of(answer["citations"])
+    question = answer["question"] or ""
+    rank = {span: at for at, span in reversed(list(enumerate(quoted)))}
     return {
+        "question": bounded(question, ANSWER_CHARS) if len(question) > QUESTION_CHARS else "",
         "scope": [bounded(doc_id, 200) for doc_id in (answer["doc_ids"] or ())[:NAMES]],
         "answer": bounded(answer["answer"] or "", ANSWER_CHARS),
         "error": bounded(answer["error"] or "", ANSWER_CHARS),
@@ -291,8 +346,11 @@ def detail_of(answer: Mapping[str, Any], gold: Question | None, steps: Sequence[
         "plan": _plan(answer["plan"]),
         "seconds": [[stage, round(spent, 3)] for stage, spent in sorted(answer["seconds"] or ())],
         "sources": [
-            [bounded(each.doc_id, 200), each.start_char, each.end_char, each.seen, each.pieces]
-            for each in sources(spans_of(answer["citations"]), gold_spans(gold), context, text_of)
+            [
+                *(bounded(each.doc_id, 200), each.start_char, each.end_char, each.seen, each.pieces),
+                cites.places(each.spans, rank),
+            ]
+            for each in sources(quoted, gold_spans(gold), context, cites.text)
         ],
         "steps": list(steps),
     }
@@ -459,13 +517,17 @@ Piece = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A window ``[start_char, end_char)`` of a document. ``seen``: all of its spans stood in the prompt's context."""
+    """A window ``[start_char, end_char)`` of a document, and the ``spans`` in it, the cited ones first.
+
+    ``seen``: all of them stood in the prompt's context.
+    """
 
     doc_id: str
     start_char: int
     end_char: int
     seen: bool
     pieces: tuple[Piece, ...]
+    spans: tuple[Span, ...]
 
 
 def gold_spans(gold: Question | None) -> list[Span]:
@@ -499,19 +561,19 @@ def evidence_recall(gold: Sequence[Span], context: Sequence[Span]) -> float | No
     return shown / needed
 
 
-def sources(cited: Sequence[Span], gold: Sequence[Span], context: Sequence[Span], text_of: TextOf) -> list[Source]:
+def sources(quoted: Sequence[Span], gold: Sequence[Span], context: Sequence[Span], text_of: TextOf) -> list[Source]:
     """The windows of a question's spans: cited documents first, in the order of citation, then the others.
 
     ``text_of`` gives a document's text, or None where it cannot be had: its windows then have no pieces.
     """
     wanted: dict[str, list[Span]] = {}
-    for span in (*cited, *gold):
+    for span in (*quoted, *gold):
         wanted.setdefault(span[0], []).append(span)
     found = []
     for doc_id, spans in wanted.items():
         text = text_of(doc_id)
         shown = _joined([(start, end) for doc, start, end in context if doc == doc_id], 0)
-        marks = [(start, end, CITED) for doc, start, end in cited if doc == doc_id]
+        marks = [(start, end, CITED) for doc, start, end in quoted if doc == doc_id]
         marks += [(start, end, GOLD) for doc, start, end in gold if doc == doc_id]
         size = max(end for _, _, end in spans) if text is None else len(text)
         for start, end in _joined([(start, end) for _, start, end in spans], 2 * AROUND):
@@ -519,7 +581,8 @@ def sources(cited: Sequence[Span], gold: Sequence[Span], context: Sequence[Span]
             seen = all(any(a >= low and b <= high for low, high in shown) for a, b in inside)
             low, high = min(size, max(0, start - AROUND)), min(size, end + AROUND)
             pieces = () if text is None else _pieces(text, low, high, marks)
-            found.append(Source(doc_id, low, high, seen, pieces))
+            held = dict.fromkeys((doc_id, a, b) for a, b in inside)
+            found.append(Source(doc_id, low, high, seen, pieces, tuple(held)))
     return found[:MOST_SOURCES]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -37,6 +37,8 @@ class RunConfig(Settings):
     folders, whose replies to equal requests are taken instead of paid for; ``carry`` names columns of the questions
     that go along into the answers; ``placement`` says on which nodes of a cluster the parts run.
     """
+
+    SHIPPED: ClassVar[str | None] = "answer.yaml"
 
     strategy: str
     policy: str

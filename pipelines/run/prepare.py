@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from okralong.pipelines.answering.policy import Policy
@@ -18,6 +19,7 @@ from okralong.pipelines.llm.reply import sharing_runs
 from okralong.pipelines.methods.registry import StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, fingerprint
+from okralong.pipelines.run.metadata_filter import MetadataFilter
 from okralong.pipelines.run.questions import BadQuestion, Questions, read_questions, source_name
 from okralong.pipelines.sara.artifact import check_encoder, check_generator, check_table
 
@@ -28,6 +30,34 @@ class Scoped:
 
     question: Question
     doc_ids: tuple[str, ...]
+
+
+class Scopes:
+    """What questions' scopes name in one version of an archive."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    @cached_property
+    def _filter(self) -> MetadataFilter:
+        return MetadataFilter(self._archive.metadata())
+
+    def resolve(self, question: Question) -> tuple[str, ...]:
+        """The sorted doc_ids that both ``doc_ids`` and ``where`` name; without either (), the whole archive.
+
+        Raises QuestionError naming what is nearest when they name no document, or cannot be read.
+        """
+        named = self._archive.resolve(question.doc_ids)
+        if not question.where:
+            return named
+        matching = self._filter.doc_ids(question.where)
+        found = tuple(sorted(matching.intersection(named) if question.doc_ids else matching))
+        if not found:
+            raise QuestionError(
+                f"The filter {question.where!r} matches {len(matching):,} documents, and none of them is among the "
+                f"{len(named):,} that doc_ids names. Change one of the two."
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -90,11 +120,12 @@ def prepare(archive: str, questions: Questions, config: RunConfig) -> Prepared:
             check_table(config.sara.folder(), opened.manifest, archive, granularity)
     replies_from = sharing_runs(config.replies_from)
     asked, bad = read_questions(questions, config.carry)
+    scopes = Scopes(opened)
     scoped: list[Scoped] = []
     unscoped: list[tuple[Question, str]] = []
     for question in asked:
         try:
-            scoped.append(Scoped(question, opened.resolve(question.doc_ids)))
+            scoped.append(Scoped(question, scopes.resolve(question)))
         except QuestionError as error:
             unscoped.append((question, f"{source_name(questions)}, {question.query_id}: {error}"))
     manifest = opened.manifest
@@ -141,7 +172,20 @@ def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDi
             f"{archive.folder.path} has no versions yet, so nothing is known of what changed in it. Run okralong index "
             "on it once, or leave out --changed-since."
         )
-    diff = diff_versions(archive.folder, read_version(archive.folder, version), archive.manifest)
-    asked = [one for one in prepared.questions if rests_on_change(one.question.doc_ids, one.doc_ids, diff)]
-    unscoped = [one for one in prepared.unscoped if rests_on_change(one[0].doc_ids, (), diff)]
+    old = read_version(archive.folder, version)
+    diff = diff_versions(archive.folder, old, archive.manifest)
+    before = Scopes(Archive(f"{archive.folder.path}@{version}", archive.folder, old))
+
+    def rests(question: Question, doc_ids: tuple[str, ...]) -> bool:
+        if not question.where:
+            return rests_on_change(question.doc_ids, doc_ids, diff)
+        try:
+            named = before.resolve(question)
+        except QuestionError:
+            named = ()
+        # Also where what is said of a document changed, and not its text.
+        return named != doc_ids or not set(doc_ids).isdisjoint((*diff.added, *diff.changed))
+
+    asked = [one for one in prepared.questions if rests(one.question, one.doc_ids)]
+    unscoped = [one for one in prepared.unscoped if rests(one[0], ())]
     return replace(prepared, questions=asked, unscoped=unscoped), diff

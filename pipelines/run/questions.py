@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import difflib
-import io
+import itertools
 import json
 import math
 import sys
@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.core.storage import located, open_file
-from okralong.pipelines.core.types import InputError, Question, QuestionError
+from okralong.pipelines.core.table_files import csv_rows, decoded_table, read_workbook
+from okralong.pipelines.core.types import DocumentError, InputError, Question, QuestionError
 
 
 class ArrowTable(Protocol):
@@ -39,7 +40,7 @@ Questions: TypeAlias = str | Path | Iterable[str | Mapping[str, Any] | Question]
 """What questions may be given as: a path or URI, "-" for standard input, texts or rows, a data frame, a table."""
 
 STDIN: Final = "-"
-COLUMNS: Final = ("query_id", "question", "doc_ids", "answers", "evidence", "type")
+COLUMNS: Final = ("query_id", "question", "doc_ids", "where", "answers", "evidence", "type")
 OTHER_NAMES: Final = {
     "id": "query_id",
     "qid": "query_id",
@@ -55,6 +56,7 @@ OTHER_NAMES: Final = {
     "file": "doc_ids",
     "files": "doc_ids",
     "scope": "doc_ids",
+    "filter": "where",
     "gold": "answers",
     "answer": "answers",
     "expected": "answers",
@@ -324,50 +326,38 @@ def _jsonl(name: str, content: bytes) -> Rows:
 
 
 def _csv(name: str, content: bytes) -> Rows:
-    text = _decoded(name, content)
+    try:
+        text = decoded_table(content, name)
+    except DocumentError as error:
+        raise InputError(str(error)) from error
     first = text.partition("\n")[0].strip()
     told = first.lower().startswith("sep=") and len(first) == 5  # how Excel is told the delimiter
-    if told:
-        text = text.partition("\n")[2]
     delimiter = first[-1] if told else max(DELIMITERS, key=lambda each: _likely(text, each))
-    read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines = enumerate(csv_rows(text, delimiter), start=1)
     try:
-        yield from _table(name, ((read.line_num + told, cells) for cells in read))
+        yield from _table(name, itertools.islice(lines, 1 if told else 0, None))
     except csv.Error as error:
-        raise InputError(f"{name}, line {read.line_num}, is not readable CSV: {error}. Mend that line.") from error
-
-
-def _decoded(name: str, content: bytes) -> str:
-    """Text in UTF-8, in UTF-16 where a mark says so (Excel's "Unicode text"), or else in cp1252, as Excel writes it."""
-    encodings = ("utf-16",) if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252")
-    for encoding in encodings:
-        try:
-            return content.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    raise InputError(f"{name} is text neither in UTF-8 nor in cp1252. Save it as CSV UTF-8.")
+        raise InputError(f"{name} is not readable CSV: {error}. Save it again.") from error
 
 
 def _likely(text: str, delimiter: str) -> tuple[bool, int]:
     """How well a delimiter fits the header: whether it sets a column named question apart, and how many there are."""
     try:
-        header = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+        header = next((row for row in csv_rows(text, delimiter) if row), [])
     except csv.Error:
         header = []
     return any(_column(cell) == "question" for cell in header), len(header)
 
 
 def _xlsx(name: str, content: bytes) -> Rows:
-    import openpyxl
-
     try:
-        book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
-        sheets = {sheet.title.strip().lower(): sheet for sheet in reversed(book.worksheets)}
-        sheet = sheets.get(SHEET) or book.worksheets[0]
-        sheet.reset_dimensions()  # some programs write wrong ones
-        rows = [list(cells) for cells in sheet.iter_rows(values_only=True)]
-    except Exception as error:  # whatever a broken archive of XML makes the library raise
-        raise InputError(f"{name} is not a readable Excel file (.xlsx): {error}. Save it again.") from error
+        sheets = read_workbook(content, name).sheets
+        sheet = next((each for each in sheets if each.name.strip().lower() == SHEET), sheets[0] if sheets else None)
+        rows = list(sheet.values()) if sheet else []
+    except DocumentError as error:
+        raise InputError(str(error)) from error
+    except Exception as error:  # whatever XML that is no sheet makes the library raise
+        raise InputError(f"{name} is not a readable Excel workbook: {error}. Save it again.") from error
     yield from _table(name, enumerate(rows, start=1))
 
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from okralong.pipelines.archive.versions import LAYOUT, DocumentEntry, publish, version_numbers, write_catalogue
+from okralong.pipelines.archive.versions import (
+    LAYOUT,
+    DocumentEntry,
+    KnownSource,
+    publish,
+    version_numbers,
+    write_catalogue,
+    write_sources,
+)
 from okralong.pipelines.core.schemas import DOCUMENTS, SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 
@@ -24,6 +32,7 @@ def write_version(
     granularities: Sequence[int],
     embedding: Mapping[str, Any],
     shards: int = 1,
+    sources: Sequence[KnownSource] = (),
     **about: Any,
 ) -> Path:
     """Publish the next version: ``documents`` are rows of that table; shards are not written here."""
@@ -44,6 +53,7 @@ def write_version(
         "documents": len(documents),
         "files": {
             "catalogue": write_catalogue(archive, entries, shards),
+            "sources": write_sources(archive, sources),
             "index": {str(size): names for size in granularities},
         },
     }

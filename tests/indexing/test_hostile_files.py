@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from okralong.pipelines.indexing.ingest import ingest_part, read_documents
 from okralong.pipelines.indexing.listing import list_sources
 from okralong.pipelines.indexing.sandbox import Found, Reader
 from tests.conftest import ORCHARD
-from tests.indexing import hostile
+from tests.indexing import hostile, office_files
 from tests.processes import alive
 
 pytestmark = pytest.mark.slow
@@ -60,6 +60,20 @@ def index(folder: Path, limits: Limits) -> dict[str, str]:
     return {outcome.doc_id: outcome.message for outcome in outcomes if outcome.message}
 
 
+def one_cell(size: int) -> Iterator[str]:
+    """A row of one cell with a text of ``size`` characters."""
+    block = "word " * (MEGABYTE // 5)
+    yield '<row r="1"><c r="A1" t="inlineStr"><is><t>'
+    for _ in range(size // MEGABYTE):
+        yield block
+    yield "</t></is></c></row>"
+
+
+def last_cells(rows: int) -> Iterator[str]:
+    """Rows with a cell in the last of all columns."""
+    return (f'<row r="{n}"><c r="XFD{n}" t="str"><v>x</v></c></row>' for n in range(1, rows + 1))
+
+
 def high_water() -> int:
     """Most bytes that this process has had in memory."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
@@ -73,6 +87,7 @@ def test_what_takes_memory(tmp_path: Path) -> None:
         "page.pdf": lambda file: hostile.pdf_bomb(file, GIB),
         "line.txt": lambda file: hostile.one_line(file, 50 * MEGABYTE),
         "claim.parquet": lambda file: hostile.parquet_that_claims(file, 2**31 - 1),
+        "sheet.xlsx": lambda file: office_files.sheet_of(file, one_cell(GIB)),
     }
     folder = tmp_path / "sources"
     folder.mkdir()
@@ -80,8 +95,8 @@ def test_what_takes_memory(tmp_path: Path) -> None:
         make(folder / name)
     assert max((folder / name).stat().st_size for name in made if name != "line.txt") < 10 * MEGABYTE
     failures = index(folder, PATIENT)
-    assert list(failures) == ["blanks", "claim", "elements", "line", "page"]
-    for name in ("blanks", "elements", "page"):
+    assert list(failures) == ["blanks", "claim", "elements", "line", "page", "sheet"]
+    for name in ("blanks", "elements", "page", "sheet"):
         assert "limits.document_gib = 0.5" in failures[name]
     assert "line.txt holds 50.0 MB of text, more than limits.document_megabytes = 1." in failures["line"]
     assert "claim.parquet breaks off after row 0" in failures["claim"]
@@ -95,13 +110,14 @@ def test_what_takes_time(tmp_path: Path) -> None:
         "deep.html": lambda file: hostile.deep_html(file, 300_000),
         "lines.txt": lambda file: hostile.text(file, slow_text(2_000_000)),
         "objects.pdf": lambda file: hostile.pdf_of_objects(file, 500_000),
+        "wide.xlsx": lambda file: office_files.sheet_of(file, last_cells(20_000)),
     }
     folder = tmp_path / "sources"
     folder.mkdir()
     for name, make in made.items():
         make(folder / name)
     failures = index(folder, HASTY)
-    assert list(failures) == ["deep", "lines", "objects"]
+    assert list(failures) == ["deep", "lines", "objects", "wide"]
     for name, message in failures.items():
         assert f"{name}." in message
         assert "limits.document_s = 1.5" in message

@@ -125,7 +125,7 @@ def test_parquet_rows_with_metadata_as_map(tmp_path: Path) -> None:
     )
     pq.write_table(table, file)
     first, second, third = readings(file)
-    assert first == RawDocument("a", "Text a.", str(file), "", "row 1", {"k": "v"})
+    assert first == RawDocument("a", "Text a.", str(file), "", "row 1", {"unused": "1", "k": "v"})
     assert isinstance(second, BadRow)
     assert "row 2: text is missing" in second.message
     assert isinstance(third, BadRow)

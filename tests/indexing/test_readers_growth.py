@@ -9,11 +9,12 @@ import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from okralong.pipelines.indexing import readers as docx_reader
-from okralong.pipelines.indexing import readers as html
-from okralong.pipelines.indexing import readers as markdown
 from okralong.pipelines.indexing.documents import RawDocument, Read, Source
-from okralong.pipelines.indexing.readers import pipe_table, tidy
+from okralong.pipelines.indexing.formats import office as docx_reader
+from okralong.pipelines.indexing.formats import text as html
+from okralong.pipelines.indexing.formats import text as markdown
+from okralong.pipelines.indexing.formats.pdf import tidy
+from okralong.pipelines.indexing.formats.sheets import pipe_table
 from tests.indexing.growth import LINEAR, growth
 
 

@@ -58,7 +58,7 @@ def test_bad_rows_are_told_apart_and_the_rest_is_asked(tmp_path: Path) -> None:
         ("q.jsonl", "", "holds no rows"),
         ("q.csv", "id,text\n1,What?\n", "no column named question"),
         ("q.parquet", "PAR?", "not a readable Parquet"),
-        ("q.xlsx", "PK?", "not a readable Excel file"),
+        ("q.xlsx", "PK?", "not an .xlsx file"),
         ("q.csv", "id,question\n1,What?\n", "column id is not known, did you mean query_id"),
         ("q.csv", "question;documents\nWhat?;a\n", "column documents is not known, did you mean doc_ids"),
         ("q.csv", "question,doc_id\nWhat?,a\n", r"did you mean doc_ids.*carry: \[doc_id\].*Nothing was spent"),

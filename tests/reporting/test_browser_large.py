@@ -18,7 +18,8 @@ pytest.importorskip("selenium", reason="Selenium is not installed, so no page is
 DETAIL = (
     '{"scope":[],"answer":"A%d","error":"","golds":[],"context":1,"context_tokens":9,"calls":1,"prompt_tokens":9,'
     '"completion_tokens":9,"analysis":null,"plan":null,"seconds":[["total",1.5]],"steps":[],"sources":'
-    '[["works",0,9,true,[["before ",0],["evidence %d",1],["%s",0]]]]}'
+    '[["works",0,9,true,[["before ",0],["evidence %d",1],["%s",0]],'
+    '{"file":"","section":"","link":"","marks":[]}]]}'
 )
 
 

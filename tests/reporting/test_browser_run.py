@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tests.reporting.browser import Page
 
 pytest.importorskip("selenium", reason="Selenium is not installed, so no page is opened")
+from selenium.webdriver.support.ui import WebDriverWait
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +84,20 @@ def test_lists_and_search_filter(page: Page) -> None:
     assert all(float(text) < 0.5 for text in page.texts('td[data-label="F1"]'))
 
 
+def test_questions_stand_above_the_figures_failures_first(page: Page) -> None:
+    assert [tag for tag in page.texts(".list td .tag") if tag != "failed"] == []
+    assert page.count(".list td .tag.failed") == 18
+    assert page.texts(".list .id")[:2] == ["q00006", "q00013"]
+    assert page.texts(".list .id")[18:20] == ["q00000", "q00001"]
+    cards = page.run("return [...document.querySelectorAll('main section')].map((s) => s.id).filter(Boolean)")
+    assert cards[0] == "questions"
+    assert {"cost", "latency", "tables"} <= set(cards[1:])
+    page.choose("Sort by", "as asked")
+    assert page.texts(".list .id")[:2] == ["q00000", "q00001"]
+
+
 def test_a_question_opens_with_its_evidence_marked_in_place(page: Page) -> None:
-    page.open(0)
+    page.open(18)
     assert page.texts("#detail-title") == ["What were the sales of works 0 in 2019?"]
     # The gold figure stands within the cited sentence, so the sentence comes in three marks.
     assert "".join(page.texts("#detail .source mark.cited")) == (
@@ -95,20 +109,43 @@ def test_a_question_opens_with_its_evidence_marked_in_place(page: Page) -> None:
     assert page.count("#detail details.step") == 3
     page.click('#detail button[aria-label="Next question"]')
     page.until("document.getElementById('detail-title').innerText.includes('works 1 ')")
-    assert page.run("return location.hash") == "#q=1"
+    assert page.run("return location.hash") == "#q00001"
     page.click("#close")
     assert not page.run("return document.getElementById('detail').open")
 
 
 def test_an_address_leads_to_a_question(page: Page, file: Path) -> None:
     page.driver.get("about:blank")
-    page.driver.get(f"{file.resolve().as_uri()}#q=100")
+    page.driver.get(f"{file.resolve().as_uri()}#q00100")
     page.until("document.getElementById('detail').open")
     assert page.texts("#detail-title") == ["What were the sales of works 100 in 2019?"]
+    page.run("location.hash = 'q00007'")  # as if a reader had typed it
+    page.until("document.getElementById('detail-title').innerText.includes('works 7 ')")
+    page.driver.get("about:blank")
+    page.driver.get(f"{file.resolve().as_uri()}#q=100")  # rows, as in reports of earlier releases
+    page.until("document.getElementById('detail').open")
     page.driver.get("about:blank")
     page.driver.get(f"{file.resolve().as_uri()}#q=9999")
     page.until("document.documentElement.dataset.ready === 'yes'")
     assert not page.run("return document.getElementById('detail').open")
+    assert page.complaints() == []
+
+
+def test_the_chosen_questions_are_saved_as_a_table(page: Page, tmp_path: Path) -> None:
+    allow = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", allow)
+    page.choose("Type", "arithmetic")
+    page.click("#save")
+    WebDriverWait(page.driver, 60, 0.1).until(lambda _: list(tmp_path.glob("*.csv")))
+    [saved] = tmp_path.glob("*.csv")
+    with saved.open(encoding="utf-8-sig", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 26
+    assert {row["type"] for row in rows} == {"arithmetic"}
+    answered = [row for row in rows if row["status"] == "answered"]
+    assert {row["answer"] for row in answered} == {"1,544 thousand crowns", "no idea"}
+    assert answered[0]["sources"] == f"works-{int(answered[0]['query_id'][1:]) % 4}"
+    assert float(answered[0]["weighted_tokens"]) > 0
     assert page.complaints() == []
 
 

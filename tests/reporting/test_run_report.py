@@ -133,7 +133,7 @@ def test_the_page_lets_nothing_in(made_report: Report) -> None:
     assert policy is not None
     assert policy[1].startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy[1]
-    assert page.count("</script>") == 3 + len(made_report.details) // 64 + 1
+    assert page.count("</script>") == 4 + len(made_report.details) // 64 + 1
     assert not re.search(r'(?:src|href)="(?!#)', page)
 
 

@@ -15,6 +15,7 @@ from okralong.pipelines.lab.sweeps.config import CELLS, slug
 from okralong.pipelines.lab.sweeps.results import SCORES_FOLDER, System, read_scores
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.charts import Panel, confusion, latency, workflow_mix
+from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.page import Report, Tile
 from okralong.pipelines.reporting.rows import (
     ACCURACY,
@@ -29,7 +30,7 @@ from okralong.pipelines.reporting.rows import (
     mean_over,
     said,
 )
-from okralong.pipelines.reporting.run import archive_texts, facts, run_details
+from okralong.pipelines.reporting.run import facts, run_details
 from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import (
     Better,
@@ -221,13 +222,13 @@ def _details(
     found = ["null"] * len(rows)
     trouble = ""
     for cell, places in wanted.items():
-        text_of, missing = archive_texts(json.loads(folders[cell].read_bytes(BEGUN)))
+        archive, missing = archive_of(json.loads(folders[cell].read_bytes(BEGUN)))
         trouble = trouble or missing
         held = {answer["query_id"]: answer for answer in read_run_table(folders[cell], "answers").to_pylist()}
         known = [at for at in places if rows[at].query_id in held]
         answers = [held[rows[at].query_id] for at in known]
         gold = golds.get(rows[places[0]].dataset, {})
-        for at, detail in zip(known, run_details(folders[cell], answers, gold, text_of), strict=True):
+        for at, detail in zip(known, run_details(folders[cell], answers, gold, archive), strict=True):
             found[at] = detail
     return found, trouble
 

@@ -31,6 +31,16 @@ async function loadQuestions() {
 const heldBlocks = new Map();
 const BLOCKS_HELD = 8;
 
+/** The marks of quotes on pages: [number of the picture, name of the page, boxes in ten thousandths], null without one. */
+let heldMarks = null;
+const loadMarks = () => (heldMarks ??= unpacked(byId("marks").textContent));
+
+/** A picture of the page as an address that holds all of it. */
+function pictureAddress(number) {
+  const held = byId("picture-" + number);
+  return `data:image/${held.dataset.kind};base64,${held.textContent}`;
+}
+
 /** All that the page has of one question, or null for one whose detail was left out. */
 async function detailOf(row) {
   if (row >= overview.detailed) return null;

@@ -2,19 +2,26 @@
 
 async function openQuestion(questions, row) {
   const dialog = byId("detail");
-  const detail = await detailOf(row);
+  const detail = await detailOf(row), marks = await loadMarks();
   const at = shownRows.indexOf(row);
   const step = (by, label, words) => el("button", { type: "button", "aria-label": words, text: label, disabled: at < 0 || shownRows[at + by] === undefined,
     click: () => openQuestion(questions, shownRows[at + by]) });
-  const bar = el("header", {}, el("span", { class: "said soft small", text: [questions.id(row), questions.method(row), questions.dataset(row)].filter(Boolean).join(" · ") }),
+  const bar = el("header", {}, el("a", { class: "said soft small", href: addressOf(questions, row), title: "A link to this question",
+    text: [questions.id(row), questions.method(row), questions.dataset(row)].filter(Boolean).join(" · ") }),
     step(-1, "↑", "Previous question"), step(1, "↓", "Next question"),
     el("button", { type: "button", id: "close", text: "Close", click: () => dialog.close() }));
-  dialog.replaceChildren(el("div", { class: "sheet" }, bar, el("div", { class: "body", tabindex: "-1", autofocus: true }, detailParts(questions, row, detail))));
+  dialog.replaceChildren(el("div", { class: "sheet" }, bar, el("div", { class: "body", tabindex: "-1", autofocus: true }, detailParts(questions, row, detail, marks))));
   if (!dialog.open) dialog.showModal();
-  history.replaceState(null, "", "#q=" + row);
+  history.replaceState(null, "", addressOf(questions, row));
 }
 
-function detailParts(questions, row, detail) {
+/** The part of the page's address that opens a question: its id; where many rows or parts of the page have that, its row. */
+function addressOf(questions, row) {
+  const id = questions.id(row);
+  return "#" + (overview.kind === "run" && id && !byId(id) && !/^q=\d+$/.test(id) ? encodeURIComponent(id) : "q=" + row);
+}
+
+function detailParts(questions, row, detail, marks) {
   const top = [
     el("h2", { id: "detail-title", class: "said", dir: "auto", text: questions.question(row) || questions.id(row) }),
     el("div", { class: "measures" }, el("span", { class: "tag " + questions.status(row), text: questions.status(row) || "–" }),
@@ -25,7 +32,7 @@ function detailParts(questions, row, detail) {
   ];
   if (!detail) return [...top, el("h3", { text: "Answer" }), block(questions.answer(row) || "–"),
     el("p", { class: "note", text: "The details of this question were left out to keep the page small; okralong show has them." }), others(questions, row)];
-  return [...top, answers(detail), sourcesPart(detail), planPart(detail), stepsPart(detail), costPart(detail), others(questions, row)];
+  return [...top, answers(detail), sourcesPart(detail, marks), planPart(detail), stepsPart(detail), costPart(detail), others(questions, row)];
 }
 
 function answers(detail) {
@@ -36,16 +43,42 @@ function answers(detail) {
 
 const CITED = 1, GOLD = 2;
 
-function sourcesPart(detail) {
+function sourcesPart(detail, marks) {
   const title = el("h3", { text: "Sources" });
   if (!detail.sources.length) return [title, el("p", { class: "soft", text: "The answer cites nothing that stands in its context." })];
   const kinds = detail.sources.flatMap((source) => source[4].map((piece) => piece[1])).filter((kind) => kind > 0);
   const key = el("p", { class: "soft small" }, kinds.some((kind) => kind & CITED) && el("span", {}, el("mark", { class: "cited", text: "cited by the answer" }), " "),
     kinds.some((kind) => kind & GOLD) && el("mark", { class: "gold", text: "gold evidence" }));
-  return [title, key, detail.sources.map(([doc, start, end, seen, pieces]) => el("div", { class: "source" },
-    el("div", {}, said(doc), el("span", { text: `characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` + (seen ? "" : " · not in the context shown") })),
-    pieces.length ? el("div", { class: "block", dir: "auto" }, pieces.map(([text, kind]) => marked(text, kind)))
-      : el("div", { class: "block soft", text: "The words are not at hand." })))];
+  return [title, key, detail.sources.map(([doc, start, end, seen, pieces, place]) => {
+    const pictures = place.marks.map((number) => marks[number]).filter(Boolean);
+    const box = el("div", { class: "source" + (pictures.length ? " pictured" : "") },
+      el("div", { class: "place" }, el("span", {}, el("b", { class: "said", dir: "auto", text: place.file || doc }), place.section && [" · ", el("b", { class: "said", dir: "auto", text: place.section })],
+        place.link && [" · ", el("a", { class: "open-source", href: place.link, target: "_blank", rel: "noopener noreferrer", text: "Open" })]),
+      el("span", {}, place.file && place.file !== doc && [said(doc), ", "], `characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` + (seen ? "" : " · not in the context shown"))),
+      el("div", { class: "beside" }, pieces.length ? el("div", { class: "block", dir: "auto" }, pieces.map(([text, kind]) => marked(text, kind)))
+        : el("div", { class: "block soft", text: "The words are not at hand." }),
+      pictures.length > 0 && el("div", { class: "pages" }, joinedByPage(pictures).map((picture) => pagePicture(picture, place, () => box.classList.toggle("large"))))));
+    return box;
+  })];
+}
+
+/** Quotes of one page share its picture. */
+function joinedByPage(pictures) {
+  const found = new Map();
+  for (const [picture, page, boxes] of pictures) found.set(picture, [picture, page, [...(found.get(picture) || [0, 0, []])[2], ...boxes]]);
+  return [...found.values()];
+}
+
+/** A page with the quotes marked, scrolled to the first of them; a click makes it large. */
+function pagePicture([picture, page, boxes], place, enlarge) {
+  const percent = (value) => value / 100 + "%";
+  const image = el("img", { alt: `Page ${page} of ${place.file}`, src: pictureAddress(picture), load: () => see() });
+  const paper = el("div", { class: "paper" }, image, boxes.map(([left, top, width, height]) =>
+    el("i", { class: "quote", vars: { left: percent(left), top: percent(top), width: percent(width), height: percent(height) } })));
+  const frame = el("div", { class: "frame", tabindex: "0", role: "region", "aria-label": `Page ${page}` }, paper);
+  const see = () => { const mark = frame.querySelector(".quote"); frame.scrollTop = mark ? mark.offsetTop - frame.clientHeight / 3 : 0; };
+  return el("figure", {}, el("figcaption", { class: "soft small" }, el("span", { text: `Page ${page}` + (boxes.length ? "" : ": the words have no place in the picture") }),
+    el("button", { type: "button", class: "quiet enlarge", text: "Larger / smaller", click: () => { enlarge(); requestAnimationFrame(see); } })), frame);
 }
 
 function marked(text, kind) {

@@ -20,7 +20,16 @@ function chosenRows(questions, view, measure) {
     }
     rows.push(row);
   }
-  return view.sort === null ? rows : sorted(questions, rows, view.sort, view.falling);
+  if (view.sort === null) return overview.kind === "run" ? failuresFirst(questions, rows) : rows;
+  return view.sort === "asked" ? rows : sorted(questions, rows, view.sort, view.falling);
+}
+
+const ENDS = ["failed", "over_budget", "unanswerable"];
+
+/** What went wrong comes first, all else as it was asked. */
+function failuresFirst(questions, rows) {
+  const rank = (row) => { const at = ENDS.indexOf(questions.status(row)); return at < 0 ? ENDS.length : at; };
+  return [...rows].sort((a, b) => rank(a) - rank(b) || a - b);
 }
 
 function scored(value, wanted) {

@@ -37,10 +37,13 @@ function questionsCard(questions) {
       changed((value) => { view.choices[name] = value; })));
   const score = main && choice(overview.measures[main], [["", "all"], ["right", "0.5 and better"], ["wrong", "below 0.5"]], "",
     changed((value) => { view.score = value; }));
-  const sortKeys = [["", "as asked"], ...columns.map((column) => [column.key, column.label])];
+  const first = overview.kind === "run" ? [["", "failures first"], ["asked", "as asked"]] : [["", "as asked"]];
+  const sortKeys = [...first, ...columns.map((column) => [column.key, column.label])];
   const order = el("div", { class: "sortby" }, choice("Sort by", sortKeys, "", changed((value) => { view.sort = value || null; view.falling = false; })));
   draw();
-  return section(["questions", "Questions"], "Questions", el("div", { class: "controls" }, search, selects, score, order),
+  return section(["questions", "Questions"], "Questions", el("div", { class: "controls" }, search, selects, score, order,
+    el("button", { type: "button", id: "save", text: "Save as CSV", title: "The questions chosen here, with their sources",
+      click: (event) => saveTable(questions, main, event.target) })),
     el("table", { class: "list" }, el("colgroup", {}, columns.map((column) => el("col", { class: "w-" + column.key }))),
       el("thead", {}, head), body), pager);
 }
@@ -78,4 +81,32 @@ function pagerParts(found, all, pages, draw) {
   return [el("span", { class: "soft small", id: "found", text: words }),
     el("span", {}, el("button", { type: "button", id: "previous", text: "← Previous", disabled: view.page === 0, click: move(-1) }), " ",
       el("button", { type: "button", id: "next", text: "Next →", disabled: view.page >= pages - 1, click: move(1) }))];
+}
+
+/** The chosen rows as a CSV file: all that the table shows of them, whole answers, and their sources. */
+async function saveTable(questions, main, button) {
+  button.disabled = true;
+  const words = ["method", "dataset", "status", "type", "analysed", "workflow"].filter((name) => questions.names(name).some(Boolean));
+  const lines = [["query_id", "question", "answer", ...words, "cited", ...questions.measures, "sources", "links"]];
+  for (const row of chosenRows(questions, view, main)) {
+    const detail = await detailOf(row);
+    const places = detail ? detail.sources.map((source) => [source[5].file || source[0], source[5].section].filter(Boolean).join(", ")) : [];
+    const links = detail ? detail.sources.map((source) => source[5].link).filter(Boolean) : [];
+    lines.push([questions.id(row), (detail && detail.question) || questions.question(row), detail ? detail.answer : questions.answer(row),
+      ...words.map((name) => questions[name](row)), questions.cited(row) ? "yes" : "no",
+      ...questions.measures.map((name) => questions.measure(name, row)), places.join("; "), links.join(" ")]);
+  }
+  const text = lines.map((cells) => cells.map(csvCell).join(",")).join("\r\n") + "\r\n";
+  const address = URL.createObjectURL(new Blob(["\ufeff" + text], { type: "text/csv" }));
+  el("a", { href: address, download: overview.title.replace(/[^\w.-]+/g, "-") + ".csv" }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+  button.disabled = false;
+}
+
+/** A cell of a CSV file; no text in it is a formula to a spreadsheet. */
+function csvCell(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number") return String(value);
+  const safe = /^[=+\-@\t\r]/.test(value) ? "'" + value : value;
+  return /[",\r\n]/.test(safe) ? '"' + safe.replaceAll('"', '""') + '"' : safe;
 }

@@ -11,25 +11,37 @@ function themeButton() {
   button.addEventListener("click", () => { now = order[(order.indexOf(now) + 1) % order.length]; show(now); });
 }
 
-/** Open the question that the address names: "#q=12" is row 12. */
+/** Open the question that the address names: "#q0004" by its id, "#q=12" is row 12. */
 function openNamed(questions) {
-  const row = Number((/^#q=(\d+)$/.exec(location.hash) || [])[1]);
-  if (Number.isInteger(row) && row < questions.count) openQuestion(questions, row);
+  const name = location.hash.slice(1);
+  const row = namedRow(questions, name);
+  if (row >= 0 && row < questions.count) openQuestion(questions, row);
+}
+
+function namedRow(questions, name) {
+  const number = /^q=(\d+)$/.exec(name);
+  if (number) return Number(number[1]);
+  if (!name || byId(name)) return -1;
+  for (let row = 0; row < questions.count; row++) if (addressOf(questions, row) === "#" + name || questions.id(row) === name) return row;
+  return -1;
 }
 
 async function start() {
   themeButton();
   const main = byId("main");
-  main.append(...[header(), costAccuracy(), barCards(), confusionCard(), tableCard()].flat(Infinity).filter(Boolean));
   const waiting = el("p", { class: "soft", text: "Unpacking the questions …" });
-  main.append(waiting);
+  const figures = () => [costAccuracy(), barCards(), confusionCard(), tableCard()];
+  const above = overview.kind === "run" ? [header(), waiting] : [header(), figures(), waiting];
+  main.append(...above.flat(Infinity).filter(Boolean));
   const questions = await loadQuestions();
   waiting.replaceWith(questionsCard(questions));
+  if (overview.kind === "run") main.append(...figures().flat(Infinity).filter(Boolean));
   main.append(setupCard(), el("footer", { text: "Made by okralong. The page asks nobody for anything; all that it shows is in it." }));
   byId("nav").append(...sections.map(([id, title]) => el("a", { href: "#" + id, text: title })));
   const dialog = byId("detail");
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   dialog.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
+  addEventListener("hashchange", () => openNamed(questions));
   openNamed(questions);
   document.documentElement.dataset.ready = "yes";
 }

@@ -1,0 +1,124 @@
+"""Readers of running text: plain text, Markdown and HTML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from okralong.pipelines.core.types import DocumentError, Section
+from okralong.pipelines.indexing.documents import RawDocument, Reading, Source, decode
+from okralong.pipelines.indexing.formats.sheets import pipe_table
+
+_HEADING: Final = re.compile(r"^#{1,6}[ \t]++([^ \t\n].*+)|^ {0,3}(```|~~~)", re.MULTILINE)
+"""Possessive, and the marks behind the words are stripped later: a heading of a million blanks stays linear."""
+
+
+def read_markdown(source: Source) -> Iterator[Reading]:
+    """The one document of a .md file. Raises DocumentError when the bytes are not text."""
+    text = decode(source.read_bytes(), source.uri)
+    first = next((match for match in _HEADING.finditer(text) if match[1]), None)
+    title = first[1].rstrip(" \t#") if first else ""
+    yield RawDocument(source.doc_id, text, source.uri, title=title, sections=tuple(_headings(text)))
+
+
+def _headings(text: str) -> Iterator[Section]:
+    """The headings of a Markdown text, but for what looks like one within a block of code."""
+    fence = ""
+    for match in _HEADING.finditer(text):
+        if match[2]:
+            fence = match[2] if not fence else "" if match[2] == fence else fence
+        elif not fence and (name := heading_name(match[1].rstrip(" \t#"))):
+            yield Section("heading", name, match.start())
+
+
+_MOST_HEADING_CHARS: Final = 200
+
+
+def heading_name(words: str) -> str:
+    """What a section is called that begins with these words."""
+    name = " ".join(words.split())
+    return name if len(name) <= _MOST_HEADING_CHARS else f"{name[:_MOST_HEADING_CHARS]} …"
+
+
+_DROPPED: Final = ["script", "style", "noscript", "template", "svg", "head"]
+_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_MARK: Final = "\ue0c6"
+"""Stands before a heading while the text is made: a private-use character, taken out of the page first."""
+_MARKED: Final = re.compile(rf"{_MARK}[\s{_MARK}]*")
+_PARAGRAPHS: Final = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "blockquote", "pre"})
+_LINE_TAGS: Final = """
+address article aside body dd div dl dt fieldset figcaption figure footer form header hr li main nav ol section tr ul
+"""
+_LINES: Final = frozenset(_LINE_TAGS.split())
+_SPACE: Final = re.compile(r"[ \t\n\f\r\u00a0]+")
+_MANY_NEWLINES: Final = re.compile(r"\n{3,}")
+
+
+def read_html(source: Source) -> Iterator[Reading]:
+    """The one document of an .html file. Raises DocumentError when the bytes are not text or hold no element."""
+    name, text, sections = page_of_html(decode(source.read_bytes(), source.uri), source.uri)
+    yield RawDocument(source.doc_id, text, source.uri, title=name, sections=sections)
+
+
+def page_of_html(markup: str, uri: str) -> tuple[str, str, tuple[Section, ...]]:
+    """Title, text and headings of a page. Raises DocumentError when it holds no element."""
+    tree = LexborHTMLParser(markup.replace(_MARK, ""))
+    if tree.body is None:
+        raise DocumentError(f"{uri} holds no HTML element. Check that the page was saved whole, then index again.")
+    title = tree.css_first("title")
+    name = _SPACE.sub(" ", title.text()).strip() if title is not None else ""
+    tree.strip_tags(_DROPPED)
+    parts: list[str] = []
+    _walk(tree.body, parts)
+    # Line by line: an expression for blanks around a newline takes quadratic time where they stand without one.
+    whole = _MARKED.sub(lambda match: f"{match[0].replace(_MARK, '')}{_MARK}", "".join(parts))
+    lines = "\n".join(line.strip(" \t") for line in whole.split("\n"))
+    text, sections = _unmarked(_MANY_NEWLINES.sub("\n\n", lines).strip())
+    return name, text, sections
+
+
+def _unmarked(marked: str) -> tuple[str, tuple[Section, ...]]:
+    """The text without the marks that stand before headings, and the headings."""
+    first, *parts = marked.split(_MARK)
+    sections, start = [], len(first)
+    for part in parts:
+        if words := heading_name(part.split("\n", 1)[0]):
+            sections.append(Section("heading", words, start))
+        start += len(part)
+    return (first + "".join(parts)).rstrip(), tuple(sections)
+
+
+def _walk(top: LexborNode, parts: list[str]) -> None:
+    # An own stack, because saved pages nest deeper than Python recurses. A string on it is text to write.
+    stack: list[LexborNode | str] = [top]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            parts.append(node)
+        elif node.tag == "-text":
+            parts.append(_SPACE.sub(" ", node.text_content or ""))
+        elif node.tag == "br":
+            parts.append("\n")
+        elif node.tag == "table" and node.css_first("table table") is None:
+            parts.append(f"\n\n{pipe_table(_rows_html(node))}\n\n")
+        elif node.tag and not node.tag.startswith(("-", "_", "!")):
+            gap = "\n\n" if node.tag in _PARAGRAPHS else "\n" if node.tag in _LINES else ""
+            gap = gap or (" " if node.tag in ("td", "th") else "")
+            children: list[LexborNode | str] = list(node.iter(include_text=True))
+            stack.extend([gap, *reversed(children), *([_MARK] if node.tag in _HEADINGS else []), gap])
+
+
+def _rows_html(table: LexborNode) -> list[list[str]]:
+    rows = []
+    for row in table.css("tr"):
+        cells = [cell for cell in row.iter() if cell.tag in ("td", "th")]
+        rows.append([_SPACE.sub(" ", cell.text(separator=" ")).strip() for cell in cells])
+    return rows
+
+
+def read_plain(source: Source) -> Iterator[Reading]:
+    """The one document of a .txt file. Raises DocumentError when the bytes are not text."""
+    yield RawDocument(source.doc_id, decode(source.read_bytes(), source.uri), source.uri)

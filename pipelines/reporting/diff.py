@@ -1,0 +1,259 @@
+"""What changed between two runs of the same questions, without gold answers: as a table and as a page.
+
+Answers are compared by ``values.same_answer``; evidence by the hash of the cited documents, their pages and words.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import html
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from okralong.pipelines.core.schemas import DIFFERENCES, FLAT_ANSWERS
+from okralong.pipelines.reporting.export import Exported
+from okralong.pipelines.reporting.metrics import normalise, token_f1
+from okralong.pipelines.reporting.rows import bounded, plain
+from okralong.pipelines.reporting.values import same_answer
+
+CHANGES: Final[Mapping[str, str]] = {
+    "changed": "another answer",
+    "newly_answered": "answered, and was not before",
+    "newly_unanswerable": "unanswerable, and was not before",
+    "failed": "failed or over budget, and did not before",
+    "new_question": "asked for the first time, or in other words",
+    "moved": "the same answer from other evidence",
+    "gone": "not asked any more",
+}
+"""The ways in which a question can differ, in the order in which they are shown."""
+MATTERING: Final = frozenset(CHANGES) - {"moved", "gone"}
+SAME: Final = "same"
+_NO_ANSWER: Final = ("failed", "over_budget")
+
+
+@dataclass(frozen=True)
+class RunDiff:
+    """``table`` has a row for each question that differs, under ``DIFFERENCES`` and the columns carried along, what
+    matters first; ``counts`` are the questions by change, ``same`` among them.
+    """
+
+    table: pa.Table
+    counts: Mapping[str, int]
+
+    @property
+    def matters(self) -> bool:
+        """Whether any change is one that matters."""
+        return any(self.counts.get(change) for change in MATTERING)
+
+    def lines(self) -> list[str]:
+        """The counts in words, a line for each change that there is."""
+        found = [f"{self.counts[name]:,} {words}" for name, words in CHANGES.items() if self.counts.get(name)]
+        return [*found, f"{self.counts.get(SAME, 0):,} the same"]
+
+
+def diff_runs(before: Exported | None, after: Exported) -> RunDiff:
+    """Compare the questions of two runs by query_id; without ``before`` every question is new."""
+    old, new = ({} if each is None else _sides(each) for each in (before, after))
+    found = [
+        (change, row)
+        for query_id in sorted({*old, *new})
+        for change, row in [_difference(old.get(query_id), new.get(query_id))]
+    ]
+    counts = Counter(change for change, _ in found)
+    order = list(CHANGES)
+    rows = sorted((row for change, row in found if change != SAME), key=lambda row: order.index(row["change"]))
+    table = pa.Table.from_pylist(rows, schema=DIFFERENCES)
+    for name in _carried(before, after):
+        column = pa.array([row["carried"].get(name) for row in rows], pa.string())
+        table = table.append_column(
+            pa.field(f"carried_{name}" if name in table.column_names else name, pa.string()), column
+        )
+    return RunDiff(table, dict(counts))
+
+
+@dataclass(frozen=True)
+class _Side:
+    row: Mapping[str, Any]
+    citations: Sequence[Mapping[str, Any]]
+
+    @property
+    def evidence(self) -> dict[str, frozenset[Any]]:
+        """What the answer rests on, by what a reader would call it."""
+        known = all(each["quote"] is not None for each in self.citations)
+        places = [(each["doc_id"], each["section"]) for each in self.citations]
+        words = [
+            normalise(each["quote"]) if known else (each["start_char"], each["end_char"]) for each in self.citations
+        ]
+        return {
+            "document": frozenset((each["doc_id"], each["document_sha256"]) for each in self.citations),
+            "page": frozenset(places),
+            "quote": frozenset(words),
+        }
+
+    def cells(self, when: str) -> dict[str, Any]:
+        """The columns of one side of a difference."""
+        sources = dict.fromkeys(
+            f"{each['doc_id']}{', ' + each['section'] if each['section'] else ''}" for each in self.citations
+        )
+        named = {name: self.row[name] for name in ("answer", "status", "quote", "link", "night")}
+        return {f"{when}_{name}": value for name, value in (named | {"source": "; ".join(sources)}).items()}
+
+
+def _sides(run: Exported) -> dict[str, _Side]:
+    citations: dict[str, list[dict[str, Any]]] = {}
+    for row in run.citations.to_pylist():
+        citations.setdefault(row["query_id"], []).append(row)
+    return {row["query_id"]: _Side(row, citations.get(row["query_id"], [])) for row in run.answers.to_pylist()}
+
+
+def _difference(old: _Side | None, new: _Side | None) -> tuple[str, dict[str, Any]]:
+    change, what = _change(old, new)
+    shown = new or old
+    assert shown is not None
+    answers = [each.row["answer"] for each in (old, new) if each is not None and each.row["status"] == "answered"]
+    row = {
+        "query_id": shown.row["query_id"],
+        "question": shown.row["question"],
+        "change": change,
+        "matters": change in MATTERING,
+        "what": ", ".join(what),
+        **(old.cells("before") if old else {}),
+        **(new.cells("after") if new else {}),
+        "similarity": token_f1(*answers) if len(answers) == 2 else None,
+        "error": new.row["error"] if new else None,
+        "carried": {name: shown.row[name] for name in list(shown.row) if name not in FLAT_ANSWERS.names},
+    }
+    return change, row
+
+
+def _change(old: _Side | None, new: _Side | None) -> tuple[str, list[str]]:
+    """The change and what is another now."""
+    if new is None:
+        return "gone", []
+    if old is None:
+        return "new_question", []
+    if normalise(old.row["question"]) != normalise(new.row["question"]):
+        return "new_question", ["question"]
+    before, after = old.row["status"], new.row["status"]
+    if after in _NO_ANSWER:
+        return (SAME if before in _NO_ANSWER else "failed"), []
+    if before != after:
+        return ("newly_answered" if after == "answered" else "newly_unanswerable"), []
+    if after != "answered":
+        return SAME, []
+    held = old.evidence
+    moved = [name for name, found in new.evidence.items() if found != held[name]]
+    if not same_answer(old.row["answer"], new.row["answer"], new.row["question"]):
+        return "changed", ["answer", *moved]
+    return ("moved" if moved else SAME), moved
+
+
+def _carried(before: Exported | None, after: Exported) -> list[str]:
+    names = [*after.answers.column_names, *(before.answers.column_names if before else ())]
+    return [name for name in dict.fromkeys(names) if name not in FLAT_ANSWERS.names]
+
+
+# --------
+# The differences as one self-contained page without a script: nothing in it can load or run anything.
+
+MOST_ON_PAGE: Final = 2_000
+"""Differences shown; the table has all. Ours."""
+WORDS_CHARS: Final = 1_500
+"""Characters shown of an answer or a quote. Ours."""
+_STYLE: Final = """
+:root{color-scheme:light dark;--line:#8884;--soft:#8881;--old:#c0392b;--new:#1e8449}
+body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}
+h1{font-size:1.4rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}
+.facts{opacity:.75}.counts{display:flex;flex-wrap:wrap;gap:.75rem;padding:0;list-style:none}
+.counts li{border:1px solid var(--line);border-radius:.5rem;padding:.4rem .8rem}.counts b{font-size:1.2rem}
+article{border:1px solid var(--line);border-radius:.5rem;padding:.6rem 1rem;margin:.75rem 0;overflow-wrap:anywhere}
+article h3{font-size:1rem;margin:0 0 .4rem}article h3 code{font-weight:normal;opacity:.75;margin-right:.5rem}
+.sides{display:grid;grid-template-columns:1fr 1fr;gap:1rem}@media(max-width:45rem){.sides{grid-template-columns:1fr}}
+.sides h4{margin:0;font-size:.8rem;opacity:.75;font-weight:normal}.sides p{margin:.2rem 0;white-space:pre-wrap}
+blockquote{margin:.4rem 0;padding:.2rem .6rem;border-left:3px solid var(--line);background:var(--soft)}
+blockquote{white-space:pre-wrap}
+del{color:var(--old)}ins{color:var(--new);text-decoration:none;font-weight:600}.what{opacity:.75;margin:.2rem 0}
+"""
+
+
+def diff_page(diff: RunDiff, title: str, facts: Sequence[str]) -> bytes:
+    """The page in UTF-8. ``facts`` are sentences below the title."""
+    style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
+    head = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>"
+    )
+    return "".join([head, *_body(diff, title, facts), "</body></html>\n"]).encode()
+
+
+def _body(diff: RunDiff, title: str, facts: Sequence[str]) -> Iterator[str]:
+    yield f"<h1>{_text(title)}</h1>" + "".join(f'<p class="facts">{_text(each)}</p>' for each in facts)
+    yield '<ul class="counts">'
+    for name, words in {**CHANGES, SAME: "the same"}.items():
+        if count := diff.counts.get(name):
+            yield f"<li><b>{count:,}</b> {words}</li>"
+    yield "</ul>"
+    if not diff.table.num_rows:
+        yield "<p>Nothing is another than before.</p>"
+    heading = ""
+    for row in diff.table.slice(0, MOST_ON_PAGE).to_pylist():
+        if row["change"] != heading:
+            heading = row["change"]
+            yield f'<h2 id="{heading}">{_text(CHANGES[heading].capitalize())}</h2>'
+        yield _article(row)
+    if (more := diff.table.num_rows - MOST_ON_PAGE) > 0:
+        yield f"<p>{more:,} more stand in the table.</p>"
+
+
+def _article(row: Mapping[str, Any]) -> str:
+    before, after = (bounded(row[f"{when}_answer"] or "", WORDS_CHARS) for when in ("before", "after"))
+    marked = _marked(before, after) if row["change"] == "changed" else (_text(before), _text(after))
+    sides = "".join(
+        _side(when, words, row)
+        for when, words in zip(("before", "after"), marked, strict=True)
+        if row[f"{when}_status"]
+    )
+    what = f'<p class="what">another: {_text(row["what"])}</p>' if row["what"] else ""
+    error = f'<p class="what">{_text(bounded(row["error"], WORDS_CHARS))}</p>' if row["error"] else ""
+    name = _text(row["query_id"])
+    return (
+        f'<article id="q-{name}"><h3><code>{name}</code>{_text(bounded(row["question"], WORDS_CHARS))}</h3>'
+        f'{what}{error}<div class="sides">{sides}</div></article>'
+    )
+
+
+def _side(when: str, words: str, row: Mapping[str, Any]) -> str:
+    night = f", night {_text(row[f'{when}_night'])}" if row[f"{when}_night"] else ""
+    status = row[f"{when}_status"]
+    said = words if status == "answered" else f"({_text(status)})"
+    source, link = _text(bounded(row[f"{when}_source"] or "", 300)), row[f"{when}_link"] or ""
+    if source and link.startswith(("http://", "https://", "file://")):
+        source = f'<a rel="noreferrer noopener" href="{_text(link)}">{source}</a>'
+    quote = (
+        f"<blockquote>{_text(bounded(row[f'{when}_quote'], WORDS_CHARS))}</blockquote>" if row[f"{when}_quote"] else ""
+    )
+    return f"<div><h4>{when}{night}</h4><p>{said}</p>{quote}<p>{source}</p></div>"
+
+
+def _marked(before: str, after: str) -> tuple[str, str]:
+    """Both answers with the words marked that only one of them has."""
+    old, new = before.split(), after.split()
+    left, right = [], []
+    for what, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        gone, come = _text(" ".join(old[a:b])), _text(" ".join(new[c:d]))
+        left += [gone if what == "equal" else f"<del>{gone}</del>"] if gone else []
+        right += [come if what == "equal" else f"<ins>{come}</ins>"] if come else []
+    return " ".join(left), " ".join(right)
+
+
+def _text(words: object) -> str:
+    return html.escape(plain(words))

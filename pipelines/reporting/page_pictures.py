@@ -1,0 +1,227 @@
+"""Pictures of cited PDF pages, and where on them the quotes stand.
+
+A PDF comes from anywhere, so a confined process opens it (``page_process``, as at indexing): it looks whether the file
+still has the bytes that were indexed, draws the page and finds the quote's characters. The picture knows nothing of
+quotes, so that all quotes of a page share it; the report's page draws the marks over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.versions import read_sources
+from okralong.pipelines.core.types import Document
+from okralong.pipelines.indexing.sandbox import ConfinedProcess, Lost
+from okralong.pipelines.reporting.cited import number_of, parts_of
+from okralong.pipelines.reporting.page_process import MOST_PICTURE_BYTES, PAGE_SECONDS, SIGNATURES, folded
+
+DEFAULT_MEGABYTES: Final = 15.0
+"""Of all pictures of a report, as they stand in the page. Ours: a page of 20 MB can still be mailed; some 150 pages."""
+
+MOST_PAGES_A_QUOTE: Final = 3
+"""Pages that are shown of a quote that crosses breaks; ours."""
+
+_CHILD: Final = "okralong.pipelines.reporting.page_process"
+_MOST_LOSSES: Final = 2
+"""Pages of one file that may bring the process down before the file is left alone; ours."""
+_WAIT_S: Final = 5 * PAGE_SECONDS
+_MOST_BOXES: Final = 200
+_WHOLE: Final = 10_000
+"""Marks are whole numbers, ten thousandths of the picture's width and height."""
+
+Box = tuple[int, int, int, int]
+"""Left, top, width and height of a mark in ten thousandths of the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A page as PNG or JPEG."""
+
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A quote on a page: the number of its picture, what the page is called, and the boxes around its characters.
+
+    Without boxes the words were not found there: the page was scanned, or its characters have no places.
+    """
+
+    picture: int
+    page: str
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """``marks`` are as they were asked for, None where there is no picture; ``notes`` say what is missing and why."""
+
+    pictures: Sequence[Picture] = ()
+    marks: Sequence[Mark | None] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class _Page:
+    uri: str
+    number: int
+    first: tuple[int, int]
+    """When it is drawn: pages of first citations come first, in the order of the questions."""
+    quotes: list[tuple[int, str, int]] = field(default_factory=list)
+    """Of each quote its mark, its words, and how many characters of the page stand before it (``folded`` ones)."""
+
+
+class PageMarks:
+    """Collects the quotes of a report, and then draws their pages."""
+
+    def __init__(self) -> None:
+        self._pages: dict[tuple[str, int], _Page] = {}
+        self._known: dict[tuple[str, int, int], list[int]] = {}
+        self._count = 0
+
+    def add(self, document: Document, start: int, end: int, first: tuple[int, int]) -> list[int]:
+        """The numbers of the marks of a cited span, one a page; none for what is no page of a PDF.
+
+        ``first`` says which pages are drawn before others where not all can be.
+        """
+        if PurePosixPath(document.source_uri).suffix.lower() != ".pdf":
+            return []
+        span = (document.doc_id, start, end)
+        if span not in self._known:
+            parts = [part for part in parts_of(document, start, end) if number_of(part[0]) is not None]
+            self._known[span] = [self._mark(document, *part, first) for part in parts[:MOST_PAGES_A_QUOTE]]
+        return self._known[span]
+
+    def _mark(self, document: Document, section: Any, start: int, end: int, first: tuple[int, int]) -> int:
+        number = number_of(section)
+        assert number is not None
+        page = self._pages.setdefault((document.source_uri, number), _Page(document.source_uri, number, first))
+        page.first = min(page.first, first)
+        before = len(folded(document.text[section.start_char : start])[0])
+        page.quotes.append((self._count, document.text[start:end], before))
+        self._count += 1
+        return self._count - 1
+
+    def draw(self, archive: Archive, megabytes: float) -> Drawn:
+        """Draw pages until their pictures take ``megabytes``. A file that is gone or has changed has no pictures.
+
+        Raises BrokenError when no process can be started.
+        """
+        marks: list[Mark | None] = [None] * self._count
+        if not self._pages or megabytes <= 0:
+            return Drawn(marks=marks)
+        files = {page.uri for page in self._pages.values()}
+        name = archive.manifest["files"].get("sources")
+        known = {} if name is None else read_sources(archive.folder, name, files)
+        painter = _Painter({uri: source.sha256 for uri, source in known.items()})
+        pictures: list[Picture] = []
+        left, beyond = megabytes * 1e6, 0
+        try:
+            for page in sorted(self._pages.values(), key=lambda page: (page.first, page.uri, page.number)):
+                if left < 0:
+                    beyond += 1
+                    continue
+                drawn = painter.draw(page)
+                if drawn is None:
+                    continue
+                picture, boxes = drawn
+                left -= 4 * math.ceil(len(picture.data) / 3)
+                if left < 0:
+                    beyond += 1
+                    continue
+                for (mark, _, _), places in zip(page.quotes, boxes, strict=True):
+                    marks[mark] = Mark(len(pictures), str(page.number), places)
+                pictures.append(picture)
+        finally:
+            painter.end()
+        notes = painter.notes()
+        if beyond:
+            notes.append(
+                f"{beyond:,} cited pages have no picture, since the pictures of the others take {megabytes:g} MB "
+                "already (--pictures MEGABYTES of okralong report)."
+            )
+        return Drawn(pictures, marks, notes)
+
+
+class _Painter:
+    """The process that draws, replaced when a page brings it down; what became of each file."""
+
+    def __init__(self, hashes: Mapping[str, str]) -> None:
+        self._hashes = hashes
+        self._process: ConfinedProcess | None = None
+        self._losses: dict[str, int] = {}
+        self._gone: set[str] = set()
+
+    def draw(self, page: _Page) -> tuple[Picture, list[tuple[Box, ...]]] | None:
+        sha256 = self._hashes.get(page.uri)
+        if not sha256 or page.uri in self._gone:
+            self._gone.add(page.uri)
+            return None
+        if self._losses.get(page.uri, 0) >= _MOST_LOSSES:
+            return None
+        if self._process is None:
+            self._process = ConfinedProcess(_CHILD, most_body=MOST_PICTURE_BYTES)
+        try:
+            self._process.request(
+                {
+                    "uri": page.uri,
+                    "sha256": sha256,
+                    "page": page.number,
+                    "quotes": [[words, before] for _, words, before in page.quotes],
+                }
+            )
+            head, body = self._process.read(time.monotonic() + _WAIT_S)
+            return self._taken(page, head, body)
+        except (Lost, KeyError, TypeError, ValueError):
+            self._losses[page.uri] = self._losses.get(page.uri, 0) + 1
+            self.end()
+            return None
+
+    def _taken(self, page: _Page, head: Mapping[str, Any], body: bytes) -> tuple[Picture, list[tuple[Box, ...]]] | None:
+        """What the process said, believed as far as it can be looked at: it has read a stranger's file."""
+        if head["kind"] == "gone":
+            self._gone.add(page.uri)
+            return None
+        if head["kind"] != "page":
+            self._losses[page.uri] = self._losses.get(page.uri, 0) + 1
+            return None
+        kind = next(kind for kind, signature in SIGNATURES.items() if body.startswith(signature))
+        places = [tuple(_box(box) for box in boxes[:_MOST_BOXES]) for boxes in head["boxes"]]
+        if len(places) != len(page.quotes):
+            raise ValueError("not as many places as quotes")
+        return Picture(kind, body), places
+
+    def notes(self) -> list[str]:
+        found = []
+        if self._gone:
+            found.append(
+                f"{len(self._gone):,} of the cited PDF files are not where they were indexed, or have changed since "
+                f"({_some(self._gone)}): their pages are not shown."
+            )
+        if self._losses:
+            found.append(f"Pages of {len(self._losses):,} PDF files could not be drawn ({_some(self._losses)}).")
+        return found
+
+    def end(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._process.end()
+            self._process = None
+
+
+def _box(values: Sequence[float]) -> Box:
+    left, top, width, height = (min(max(round(float(value) * _WHOLE), 0), _WHOLE) for value in values)
+    return left, top, width, height
+
+
+def _some(uris: Mapping[str, int] | set[str]) -> str:
+    names = sorted(PurePosixPath(uri).name for uri in uris)
+    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")

@@ -1,0 +1,246 @@
+"""The process that draws cited pages: requests come on its standard input, frames go to its standard output.
+
+    python -m okralong.pipelines.reporting.page_process PARENT
+
+A request is a line of JSON: a PDF, the SHA-256 that it must have, a page, and the quotes to find on it. The process is
+confined like the one that reads documents, and ends when nothing is asked of it for a while or its parent does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import io
+import json
+import os
+import re
+import sys
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pypdfium2
+from PIL.Image import Image
+
+from okralong.pipelines.core.types import DocumentError
+from okralong.pipelines.indexing.documents import Source
+from okralong.pipelines.indexing.sandbox import OUT_OF_MEMORY, allow_seconds, confine, end_with, write_frame
+from okralong.pipelines.indexing.sandbox_process import requests, silence
+
+PAGE_SECONDS: Final = 20.0
+"""Processor time for one page, its file's opening included; ours: a page takes a tenth of a second."""
+MOST_PICTURE_BYTES: Final = 4_000_000
+_MEMORY_BYTES: Final = 2 << 30
+_WIDTH: Final = 900
+"""Pixels across a page. Ours: small print of a page of A4 can just be read, and a picture has some 80 kB."""
+_MOST_HEIGHT: Final = 2_700
+_COLOURS: Final = 16
+"""Of a PNG. Ours: black letters with their soft edges need no more, and a page of photographs becomes a JPEG."""
+_JPEG_QUALITY: Final = 60
+_OPEN_FILES: Final = 6
+SIGNATURES: Final = {"png": b"\x89PNG\r\n", "jpeg": b"\xff\xd8\xff"}
+"""How the bytes of each kind of picture begin."""
+
+Boxes = list[tuple[float, float, float, float]]
+"""Left, top, width and height, as shares of the page's width and height."""
+
+
+def main() -> None:
+    """Take the parent's process id from the command line and serve until there is nothing more to do."""
+    end_with(int(sys.argv[1]))
+    with os.fdopen(os.dup(1), "wb") as out:
+        confine(_MEMORY_BYTES)
+        silence()
+        files = _Files()
+        write_frame(out, {"kind": "ready"})
+        try:
+            for line in requests():
+                allow_seconds(PAGE_SECONDS)
+                write_frame(out, *_reply(files, json.loads(line)))
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
+
+
+def _reply(files: _Files, asked: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+    try:
+        pdf = files.opened(str(asked["uri"]), str(asked["sha256"]))
+        if pdf is None:
+            return {"kind": "gone"}, b""
+        page = pdf[int(asked["page"]) - 1]
+        picture = drawn(page)
+        boxes = quote_boxes(page, [(str(words), int(before)) for words, before in asked["quotes"]])
+        page.close()
+    except (pypdfium2.PdfiumError, IndexError, ValueError, OSError) as error:
+        return {"kind": "bad", "why": repr(error)[:500]}, b""
+    if len(picture) > MOST_PICTURE_BYTES:
+        return {"kind": "bad", "why": f"a picture of {len(picture)} bytes"}, b""
+    return {"kind": "page", "boxes": boxes}, picture
+
+
+class _Files:
+    """The files that are open: citations of one question come from few."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, pypdfium2.PdfDocument] = OrderedDict()
+
+    def opened(self, uri: str, sha256: str) -> pypdfium2.PdfDocument | None:
+        """The PDF, or None where the file is gone or has other bytes; of such a file nothing is parsed."""
+        if uri not in self._open:
+            try:
+                data = Source(uri, uri).read_bytes()
+            except DocumentError:
+                return None
+            if hashlib.sha256(data).hexdigest() != sha256:
+                return None
+            self._open[uri] = pypdfium2.PdfDocument(data)
+            while len(self._open) > _OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(uri)
+        return self._open[uri]
+
+
+def drawn(page: pypdfium2.PdfPage) -> bytes:
+    """The page as PNG or JPEG, whichever is smaller."""
+    width, height = page.get_size()
+    scale = min(_WIDTH / max(width, 1.0), _MOST_HEIGHT / max(height, 1.0))
+    image: Image = page.render(scale=scale).to_pil().convert("RGB")
+    found = []
+    for kind, made in (("PNG", image.quantize(_COLOURS)), ("JPEG", image)):
+        stream = io.BytesIO()
+        made.save(stream, kind, optimize=True, quality=_JPEG_QUALITY)
+        found.append(stream.getvalue())
+    return min(found, key=len)
+
+
+# Where a quote stands on its page. The reader has changed what PDFium gave it: line ends, hyphens, blanks, columns of
+# tables. So letters and digits alone are compared, and where not all of them follow each other, line by line.
+
+_PIECES: Final = re.compile(r"[\n|\t]|  +")
+_WORDS: Final = re.compile(r"\s+")
+_NEAR: Final = 600
+"""How far from where it is expected a short piece may stand, in letters and digits; ours."""
+_LONG: Final = 12
+"""From how many letters and digits on a piece is looked for on the whole page; ours."""
+_ENOUGH: Final = 0.7
+"""The share of a quote that must be found for it to be marked; ours."""
+
+
+def folded(text: str) -> tuple[str, list[int]]:
+    """The letters and digits of ``text``, ligatures taken apart, and of each its place in ``text``."""
+    found: list[str] = []
+    places: list[int] = []
+    for place, char in enumerate(text):
+        plain = char if char.isascii() else unicodedata.normalize("NFKC", char)
+        for each in plain:
+            if each.isalnum():
+                found.append(each)
+                places.append(place)
+    return "".join(found), places
+
+
+def quote_ranges(page: str, quote: str, before: int) -> list[tuple[int, int]]:
+    """Where ``quote`` stands in ``page``, ranges of its characters; nothing where too little of it is found.
+
+    ``before`` is how many letters and digits of the page come before it: of several places the nearest is taken.
+    """
+    letters, places = folded(page)
+    wanted = folded(quote)[0]
+    if not wanted:
+        return []
+    at = _nearest(letters, wanted, before, None)
+    if at is not None:
+        return [(places[at], places[at + len(wanted) - 1] + 1)]
+    found = list(_in_pieces(letters, _PIECES.split(quote), before))
+    if sum(end - start for start, end in found) < _ENOUGH * len(wanted):
+        return []
+    return [(places[start], places[end - 1] + 1) for start, end in found]
+
+
+def _in_pieces(letters: str, pieces: Sequence[str], expected: int) -> Iterator[tuple[int, int]]:
+    for piece in pieces:
+        wanted = folded(piece)[0]
+        if not wanted:
+            continue
+        at = _nearest(letters, wanted, expected, None if len(wanted) >= _LONG else _NEAR)
+        if at is not None:
+            yield at, at + len(wanted)
+            expected = at + len(wanted)
+        elif len(words := _WORDS.split(piece.strip())) > 1:
+            for start, end in _in_pieces(letters, words, expected):
+                yield start, end
+                expected = end
+
+
+def _nearest(letters: str, wanted: str, expected: int, within: int | None) -> int | None:
+    """The place of ``wanted`` in ``letters`` that is nearest to ``expected``."""
+    low, high = (0, len(letters)) if within is None else (max(0, expected - within), expected + within)
+    after = letters.find(wanted, max(low, expected), high)
+    ahead = letters.rfind(wanted, low, max(low, expected) + len(wanted) - 1)
+    found = [place for place in (ahead, after) if place >= 0]
+    return min(found, key=lambda place: abs(place - expected), default=None)
+
+
+def quote_boxes(page: pypdfium2.PdfPage, quotes: Sequence[tuple[str, int]]) -> list[Boxes]:
+    """For each of ``(words, characters before it)`` the boxes of its lines on the page; none where it is not found."""
+    textpage = page.get_textpage()
+    try:
+        chars = "".join(_char(textpage, index) for index in range(textpage.count_chars()))
+        return [
+            [box for place in quote_ranges(chars, *quote) for box in _lines(page, textpage, chars, *place)]
+            for quote in quotes
+        ]
+    finally:
+        textpage.close()
+
+
+def _char(textpage: pypdfium2.PdfTextPage, index: int) -> str:
+    code = pypdfium2.raw.FPDFText_GetUnicode(textpage, index)
+    return chr(code) if 0 < code <= sys.maxunicode else " "
+
+
+def _lines(
+    page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage, chars: str, start: int, end: int
+) -> Iterator[tuple[float, float, float, float]]:
+    """A box for each line of a range of characters."""
+    now: list[float] | None = None
+    for index in range(start, end):
+        if chars[index].isspace():
+            continue
+        box = _on_picture(page, textpage.get_charbox(index, loose=True))
+        if box[2] <= box[0] or box[3] <= box[1]:
+            continue
+        if now is not None and _same_line(now, box):
+            now = [min(now[0], box[0]), min(now[1], box[1]), max(now[2], box[2]), max(now[3], box[3])]
+            continue
+        if now is not None:
+            yield now[0], now[1], now[2] - now[0], now[3] - now[1]
+        now = box
+    if now is not None:
+        yield now[0], now[1], now[2] - now[0], now[3] - now[1]
+
+
+def _same_line(line: Sequence[float], box: Sequence[float]) -> bool:
+    """Whether a character goes on with a line: at its height, and not far behind it."""
+    height = min(line[3] - line[1], box[3] - box[1])
+    shared = min(line[3], box[3]) - max(line[1], box[1])
+    return shared > 0.5 * height and -0.02 < box[0] - line[2] < 0.08
+
+
+_FINE: Final = 1 << 20
+
+
+def _on_picture(page: pypdfium2.PdfPage, box: Sequence[float]) -> list[float]:
+    """Left, top, right, bottom as shares of the picture, of a box in the page's own, perhaps turned, coordinates."""
+    left, bottom, right, top = box
+    x, y = ctypes.c_int(), ctypes.c_int()
+    found = []
+    for across, up in ((left, bottom), (right, top)):
+        pypdfium2.raw.FPDF_PageToDevice(page, 0, 0, _FINE, _FINE, 0, across, up, x, y)
+        found.append((min(max(x.value / _FINE, 0.0), 1.0), min(max(y.value / _FINE, 0.0), 1.0)))
+    (x0, y0), (x1, y1) = found
+    return [min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)]
+
+
+if __name__ == "__main__":
+    main()
