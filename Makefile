@@ -1,8 +1,8 @@
 # `make demo` and `make test` set up what they need and then run; a second run installs nothing.
 #
 #   make demo                    six made-up reports in, twenty answers and a cost ledger out
-#   make quick                   the tests that need no Ray, no process and no model: a minute on two cores
-#   make test                    all tests but the long ones, which `make soak` runs: a quarter of an hour on two cores
+#   make quick                   the tests that need no Ray, no process and no model: a minute and a half at most
+#   make test                    all tests but the long ones, which `make soak` runs: half an hour at most on two cores
 #   make docs                    the documentation site, below build/site
 #   make smoke                   every method over a few made-up questions, and a page of what came out
 #   make BESIDE=4 test           four files of tests beside each other, instead of two
