@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Final
 
+import pyarrow as pa
 import typer
 from rich.console import Console
 
 from okralong.jobs.run_folder import BEGUN, table
 from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.schemas import FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputError
 
 FIRST_SHOWN: Final = 10
-COLUMNS: Final = ("id", "stage", "error_type", "message", "at")
 
 
 def failures(place: str) -> list[dict[str, Any]]:
@@ -38,7 +39,9 @@ def failures(place: str) -> list[dict[str, Any]]:
                 "answer --run or okralong index wrote."
             ) from error
         rows = archive.folder.at("failures").read_table(archive.manifest["files"]["failures"]).to_pylist()
-    return sorted(({name: row[name] for name in COLUMNS} for row in rows), key=lambda row: (row["at"], row["id"]))
+    return sorted(
+        ({name: row[name] for name in FAILURES.names} for row in rows), key=lambda row: (row["at"], row["id"])
+    )
 
 
 def say_first(console: Console, messages: list[str], what: str) -> None:
@@ -55,15 +58,24 @@ def say_first(console: Console, messages: list[str], what: str) -> None:
 def command(
     place: Annotated[str, typer.Argument(help="A run folder, or an archive (ARCHIVE@3: a version of it).")],
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line, for programs.")] = False,
+    to: Annotated[
+        str | None, typer.Option(help="Write them to this file instead: xlsx, csv, jsonl, parquet or duckdb.")
+    ] = None,
 ) -> None:
     """List what a run could not answer or an archive could not read, and why; exit code 1 when there is any."""
     console, rows = Console(), failures(place)
-    for row in rows:
+    if to is not None:
+        from okralong.pipelines.reporting.export import format_of, without_zones, write_tables
+
+        table_of = without_zones(pa.Table.from_pylist(rows, schema=FAILURES).replace_schema_metadata())
+        write_tables({"failures": table_of}, to, format_of(to))
+    for row in rows if to is None else ():
         if as_json:
             say_line(console, json.dumps(row, ensure_ascii=False, default=lambda value: value.isoformat()))
         else:
             say_line(console, f"{row['id']}  ({row['stage']})  {row['message']}")
     if not as_json:
-        say_line(console, f"{place}: {len(rows)} failures" if rows else f"{place}: no failures")
+        where = "" if to is None else f", in {to}"
+        say_line(console, f"{place}: {len(rows) or 'no'} failures{where}")
     if rows:
         raise typer.Exit(EXIT_FAILURES)

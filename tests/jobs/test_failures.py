@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import openpyxl
 import pyarrow as pa
 import pytest
 from rich.console import Console
@@ -48,6 +49,12 @@ def test_what_failed_and_still_stands_is_listed(
     code, said = call(monkeypatch, capsys, "failures", run, "--json")
     assert code == 1
     lines = [json.loads(line + "}") for line in said.split("}")[:-1]]
+    assert call(monkeypatch, capsys, "failures", run, "--to", run / "f.xlsx") == (
+        1,
+        f"{run}: 2 failures, in {run}/f.xlsx",
+    )
+    book = openpyxl.load_workbook(run / "f.xlsx")
+    assert [row[0] for row in book["failures"].values] == ["id", "once", "row-3"]
     assert [(line["id"], line["at"]) for line in lines] == [
         ("once", "2026-01-01T00:00:00+00:00"),
         ("row-3", "2026-01-01T00:00:00+00:00"),

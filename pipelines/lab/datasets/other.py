@@ -86,7 +86,7 @@ def _answers(row: Row) -> tuple[str, ...]:
 
 
 # --------
-# The user's own questions: a jsonl, csv or parquet file as ``okralong answer`` reads it, with its documents as text.
+# The user's own questions: a questions file as ``okralong answer`` reads it, with its documents as text.
 #
 # The documents are the text files of a folder ``documents`` beside the questions file, or ``reports`` where ``okralong
 # sample`` wrote them. A row's ``doc_ids`` names them with or without their ending, or by a pattern, or names a file by
@@ -118,6 +118,8 @@ def read_own(path: Path, part: str) -> DataSet:
         row = Row(path, f"row {number}", {"type": question.type, "doc_ids": question.doc_ids})
         if question.type and question.type not in get_args(QuestionType):
             raise _error(row, "type", f"is {question.type!r}, none of {', '.join(get_args(QuestionType))}")
+        if question.where:
+            raise _error(row, "where", "is a filter over an archive's metadata, and these documents have none")
         scope = [made.text(name, text) for name, text in _scope(row, question, documents).items()]
         made.items.append(_item(row, question, scope))
     return made.built()
