@@ -222,10 +222,10 @@ def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pyt
 @pytest.fixture(scope="session")
 def merge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder for merges that does not outlast the tests, with links to what is in the user's already."""
-    from okralong.pipelines.models.weights import converted_model, repacked_gguf
+    from okralong.pipelines.models.weights import converted_model, gguf_tokenizer, repacked_gguf
 
     def link(cache: Path) -> None:
-        for made in (converted_model(), repacked_gguf()):
+        for made in (converted_model(), repacked_gguf(), gguf_tokenizer(repacked_gguf())):
             (cache / made.name).symlink_to(made)
 
     return made_once(tmp_path_factory, "merge-cache", link)
