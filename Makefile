@@ -2,14 +2,16 @@
 #
 #   make demo                    six made-up reports in, twenty answers and a cost ledger out
 #   make quick                   the tests that need no Ray, no process and no model: a minute and a half at most
-#   make test                    all tests but the long ones, which `make soak` runs: half an hour on two cores
+#   make test                    all tests but the long ones, which `make soak` runs: half an hour at most on two cores
 #   make docs                    the documentation site, below build/site
 #   make smoke                   every method over a few made-up questions, and a page of what came out
+#   make BESIDE=4 test           four files of tests beside each other, instead of two
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
 
 PYTHON ?= python3
 VENV   ?= .venv
 FAISS  ?= faiss-cpu
+BESIDE ?= 2
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(FAISS)
 
@@ -21,10 +23,10 @@ demo: $(READY)
 	$(BIN)/okralong answer demo/archive --questions demo/sample/questions.jsonl --run demo/run
 
 quick: $(READY)
-	$(BIN)/python -m pytest -m quick
+	$(BIN)/python -m pytest -m quick -n $(BESIDE) --dist loadfile
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(BESIDE) --dist loadfile --no-loadscope-reorder
 
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak

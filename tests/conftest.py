@@ -1,11 +1,13 @@
-"""One Ray cluster and one small archive for the whole test session: starting either takes seconds."""
+"""One Ray cluster for each process of tests, and archives that all of them share: starting either takes seconds."""
 
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from tests.fakes.endpoint.process import EndpointProcess
@@ -43,6 +46,9 @@ SLOW_MODULE: Final = "\npytestmark = pytest.mark.slow\n"
 SLOW_FIXTURES: Final = {"browser", "endpoint_process", "merge_cache", "minilm", "random_reader", "ray_cluster", "store"}
 """Fixtures that start Ray, a browser or a server's process, or load a model."""
 
+LONG_FOLDERS: Final = {"faults", "jobs"}
+"""Folders with tests of a minute. Of the slow ones they run first: beside the last file nothing runs."""
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """``make quick`` does not import what is slow: torch, transformers and Ray alone take longer than many tests."""
@@ -57,7 +63,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as ``quick`` what is neither ``slow`` nor ``soak`` and uses no slow fixture.
 
-    Modules that are quick as a whole run first, before Ray runs beside them.
+    Modules that are quick as a whole run first, before Ray runs beside them; then those that may be long.
     """
     slow_modules: set[Path] = set()
     for item in items:
@@ -67,7 +73,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quick")
         else:
             slow_modules.add(item.path)
-    items.sort(key=lambda item: item.path in slow_modules)
+    long_folders = {CHECKOUT / "tests" / name for name in LONG_FOLDERS}
+    items.sort(key=lambda item: (item.path in slow_modules, long_folders.isdisjoint(item.path.parents)))
+
+
+def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """The folder ``name``, filled by ``make`` once for all processes of ``pytest -n``. Not to be written to."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, made = shared / name, shared / f"{name}.made"
+    with FileLock(shared / f"{name}.lock"):
+        if not made.exists():
+            folder.mkdir()
+            make(folder)
+            made.touch()
+    return folder
 
 
 NODE_KEY = "sk-of-the-test-node-0123456789"
@@ -155,12 +175,14 @@ def minilm() -> Callable[[list[str]], npt.NDArray[np.float32]]:
 @pytest.fixture(scope="session")
 def small_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of three short documents: alder.txt, lantern.md and ferries/skerry.html."""
-    folder = tmp_path_factory.mktemp("small-sources")
-    (folder / "ferries").mkdir()
-    (folder / "alder.txt").write_text(ORCHARD * 3, encoding="utf-8")
-    (folder / "lantern.md").write_text(LANTERN, encoding="utf-8")
-    (folder / "ferries" / "skerry.html").write_text(FERRY, encoding="utf-8")
-    return folder
+
+    def write(folder: Path) -> None:
+        (folder / "ferries").mkdir()
+        (folder / "alder.txt").write_text(ORCHARD * 3, encoding="utf-8")
+        (folder / "lantern.md").write_text(LANTERN, encoding="utf-8")
+        (folder / "ferries" / "skerry.html").write_text(FERRY, encoding="utf-8")
+
+    return made_once(tmp_path_factory, "small-sources", write)
 
 
 @pytest.fixture(scope="session")
@@ -169,29 +191,58 @@ def small_archive(ray_cluster: None, small_sources: Path, tmp_path_factory: pyte
     from okralong.actors.index_streams import index_archive
     from okralong.pipelines.indexing.config import IndexConfig
 
-    archive = tmp_path_factory.mktemp("small-archive")
-    index_archive(str(archive), [str(small_sources)], IndexConfig())
-    return archive
+    return made_once(
+        tmp_path_factory,
+        "small-archive",
+        lambda archive: index_archive(str(archive), [str(small_sources)], IndexConfig()),
+    )
+
+
+@pytest.fixture(scope="session")
+def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three short reports below ``reports/`` and 18 questions of all types in ``questions.jsonl``."""
+    from okralong.pipelines.samples.questions import generate, write_sample
+
+    sample = generate(reports=3, questions=18, seed=11, words=2_000)
+    return made_once(tmp_path_factory, "sample", lambda folder: write_sample(sample, folder))
+
+
+@pytest.fixture(scope="session")
+def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The reports, indexed through the Python API. What runs over it share ends with it."""
+    import okralong
+
+    yield made_once(
+        tmp_path_factory, "sample-archive", lambda archive: okralong.index(archive, sources=[sample_folder / "reports"])
+    )
+    if "tests.jobs.warm" in sys.modules:
+        sys.modules["tests.jobs.warm"].WARM.close()
 
 
 @pytest.fixture(scope="session")
 def merge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder for merges that does not outlast the tests, with links to what is in the user's already."""
-    from okralong.pipelines.models.weights import converted_model, repacked_gguf
+    from okralong.pipelines.models.weights import converted_model, gguf_tokenizer, repacked_gguf
 
-    cache = tmp_path_factory.mktemp("merge-cache")
-    for made in (converted_model(), repacked_gguf()):
-        (cache / made.name).symlink_to(made)
-    return cache
+    def link(cache: Path) -> None:
+        for made in (converted_model(), repacked_gguf(), gguf_tokenizer(repacked_gguf())):
+            (cache / made.name).symlink_to(made)
+
+    return made_once(tmp_path_factory, "merge-cache", link)
 
 
 @pytest.fixture(scope="session")
 def random_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter of random weights over all matrices of every block of the embedded model."""
+    """An adapter of random weights over all matrices of every block of the embedded model, said to have been trained
+    with demonstrations on 12,800 rows. One for all tests: merging it takes half a minute."""
     from okralong.pipelines.models.weights import converted_model
     from tests.fakes.random_reader import write_random_reader
 
-    return write_random_reader(tmp_path_factory.mktemp("readers") / "random", converted_model(), layers=range(30))
+    def write(folder: Path) -> None:
+        write_random_reader(folder, converted_model(), layers=range(30))
+        (folder / "reader.json").write_text(json.dumps({"demonstrations": True, "rows": 12800}), encoding="utf-8")
+
+    return made_once(tmp_path_factory, "random", write)
 
 
 @pytest.fixture(scope="session")

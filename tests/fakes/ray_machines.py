@@ -22,6 +22,9 @@ from tests.faults.processes import MARK, Process, kill, marked
 
 START_S: Final = 240.0
 STORE_BYTES: Final = 100 * 1024 * 1024
+SOON_LOST: Final = {"RAY_health_check_period_ms": "1000"}
+"""Environment of a cluster that misses a machine which is gone after five seconds, and not after fifteen; one that is
+busy has as long to answer as ever."""
 
 
 class RayMachines:
@@ -41,7 +44,7 @@ class RayMachines:
         self.token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
         ours = {key: value for key, value in os.environ.items() if not re.match(r"RAY_|PYTHONPATH$|.*_KEY$", key)}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # the job's command is `python`
-        quiet = {"RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false", "PATH": path}
+        quiet = {"RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false", "PATH": path, **SOON_LOST}
         self.environment = {**ours, **quiet, **self.token, **environment, MARK: self.mark}
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The sample that the fault suite asks, indexed once, and an endpoint with a latency."""
+"""Questions over the sample that the fault suite asks, and an endpoint with a latency."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import okralong
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.faults.night import MODEL, Night
@@ -25,21 +24,13 @@ SOAKED = 300
 
 @pytest.fixture(scope="session")
 def fault_sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two short reports below ``reports/``; ``few.jsonl`` and ``many.jsonl`` are questions of all types over them."""
+    """``few.jsonl`` and ``many.jsonl``, questions of all types over the reports of ``sample_archive``."""
     folder = tmp_path_factory.mktemp("fault-sample")
-    write_sample(generate(reports=2, questions=SOAKED, seed=11, words=1_500), folder)
+    write_sample(generate(reports=3, questions=SOAKED, seed=11, words=2_000), folder)
     lines = (folder / "questions.jsonl").read_text().splitlines()
     (folder / "many.jsonl").write_text("\n".join(lines))
     (folder / "few.jsonl").write_text("\n".join(lines[:QUESTIONS]))
     return folder
-
-
-@pytest.fixture(scope="session")
-def fault_archive(ray_cluster: None, fault_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The reports, indexed on the session's Ray."""
-    archive = tmp_path_factory.mktemp("fault-archive")
-    okralong.index(archive, sources=[fault_sample / "reports"])
-    return archive
 
 
 @pytest.fixture
@@ -50,9 +41,11 @@ def priced_endpoint(endpoint_process: EndpointProcess) -> EndpointProcess:
 
 
 @pytest.fixture
-def night(fault_archive: Path, fault_sample: Path, tmp_path: Path, priced_endpoint: EndpointProcess) -> Iterator[Night]:
+def night(
+    sample_archive: Path, fault_sample: Path, tmp_path: Path, priced_endpoint: EndpointProcess
+) -> Iterator[Night]:
     """The command over the few questions; what a test that failed has left of it is killed."""
-    made = Night(tmp_path, fault_archive, fault_sample / "few.jsonl", priced_endpoint)
+    made = Night(tmp_path, sample_archive, fault_sample / "few.jsonl", priced_endpoint)
     made.configure()
     yield made
     for process in marked(made.mark):

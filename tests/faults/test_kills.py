@@ -65,7 +65,8 @@ def test_all_parts_die_in_turn(night: Night, chance: random.Random) -> None:
     before = snapshot(night)
     ended = night.end(driver)
     assert ended.code == 0, ended
-    finish_it(night)
+    left = left_over(night.mark, GONE_S)
+    assert not left, f"processes outlive their run: {left}"
     check(night, ids_of(night.questions), [before], IN_FLIGHT * len(order))
 
 

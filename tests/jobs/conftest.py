@@ -1,4 +1,4 @@
-"""A small made-up archive and a generator that reads: it answers with words of the first passage that it is shown."""
+"""One run over the sample, and a generator that reads: it answers with words of the first passage that it is shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from okralong.jobs import cli
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.samples.questions import generate, write_sample
 from tests.fakes.openai_server import FakeOpenAI, Messages
 
 PASSAGE = re.compile(r"<passage id=\"?1\"?[^>]*>\n?(.*?)\n?</passage>", re.DOTALL)
@@ -39,24 +38,6 @@ def splits(messages: Messages) -> bool:
 def always(messages: Messages) -> bool:
     """Any prompt."""
     return True
-
-
-@pytest.fixture(scope="session")
-def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three short reports below ``reports/`` and 18 questions of all types in ``questions.jsonl``."""
-    folder = tmp_path_factory.mktemp("sample")
-    write_sample(generate(reports=3, questions=18, seed=11, words=2_000), folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The reports, indexed through the Python API. What runs over it share ends with it."""
-    archive = tmp_path_factory.mktemp("sample-archive")
-    okralong.index(archive, sources=[sample_folder / "reports"])
-    yield archive
-    if "tests.jobs.warm" in sys.modules:
-        sys.modules["tests.jobs.warm"].WARM.close()
 
 
 @pytest.fixture(scope="session")

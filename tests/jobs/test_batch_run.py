@@ -29,7 +29,12 @@ def server(endpoint_process: EndpointProcess) -> EndpointProcess:
 
 def told(server: EndpointProcess, **batch: Any) -> dict[str, Any]:
     """Overrides of a run at ``server``; in batch mode where something is said of it."""
-    given: dict[str, Any] = {"policy": PAPER, "llm.base_url": server.base_url, "llm.model": MODEL}
+    given: dict[str, Any] = {
+        "policy": PAPER,
+        "analyzer.kind": "rules",
+        "llm.base_url": server.base_url,
+        "llm.model": MODEL,
+    }
     given |= {"llm.window": 128_000, "llm.tokenizer": "o200k_base"}
     return given | ({"llm.mode": "batch", "llm.batch": {**BRISK, **batch}} if batch else {})
 

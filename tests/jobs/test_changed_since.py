@@ -14,6 +14,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OK
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
+from tests.jobs.warm import answer
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ def test_only_questions_on_changed_documents_are_asked(
     changed.write_text(changed.read_text(encoding="utf-8") + "\nA tail was added.\n", encoding="utf-8")
     second = okralong.index(archive, sources=[sources], granularities=[512])
     assert (second.version, second.changes["changed"], second.work["files_read"]) == (2, 1, 1)
-    okralong.answer(archive, questions, run, changed_since=first.version, **given)
+    answer(archive, questions, run, changed_since=first.version, **given)
     assert sorted(row["query_id"] for row in table(Folder.of(run), "answers")) == ["changed", "whole"]
     manifest = Folder.of(run).read_manifest() or {}
     assert (manifest["archive"]["version"], manifest["questions"]) == (2, 2)

@@ -39,26 +39,17 @@ def embedded(**more: Any) -> LlmConfig:
     return LlmConfig(base_url=EMBEDDED, model=EMBEDDED, window=1024, **more)
 
 
-@pytest.fixture
-def trained(random_reader: Path, tmp_path: Path) -> Path:
-    """The random reader, said to have been trained with demonstrations on 12,800 rows."""
-    folder = tmp_path / "mine"
-    shutil.copytree(random_reader, folder)
-    (folder / "reader.json").write_text(json.dumps({"demonstrations": True, "rows": 12800}))
-    return folder
-
-
 async def test_a_run_with_a_reader_serves_it_and_asks_it_as_it_was_trained(
-    trained: Path, merge_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    random_reader: Path, merge_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OKRALONG_CACHE", str(merge_cache))
     limits = CompletionLimits(generate=48)
-    with generator(embedded(reader=str(trained), max_completion_tokens=limits), tmp_path) as served:
+    with generator(embedded(reader=str(random_reader), max_completion_tokens=limits), tmp_path) as served:
         assert served.llm.demonstrations is True
         # Which engine serves follows from the machine: transformers where it has AMX or a GPU.
         by_llama_cpp = served.facts["engine"] == "llama.cpp"
         assert served.llm.constrained is by_llama_cpp
-        assert served.facts["reader"]["name"] == "mine"
+        assert served.facts["reader"]["name"] == "random"
         assert f"+{served.facts['reader']['digest']}:" in served.facts["identity"]
         ledger = RunLedger(Folder.of(tmp_path / "run"), None)
         client = LlmClient(
@@ -72,7 +63,7 @@ async def test_a_run_with_a_reader_serves_it_and_asks_it_as_it_was_trained(
             await ledger.close()
     assert reply.text
     if by_llama_cpp:
-        assert served.llm.model == "SmolLM2-135M-Instruct-mine-Q8_0"
+        assert served.llm.model == "SmolLM2-135M-Instruct-random-Q8_0"
         assert READ.fullmatch(reply.text), reply.text
 
 
@@ -91,7 +82,8 @@ def test_an_endpoint_is_shown_none_unless_told_otherwise(said: bool | None, sett
         assert (served.llm.demonstrations, served.llm.constrained) == (settled, False)
 
 
-def test_a_reader_trained_anew_is_another_run(trained: Path) -> None:
+def test_a_reader_trained_anew_is_another_run(random_reader: Path, tmp_path: Path) -> None:
+    trained = shutil.copytree(random_reader, tmp_path / "mine")
     policy = load_config(Policy, "policy/default.yaml")
     config = load_config(RunConfig, "answer.yaml", {"llm.reader": str(trained)})
     spec = describe(config.strategy, policy)
@@ -102,12 +94,15 @@ def test_a_reader_trained_anew_is_another_run(trained: Path) -> None:
 
 
 def test_doctor_says_which_reader_is_in_use(
-    trained: Path, merge_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    random_reader: Path, merge_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OKRALONG_CACHE", str(merge_cache))
     config = tmp_path / "answer.yaml"
     text = shipped_config("answer.yaml")
-    for said, expected in ((str(trained), r"mine, digest [0-9a-f]{12}, trained on 12,800 rows"), ("none", "none: .*")):
+    for said, expected in (
+        (str(random_reader), r"random, digest [0-9a-f]{12}, trained on 12,800 rows"),
+        ("none", "none: .*"),
+    ):
         config.write_text(text.replace("reader: shipped", f"reader: {said}"), encoding="utf-8")
         found = {finding.name: finding for finding in examine(str(config), None)}
         assert re.fullmatch(expected, found["reader"].says)

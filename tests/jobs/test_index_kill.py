@@ -27,9 +27,9 @@ MOST_LOST = 0.05
 
 
 def test_a_killed_index_job_recomputes_under_a_twentieth(tmp_path: Path) -> None:
-    write_sample(generate(reports=3, questions=3, seed=5, words=9_000), tmp_path)
+    write_sample(generate(reports=3, questions=3, seed=5, words=4_500), tmp_path)
     config = tmp_path / "index.yaml"
-    config.write_text(yaml.safe_dump({"granularities": [64, 150]}))
+    config.write_text(yaml.safe_dump({"granularities": [40, 64]}))
     archive = tmp_path / "archive"
     ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {
         "PYTHONPATH": str(CHECKOUT)

@@ -128,7 +128,7 @@ def test_longllmlingua_measures_keeps_and_answers(
         okralong.answer(sample_archive, few, tmp_path / "none", strategy="longllmlingua", **endpoint(server))
     scorer = {"scorer.model": str(write_tiny_llama(tmp_path / "llama", 2048))}
     run = tmp_path / "run"
-    result = okralong.answer(sample_archive, few, run, strategy="longllmlingua", **scorer, **endpoint(server))
+    result = answer(sample_archive, few, run, strategy="longllmlingua", **scorer, **endpoint(server))
     assert result.statuses == {"answered": 4}
     kept = [json.loads(row["body"]) for row in table(Folder.of(run), "journal") if row["kind"] == "found"]
     assert len(kept) == 4

@@ -18,6 +18,7 @@ from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.sara.artifact import served_generator
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call
+from tests.jobs.warm import answer
 from tests.sara.compressors import random_compressor
 
 pytestmark = pytest.mark.slow
@@ -107,9 +108,7 @@ def test_a_run_shows_vectors_counts_them_and_goes_on_for_nothing(
     answers = table(folder, "answers")
     assert all(len(row["context"]) == 5 and row["calls"] == 1 for row in answers)
     # Without vectors the prompt is that much shorter: one token each, its number, and the line above them.
-    plain = okralong.answer(
-        archive, few, tmp_path / "plain", **(told | {"policy": _policy(tmp_path, compression=False)})
-    )
+    plain = answer(archive, few, tmp_path / "plain", **(told | {"policy": _policy(tmp_path, compression=False)}))
     assert sum(plain.statuses.values()) == 4
     shorter = {row["query_id"]: row["prompt_tokens"] for row in table(Folder.of(tmp_path / "plain"), "ledger")}
     for row in ledger:
@@ -120,7 +119,7 @@ def test_a_run_shows_vectors_counts_them_and_goes_on_for_nothing(
     (run / "manifest.json").unlink()
     for part in (run / "answers").glob("*.parquet"):
         part.unlink()
-    again = okralong.answer(archive, few, run, **told)
+    again = answer(archive, few, run, **told)
     assert again.statuses == result.statuses
     assert len(table(folder, "ledger")) == before
     assert {row["answer"] for row in table(folder, "answers")} == {row["answer"] for row in answers}

@@ -12,7 +12,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from tests.fakes.openai_server import FakeOpenAI
-from tests.jobs.conftest import PAPER, call, config_file, endpoint
+from tests.jobs.conftest import PAPER, call, endpoint
 from tests.jobs.warm import answer
 
 pytestmark = pytest.mark.slow
@@ -66,10 +66,8 @@ def test_the_summary_says_both_and_a_retry_asks_anew(
         assert len(server.received) == 1
         _, said = call(monkeypatch, capsys, "show", tmp_path / "second")
         assert f"billed $0.0000; alone the run would have cost ${server.bill_usd:.4f}: 1 replies" in said
-        again = ("--questions", tmp_path / "q.jsonl", "--run", tmp_path / "second", "--strategy", "std_rag")
-        shared = ("--config", config_file(tmp_path, server), "--replies-from", tmp_path / "first")
-        code, _ = call(monkeypatch, capsys, "answer", sample_archive, *again, *shared, "--retry", "unanswerable")
-        assert code == 0
+        again = answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "second", retry=["unanswerable"], **sharing)
+        assert again.exit_code == 0
         assert len(server.received) == 2, "the reply that failed the question is not taken again"
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.actors.retrieval import RetrievalNames, SharedModels
-from okralong.jobs.answer import Interrupt, RunResult, Shared, answer_prepared
+from okralong.jobs.answer import Interrupt, RunResult, Shared, answer_prepared, reading_vectors
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import archive_of_run
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.run.config import RunConfig
-from okralong.pipelines.run.prepare import Prepared, prepare
+from okralong.pipelines.run.prepare import Prepared, prepare, since_version
 
 
 class Warm:
@@ -27,7 +27,13 @@ class Warm:
 
     def looking(self, prepared: Prepared) -> RetrievalNames:
         """What a run needs beside its planners, ledger and limiter, which it starts itself."""
-        key = f"{prepared.archive.location} {prepared.archive.version} {prepared.config.analyzer.model_dump_json()}"
+        config, strategy = prepared.config, prepared.strategy
+        models = [config.analyzer.model_dump_json()]
+        if strategy.needs_scorer and config.scorer is not None:
+            models.append(config.scorer.model_dump_json())
+        if strategy.needs_compressor:
+            models += [config.sara.model_dump_json(), config.llm.model]
+        key = " ".join([prepared.archive.location, str(prepared.archive.version), *models])
         if key not in self._looking:
             self._models.bring([prepared])
             (self._looking[key],) = self._held.enter_context(self._models.over([prepared]))
@@ -43,12 +49,21 @@ WARM: Final = Warm()
 
 
 def answer(
-    archive: str | Path, questions: str | Path, run: str | Path, *, retry: Sequence[str] = (), **overrides: Any
+    archive: str | Path,
+    questions: str | Path,
+    run: str | Path,
+    *,
+    config: str | Path = "answer.yaml",
+    retry: Sequence[str] = (),
+    changed_since: int | None = None,
+    **overrides: Any,
 ) -> RunResult:
     """``okralong.answer`` beside shards and models that run already, as each cell of a sweep does it: their start takes
-    longer than a short run. Not for runs with a scorer, a compressor or ``search`` options of their own."""
-    config = load_config(RunConfig, "answer.yaml", overrides)
-    prepared = prepare(archive_of_run(Folder.of(str(run)), str(archive)), str(questions), config)
-    with generator(config.llm, None) as served:
+    longer than a short run. Not for runs with ``search`` options of their own."""
+    settings = load_config(RunConfig, config, overrides)
+    prepared = prepare(archive_of_run(Folder.of(str(run)), str(archive)), str(questions), settings)
+    if changed_since is not None:
+        prepared, _ = since_version(prepared, changed_since)
+    with generator(settings.llm, None, reading_vectors(prepared)) as served:
         shared = Shared(served, WARM.looking(prepared), Interrupt())
         return answer_prepared(prepared, str(run), retry=frozenset(retry), shared=shared)
