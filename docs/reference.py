@@ -182,6 +182,12 @@ def config_page(files: Mapping[str, str], lab: bool) -> str:
         shipped = Path(okralong.__file__).parent.parent / "configs" / name
         lines += [f"## {name}", ""]
         lines += [f"The shipped file: [configs/{name}](../../configs/{name}).", ""] if shipped.is_file() else []
+        if name == model_of(place).SHIPPED:
+            lines += [
+                "A file of your own is laid over the shipped one: what neither says has the default here "
+                "([more](../models.md)).",
+                "",
+            ]
         schema = model_of(place).model_json_schema()
         known = schema.get("$defs", {})
         for called, model in models_of(place).items():

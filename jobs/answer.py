@@ -190,7 +190,7 @@ def _check_logprobs(prepared: Prepared, served: Generator) -> None:
 def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:
     config = prepared.config
     console.print(
-        f"{todo} questions to answer ({done} answered before, {len(prepared.bad)} unusable rows) over "
+        f"{todo} questions to answer ({done} answered before, {len(prepared.unusable)} unusable rows) over "
         f"{prepared.manifest['documents']} documents (version {prepared.archive.version} of the archive)\n"
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
         f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "

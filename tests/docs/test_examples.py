@@ -37,7 +37,7 @@ Tune = reference.model_of("okralong.pipelines.lab.sweeps:Tune")
 EvidenceSweep = reference.model_of("okralong.pipelines.lab.evidence:Sweep")
 MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "index.yaml": (IndexConfig, None),
-    "answer.yaml": (RunConfig, "answer.yaml"),
+    "answer.yaml": (RunConfig, None),
     "policy.yaml": (Policy, "policy/default.yaml"),
     "submit.yaml": (Submission, None),
     "sweep.yaml": (Sweep, None),
