@@ -271,9 +271,10 @@ IDS_SHOWN = 20
 
 @archive_app.command("log")
 def log(archive: Place) -> None:
-    """List the versions that can be read, the newest first."""
+    """List the versions that can be read, the newest first, then the documents that were purged, when and by whom."""
     from okralong.pipelines.archive.versions import read_version, version_numbers
     from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.indexing.maintenance import purges
 
     folder = Folder.of(archive)
     numbers = version_numbers(folder) or _none(archive)
@@ -282,11 +283,19 @@ def log(archive: Place) -> None:
         manifest = read_version(folder, number)
         changes = manifest.get("changes") or {}
         counts = ", ".join(f"{changes[what]:,} {what}" for what in ("added", "changed", "removed") if changes.get(what))
-        purge = f"; purged so far: {', '.join(manifest['purged'])}" if manifest.get("purged") else ""
         lines.append(
             f"version {number}  {manifest['written_at']}  {manifest['documents']:,} documents  {counts or 'no changes'}"
-            f"  ({manifest['failures']:,} not read){purge}"
+            f"  ({manifest['failures']:,} not read)"
         )
+    told = purges(folder)
+    lines += [
+        f"purged {each['at']} by {each['by']}: {each['doc_id']}, out of versions "
+        f"{', '.join(map(str, each['rewritten'])) or 'none'}; version {each['version']} followed"
+        for each in reversed(told)
+    ]
+    before = set(read_version(folder, numbers[-1]).get("purged") or ()) - {each["doc_id"] for each in told}
+    if before:
+        lines.append(f"purged before there was a log of it: {', '.join(sorted(before))}")
     _say(*lines)
 
 
@@ -343,13 +352,17 @@ def purge(
     run: Annotated[
         list[str] | None, typer.Option(help="A run folder from which it is purged as well; may be repeated.")
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: for jobs, where nobody is at a terminal.")] = False,
 ) -> None:
-    """Take a document out for good: out of the archive, with all earlier versions, and out of the runs named."""
+    """Take a document out for good: out of every version of the archive, and out of the runs named.
+
+    Says first what will go, and asks.
+    """
     from okralong.pipelines.archive.versions import version_numbers
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import InputError
     from okralong.pipelines.indexing import maintenance as work
-    from okralong.pipelines.run.rows import BEGUN, purge_run
+    from okralong.pipelines.run.rows import BEGUN, purge_run, questions_on
 
     folder = Folder.of(archive)
     if not version_numbers(folder):
@@ -358,17 +371,43 @@ def purge(
     for each in runs:
         if not each.exists(BEGUN):
             raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Mend --run; nothing was purged.")
+    plan = work.plan_purge(folder, document)
+    numbers = ", ".join(map(str, plan.versions))
+    alone = f"; {', '.join(map(str, plan.alone))} held nothing else and will go" if plan.alone else ""
+    _say(
+        f"{document}: {plan.tokens:,} tokens, read from {', '.join(plan.origins) or 'no file that a version names'}",
+        f"will be taken out of versions {numbers}{alone}; the other documents stay"
+        if plan.versions
+        else "was purged before; what that may have left will be taken away",
+        *(f"{each.path}: {len(questions_on(each, document)):,} answers that rest on it will go" for each in runs),
+    )
+    if not yes:
+        _ask(f"purge {document}")
     with folder.locked("okralong archive purge"):
         done = work.purge(folder, document)
+    gone = done.vacuumed
     _say(
-        f"{document} is purged: version {done.version} is without it, and the only one",
-        *_vacuumed(done.vacuumed, "gone"),
+        f"{document} is purged: version {done.version} is the newest, and no version has it",
+        f"gone: {gone.files:,} files, {gone.bytes / 1e6:,.1f} MB; what others need of them was written anew without it",
     )
     for each in runs:
         questions = purge_run(each, document)
         shown = ", ".join(questions[:IDS_SHOWN]) + (" ..." if len(questions) > IDS_SHOWN else "")
         _say(f"{each.path}: {len(questions)} questions rested on it{': ' if questions else ''}{shown}")
     _say("Not reached: the source files, other runs, backups, the model's logs, and what a provider of a model keeps.")
+
+
+def _ask(what: str) -> None:
+    """Go on only with a yes. Raises InputError where there is no terminal to ask at, or the answer is another."""
+    from okralong.pipelines.core.types import InputError
+
+    if not sys.stdin.isatty():
+        raise InputError(
+            f"{what[0].upper()}{what[1:]}: this cannot be undone, and there is no terminal to ask at. Nothing was "
+            "done. Add --yes to do it without being asked."
+        )
+    if not typer.confirm(f"{what[0].upper()}{what[1:]}? This cannot be undone"):
+        raise InputError("Nothing was done.")
 
 
 def _vacuumed(done: Any, word: str) -> list[str]:

@@ -133,6 +133,7 @@ def _disk() -> Finding:
 
 def _endpoint(config: str) -> Iterator[Finding]:
     from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.llm.network import described
     from okralong.pipelines.llm.routing import check_endpoint
     from okralong.pipelines.models.weights import EMBEDDED
     from okralong.pipelines.run.config import RunConfig
@@ -148,6 +149,7 @@ def _endpoint(config: str) -> Iterator[Finding]:
         yield _tried("endpoint", lambda: _embedded_answers(settings.llm))
         return
     for endpoint in settings.llm.all_endpoints:
+        yield _tried("network", partial(described, endpoint.base_url))
         status = asyncio.run(check_endpoint(endpoint))
         yield Finding(
             "endpoint", status.ok, status.message if status.ok else status.state, "" if status.ok else status.message

@@ -116,6 +116,20 @@ def publish(archive: Folder, manifest: dict[str, Any]) -> None:
         ) from error
 
 
+def replace_version(archive: Folder, manifest: Mapping[str, Any]) -> None:
+    """Let readers see another manifest under the number of a version that is there. Only a purge may do so.
+
+    The caller holds the archive's lock.
+    """
+    data = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()
+    archive.at(VERSIONS).write_bytes(f"{manifest['version']:06d}.json", data)
+
+
+def drop_version(archive: Folder, number: int) -> None:
+    """Take a version out of those that can be read; ``vacuum`` takes away what only it needed."""
+    archive.at(VERSIONS).remove(f"{number:06d}.json")
+
+
 # The documents of a version: its catalogue, one file a shard, named by its content.
 
 
@@ -204,7 +218,11 @@ class VersionDiff:
 
 
 def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> VersionDiff:
-    """Compare the documents of two versions, given by their manifests."""
+    """Compare the documents of two versions, given by their manifests.
+
+    A document that was purged from the old one after it was published counts as removed, as it was before the purge:
+    answers that rest on it are to be asked again.
+    """
     names = [manifest["files"]["catalogue"] for manifest in (old, new)]
     # A document is always in the file of its shard, so a file that both have holds no change.
     shared = set(names[0]) & set(names[1]) if len(names[0]) == len(names[1]) else set()
@@ -219,8 +237,13 @@ def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any
     return VersionDiff(
         tuple(sorted(after.keys() - before.keys())),
         tuple(sorted(doc_id for doc_id in after.keys() & before.keys() if after[doc_id] != before[doc_id])),
-        tuple(sorted(before.keys() - after.keys())),
+        tuple(sorted((before.keys() | purged_from(old)) - after.keys() - purged_from(new))),
     )
+
+
+def purged_from(manifest: Mapping[str, Any]) -> set[str]:
+    """The documents that a version showed when it was published, and that a purge has taken out of it since."""
+    return set(manifest.get("purged_from", ()))
 
 
 @dataclass(frozen=True, slots=True)

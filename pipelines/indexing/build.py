@@ -209,6 +209,20 @@ class VersionBuild:
         """Write the tables that say what the version holds, and let readers see it; its manifest, which ``about`` adds
         to. None where it would be as the version before, unless ``always``. ``shards`` are those of ``build_shards``.
         """
+        manifest = self.manifest(shards, sources, failures, about)
+        if self.parent and self.parent["fingerprint"] == manifest["fingerprint"] and not always:
+            return None
+        publish(self.archive, manifest)
+        return manifest
+
+    def manifest(
+        self,
+        shards: Built,
+        sources: Sequence[KnownSource],
+        failures: Sequence[tuple[str, str]],
+        about: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Write the tables, as for ``publish``, and give the manifest that names them; no reader sees it yet."""
         files = {
             "catalogue": write_catalogue(self.archive, self.entries, len(next(iter(shards.values())))),
             "sources": write_sources(self.archive, sources),
@@ -220,9 +234,7 @@ class VersionBuild:
         }
         compressor = about.get("compressor", {}).get("fingerprint")
         fingerprint = fingerprint_of(self.config, self.model, files, compressor)
-        if self.parent and self.parent["fingerprint"] == fingerprint and not always:
-            return None
-        manifest = {
+        return {
             "kind": "archive",
             "version": self.parent["version"] + 1 if self.parent else 1,
             "parent": self.parent["version"] if self.parent else None,
@@ -246,8 +258,6 @@ class VersionBuild:
             "versions": {name: _version(name) for name in _PACKAGES},
             **about,
         }
-        publish(self.archive, manifest)
-        return manifest
 
     def _facts(self, sources: Sequence[KnownSource]) -> list[DocumentFacts]:
         """What is known of each document; one that stays in its part is not looked at again."""

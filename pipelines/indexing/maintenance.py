@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
+import json
 import os
+import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,18 +24,22 @@ from okralong.pipelines.archive.versions import (
     KNOWN_SOURCES,
     VERSIONS,
     DocumentEntry,
+    KnownSource,
     active,
     digest,
+    drop_version,
     latest_version,
+    purged_from,
     read_catalogue,
     read_sources,
     read_version,
+    replace_version,
     resolve_duplicates,
     version_numbers,
 )
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
-from okralong.pipelines.indexing.build import WORK, VersionBuild, carry_without
+from okralong.pipelines.indexing.build import WORK, Built, VersionBuild, carry_without
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.ingest import (
     CHUNKS_FOLDER,
@@ -179,75 +186,234 @@ def _used(archive: Folder, manifests: Sequence[Mapping[str, Any]]) -> Iterator[K
                     yield read_keys(folder, part)
 
 
-# Taking a document out of an archive for good: no file that stays holds its text, chunks, or vectors of its own.
+# Taking a document out of an archive for good: no file that stays holds its text, chunks, or vectors of its own. The
+# other documents stay, also in earlier versions, which keep their numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePlan:
+    """What a purge would take away. ``versions`` show the document or have a part that still holds what it was,
+    ``alone`` are those of them that show nothing else and go as a whole. ``origins`` are the places that it was read
+    from, ``tokens`` its length in the newest version that shows it (o200k_base).
+    """
+
+    doc_id: str
+    versions: tuple[int, ...]
+    alone: tuple[int, ...]
+    origins: tuple[str, ...]
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """``version`` is the new one, which alone is left."""
+    """``version`` is the newest, ``rewritten`` the earlier ones that are without the document now, ``dropped`` those
+    that showed nothing else.
+    """
 
     version: int
+    rewritten: tuple[int, ...]
+    dropped: tuple[int, ...]
     vacuumed: Vacuumed
 
 
-def purge(archive: Folder, doc_id: str) -> Purged:
-    """Publish a version without the document, and take every earlier version and what only they held away.
+def plan_purge(archive: Folder, doc_id: str) -> PurgePlan:
+    """What ``purge`` would take away; nothing is changed.
 
-    The document stays out, whatever later jobs find. The caller holds the archive's lock. A purge that was killed is
-    finished by the same call. Raises ArchiveError where no version was published, InputError when no version has the
-    document.
+    Raises ArchiveError where no version was published, InputError when no version has the document or the latest has
+    no other.
     """
+    return _plan(archive, doc_id, {})
+
+
+def _plan(archive: Folder, doc_id: str, holds: dict[str, bool]) -> PurgePlan:
     parent = latest_version(archive)
     if parent is None:
         raise ArchiveError(
             f"{archive.path} has no versions yet, so nothing can be purged from it. Run okralong index on it once."
         )
-    before = list(read_catalogue(archive, parent["files"]["catalogue"]))
-    mine = [entry for entry in before if entry.doc_id == doc_id]
-    held = _holding(archive, parent["files"]["parts"], doc_id)
-    if not mine and not held and doc_id not in parent["purged"]:
-        _known_somewhere(archive, doc_id)
-    if mine or held or doc_id not in parent["purged"]:
-        entries = _without(archive, parent, before, doc_id, held)
-        _publish(archive, parent, before, entries, doc_id, mine)
-    latest = version_numbers(archive)[-1]
-    return Purged(latest, vacuum(archive, 1, every_row=True))
+    found, alone, origins, tokens = [], [], dict[str, None](), 0
+    for number in version_numbers(archive):
+        version = _Version.of(archive, number, doc_id, holds)
+        if version.is_touched:
+            found.append(version.number)
+            origins |= dict.fromkeys(entry.origin for entry in version.mine)
+            tokens = max((entry.n_tokens for entry in version.mine if not entry.shadowed), default=tokens)
+            if version.is_alone:
+                alone.append(version.number)
+    if not found and doc_id not in parent["purged"]:
+        raise InputError(
+            f"No version of {archive.path} has a document {doc_id!r}. okralong archive purge takes a doc_id as it "
+            "stands in citations and in okralong archive diff; nothing was purged."
+        )
+    if parent["version"] in alone:
+        raise InputError(
+            f"{doc_id!r} is the only document of {archive.path}. To be rid of it, delete the folder of the archive."
+        )
+    return PurgePlan(doc_id, tuple(found), tuple(alone), tuple(origins), tokens)
 
 
-def _known_somewhere(archive: Folder, doc_id: str) -> None:
-    for number in reversed(version_numbers(archive)):
-        held = read_catalogue(archive, read_version(archive, number)["files"]["catalogue"])
-        if any(entry.doc_id == doc_id for entry in held):
-            return
-    raise InputError(
-        f"No version of {archive.path} has a document {doc_id!r}. okralong archive purge takes a doc_id as it stands "
-        "in citations and in okralong archive diff; nothing was purged."
-    )
+def purge(archive: Folder, doc_id: str, *, by: str | None = None) -> Purged:
+    """Publish a version without the document, take it out of every earlier one, and leave no file that holds its text.
+
+    It stays out, whatever later jobs find. ``purges`` of the archive keeps who did so (``by``; None: this user and
+    machine), when, and the id. The caller holds the archive's lock. A purge that was killed is finished by the same
+    call. Raises ArchiveError and InputError as ``plan_purge`` does.
+    """
+    holds: dict[str, bool] = {}
+    plan = _plan(archive, doc_id, holds)
+    numbers = version_numbers(archive)
+    latest = _Version.of(archive, numbers[-1], doc_id, holds)
+    # A new version first, so that nobody begins to read what is on its way out.
+    if latest.is_touched or doc_id not in latest.manifest["purged"]:
+        latest.publish_without()
+    dropped, rewritten = [], []
+    for number in plan.versions:
+        version = _Version.of(archive, number, doc_id, holds)
+        if version.is_alone:
+            drop_version(archive, number)
+            dropped.append(number)
+        else:
+            version.replace_without()
+            rewritten.append(number)
+    held = version_numbers(archive)
+    purged = Purged(held[-1], tuple(rewritten), tuple(dropped), vacuum(archive, len(held), every_row=True))
+    if plan.versions or held != numbers or purged.vacuumed.files:
+        _log_purge(archive, doc_id, purged, by)
+    return purged
 
 
-def _holding(archive: Folder, parts: Iterable[str], doc_id: str) -> list[str]:
-    """The parts with a row of the document, also one that no version shows any more: what it was before it changed."""
-    ids = ((part, archive.at("documents").read_table(part_file(part), ["doc_id"])["doc_id"]) for part in parts)
-    return [part for part, column in ids if pc.index(column, doc_id).as_py() >= 0]
+PURGES: Final = "purges"
+"""The folder of an archive with a file for each purge: when, by whom, which id; nothing of what the document said."""
 
 
-def _without(
-    archive: Folder, parent: Mapping[str, Any], before: Sequence[DocumentEntry], doc_id: str, held: Iterable[str]
-) -> list[DocumentEntry]:
-    """The other documents; of the parts that hold the purged one, those that they need are written anew without it."""
-    kept = [entry for entry in before if entry.doc_id != doc_id]
-    needed = {entry.part for entry in kept}
-    renamed = {part: f"{digest((part, doc_id))}-00" for part in held}
-    for part, target in renamed.items():
-        if part not in needed:
-            continue
-        _filter(archive.at("documents"), part, target, doc_id)
-        for size in parent["granularities"]:
-            folder = chunks_folder(archive, size, parent["config"]["boundaries"])
-            if folder.exists(keys_file(part)):  # a part of shadowed documents alone may lack a size that came later
-                texts = _filter(folder, part, target, doc_id)["text"]
-                write_keys(folder, target, texts.to_pylist())
-    return resolve_duplicates(replace(entry, part=renamed.get(entry.part, entry.part)) for entry in kept)
+def _log_purge(archive: Folder, doc_id: str, purged: Purged, by: str | None) -> None:
+    now = datetime.now(UTC)
+    said = {
+        "at": now.isoformat(timespec="seconds"),
+        "by": by or _whoever(),
+        "doc_id": doc_id,
+        "version": purged.version,
+        "rewritten": purged.rewritten,
+        "dropped": purged.dropped,
+    }
+    name = f"{now:%Y%m%dT%H%M%S%f}-{digest(doc_id)}.json"
+    archive.at(PURGES).write_bytes(name, json.dumps(said, indent=1, ensure_ascii=False).encode())
+
+
+def _whoever() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}"
+
+
+def purges(archive: Folder) -> list[dict[str, Any]]:
+    """The log of purges, the oldest first: ``at``, ``by``, ``doc_id``, ``version``, ``rewritten``, ``dropped``."""
+    folder = archive.at(PURGES)
+    return [json.loads(folder.read_bytes(name)) for name in sorted(folder.names(".json"))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A version on its way to be without a document. ``mine`` are the document's entries, ``held`` the parts with a row
+    of it, also of one that no version shows any more: what it was before it changed.
+    """
+
+    archive: Folder
+    doc_id: str
+    manifest: Mapping[str, Any]
+    before: Sequence[DocumentEntry]
+    mine: Sequence[DocumentEntry]
+    held: Sequence[str]
+
+    @classmethod
+    def of(cls, archive: Folder, number: int, doc_id: str, holds: dict[str, bool]) -> _Version:
+        """``holds`` says of each part that was looked at whether it has the document; versions share parts."""
+        manifest = read_version(archive, number)
+        before = list(read_catalogue(archive, manifest["files"]["catalogue"]))
+        parts = manifest["files"]["parts"]
+        for part in (part for part in parts if part not in holds):
+            ids = archive.at("documents").read_table(part_file(part), ["doc_id"])["doc_id"]
+            holds[part] = pc.index(ids, doc_id).as_py() >= 0
+        held = [part for part in parts if holds[part]]
+        return cls(archive, doc_id, manifest, before, [entry for entry in before if entry.doc_id == doc_id], held)
+
+    @property
+    def number(self) -> int:
+        return int(self.manifest["version"])
+
+    @property
+    def is_touched(self) -> bool:
+        return bool(self.mine or self.held)
+
+    @property
+    def is_alone(self) -> bool:
+        return len(self.mine) == len(self.before)
+
+    def publish_without(self) -> None:
+        """Publish the version that follows this one, without the document."""
+        build = self._build()
+        shards = build.build_shards(TextIndex.open(build.store))
+        written = sum(shard.built for built in shards.values() for shard in built)
+        work = {"seconds": {}, "work": {"shards_written": written}, "work_seconds": {}}
+        build.publish(shards, *self._tables(build), self._about(shards) | work, always=True)
+
+    def replace_without(self) -> None:
+        """Put a version of this number without the document in its place."""
+        build = self._build()
+        shards = build.build_shards(TextIndex.open(build.store))
+        fresh = build.manifest(shards, *self._tables(build), self._about(shards))
+        same = ("version", "parent", "written_at", "changes", "seconds", "work", "work_seconds", "versions")
+        shown = {self.doc_id} if any(not entry.shadowed for entry in self.mine) else set()
+        fresh |= {key: self.manifest[key] for key in same if key in self.manifest}
+        fresh["purged_from"] = sorted(purged_from(self.manifest) | shown)
+        fresh["fingerprints_before"] = [*self.manifest.get("fingerprints_before", ()), self.manifest["fingerprint"]]
+        replace_version(self.archive, fresh)
+
+    def _build(self) -> VersionBuild:
+        manifest = self.manifest
+        config = IndexConfig.model_validate(manifest["config"])
+        model = ResolvedModel("", manifest["embedding"]["name"], manifest["embedding"]["sha256"])
+        before, shards = active(self.before), int(manifest["shards"])
+        return VersionBuild(self.archive, config, model, self._others(), manifest, before, shards=shards)
+
+    def _others(self) -> list[DocumentEntry]:
+        """The other documents; of the parts that hold this one, those that they need are written anew without it."""
+        kept = [entry for entry in self.before if entry.doc_id != self.doc_id]
+        needed = {entry.part for entry in kept}
+        renamed = {part: f"{digest((part, self.doc_id))}-00" for part in self.held}
+        for part, target in renamed.items():
+            if part not in needed:
+                continue
+            _filter(self.archive.at("documents"), part, target, self.doc_id)
+            for size in self.manifest["granularities"]:
+                folder = chunks_folder(self.archive, size, self.manifest["config"]["boundaries"])
+                if folder.exists(keys_file(part)):  # a part of shadowed documents may lack a size that came later
+                    texts = _filter(folder, part, target, self.doc_id)["text"]
+                    write_keys(folder, target, texts.to_pylist())
+        return resolve_duplicates(replace(entry, part=renamed.get(entry.part, entry.part)) for entry in kept)
+
+    def _tables(self, build: VersionBuild) -> tuple[list[KnownSource], list[tuple[str, str]]]:
+        """Sources and failures; a source that holds the document says that it was purged."""
+        origins = {entry.source_uri: entry.origin for entry in self.mine}
+        sources = [
+            replace(source, failed=(*source.failed, (self.doc_id, purged_message(self.doc_id, origins[source.uri]))))
+            if source.uri in origins
+            else source
+            for source in read_sources(self.archive, self.manifest["files"]["sources"]).values()
+        ]
+        refused = [(row[0], row[1]) for row in self.manifest["refused"]]
+        return sources, failures_of(build.entries, sources, refused)
+
+    def _about(self, shards: Built) -> dict[str, Any]:
+        kept = ("embedding", "limits", "listed_at_ns", "refused", "config", "metadata", "ocr")
+        return {
+            **{key: self.manifest[key] for key in kept if key in self.manifest},
+            **carry_without(self.archive, self.manifest, shards, self.doc_id),
+            "purged": sorted({*self.manifest["purged"], self.doc_id}),
+            "purged_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
 
 
 def _filter(folder: Folder, part: str, target: str, doc_id: str) -> pa.Table:
@@ -255,39 +421,3 @@ def _filter(folder: Folder, part: str, target: str, doc_id: str) -> pa.Table:
     table = table.filter(pc.not_equal(table["doc_id"], doc_id))
     folder.write_table(part_file(target), table)
     return table
-
-
-def _publish(
-    archive: Folder,
-    parent: Mapping[str, Any],
-    before: Iterable[DocumentEntry],
-    entries: list[DocumentEntry],
-    doc_id: str,
-    mine: Iterable[DocumentEntry],
-) -> None:
-    if not entries:
-        raise InputError(
-            f"{doc_id!r} is the only document of {archive.path}. To be rid of it, delete the folder of the archive."
-        )
-    config = IndexConfig.model_validate(parent["config"])
-    model = ResolvedModel("", parent["embedding"]["name"], parent["embedding"]["sha256"])
-    build = VersionBuild(archive, config, model, entries, parent, active(before), shards=int(parent["shards"]))
-    shards = build.build_shards(TextIndex.open(build.store))
-    origins = {entry.source_uri: entry.origin for entry in mine}
-    sources = [
-        replace(source, failed=(*source.failed, (doc_id, purged_message(doc_id, origins[source.uri]))))
-        if source.uri in origins
-        else source
-        for source in read_sources(archive, parent["files"]["sources"]).values()
-    ]
-    failures = failures_of(entries, sources, [(row[0], row[1]) for row in parent["refused"]])
-    kept = ("embedding", "limits", "listed_at_ns", "refused", "config", "metadata", "ocr")
-    about = {key: parent[key] for key in kept if key in parent}
-    about |= carry_without(archive, parent, shards, doc_id) | {
-        "purged": sorted({*parent["purged"], doc_id}),
-        "purged_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": {},
-        "work": {"shards_written": sum(shard.built for built in shards.values() for shard in built)},
-        "work_seconds": {},
-    }
-    build.publish(shards, sources, failures, about, always=True)

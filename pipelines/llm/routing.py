@@ -22,6 +22,7 @@ import openai
 
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+from okralong.pipelines.llm.network import trouble, trust
 from okralong.pipelines.llm.prices import Price, PriceTable
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
@@ -426,7 +427,7 @@ def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_en
     return ApiError("failed", status, message, retry=False, request_id=request_id)
 
 
-EndpointState = Literal["ready", "down", "no_key", "wrong_key", "unknown_model", "unchecked"]
+EndpointState = Literal["ready", "down", "untrusted", "no_key", "wrong_key", "unknown_model", "unchecked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,9 +461,16 @@ def open_client(
 ) -> openai.AsyncOpenAI:
     """The SDK's client with its own retries off, so that each attempt is seen and paid for knowingly.
 
-    ``transport`` (an httpx transport) carries the requests in the network's place.
+    ``transport`` (an httpx transport) carries the requests in the network's place. Proxy and certificates are those of
+    the environment; raises ConfigError when it names certificates that cannot be read.
     """
     timeout = openai.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
+    context = trust() if transport is None and address.startswith("https:") else None
+    http = None
+    if transport is not None:
+        http = openai.DefaultAsyncHttpxClient(transport=transport, timeout=timeout)
+    elif context is not None:
+        http = openai.DefaultAsyncHttpxClient(verify=context, timeout=timeout)
     if config.api_version is not None:
         return openai.AsyncAzureOpenAI(
             azure_endpoint=address,
@@ -471,8 +479,8 @@ def open_client(
             api_key=key,
             max_retries=0,
             timeout=timeout,
+            http_client=http,
         )
-    http = None if transport is None else openai.DefaultAsyncHttpxClient(transport=transport, timeout=timeout)
     return openai.AsyncOpenAI(base_url=address, api_key=key, max_retries=0, timeout=timeout, http_client=http)
 
 
@@ -485,10 +493,17 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
         return EndpointStatus(False, "no_key", str(error))
     if where == EMBEDDED:
         return EndpointStatus(True, "unchecked", "The embedded model is started by the run itself.")
-    async with open_client(config, where, key) as client:
+    try:
+        opened = open_client(config, where, key)
+    except ConfigError as error:
+        return EndpointStatus(False, "untrusted", str(error))
+    async with opened as client:
         try:
             names = [model.id async for model in await client.models.list()]
         except openai.APIConnectionError as error:
+            said = scrub(trouble(error, where), key)
+            if said:
+                return EndpointStatus(False, "untrusted" if "certificate that" in said else "down", said)
             said = scrub(str(error), key)
             return EndpointStatus(
                 False, "down", f"{where} cannot be reached ({said}). Start the server, or mend llm.base_url."

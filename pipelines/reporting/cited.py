@@ -111,6 +111,8 @@ def archive_of(begun: Mapping[str, Any]) -> tuple[Archive | None, str]:
         archive = Archive.open(location)
     except (ArchiveError, ConfigError, OSError):
         return None, "The run's archive is not there any more: sources are shown as places, without their words."
-    if archive.manifest.get("fingerprint") != begun.get("archive_fingerprint"):
+    # A version from which a document was purged has the others as they were.
+    known = (archive.manifest.get("fingerprint"), *archive.manifest.get("fingerprints_before", ()))
+    if begun.get("archive_fingerprint") not in known:
         return None, "The run's archive has changed since: sources are shown as places, without their words."
     return archive, ""

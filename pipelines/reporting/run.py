@@ -56,6 +56,8 @@ TextOf = Callable[[str], str | None]
 """The text of a document by its doc_id; None where it cannot be had."""
 
 ALL: Final = "all questions"
+TRAINED: Final = ("heads", "label_scorer")
+"""Kinds of analyzer that have an adapter."""
 CALL_COLUMNS: Final = [*COLUMNS, "query_id", "role", "queue_s", "latency_s"]
 
 
@@ -221,11 +223,12 @@ def facts(begun: Mapping[str, Any], manifest: Mapping[str, Any] | None) -> list[
     config = begun.get("config") or {}
     llm = config.get("llm") or {}
     analyzer = config.get("analyzer") or {}
+    kind, adapter = str(analyzer.get("kind") or ""), PurePosixPath(str(analyzer.get("adapter") or "")).name
     model = (manifest or {}).get("generator", {}).get("model") or llm.get("model") or ""
     found = [
         ("strategy", str(config.get("strategy") or "")),
         ("generator", PurePosixPath(str(model)).name),
-        ("analyzer", f"{analyzer.get('kind', '')} {PurePosixPath(str(analyzer.get('adapter') or '')).name}".strip()),
+        ("analyzer", f"{kind} {adapter if kind in TRAINED else ''}".strip()),
         ("policy", PurePosixPath(str(config.get("policy") or "")).stem),
         ("archive", PurePosixPath(str(begun.get("archive") or "")).name),
         ("seed", str(llm.get("seed") if llm.get("seed") is not None else "")),

@@ -152,25 +152,29 @@ def _columns(rows: Sequence[_Row]) -> list[str]:
 
 def _check_columns(name: str, found: Sequence[str], carry: Sequence[str], strict: bool) -> None:
     """Raises InputError where a row's cells would be left out without a word."""
-    missing = [column for column in carry if column not in found] if found else []  # none: Question values alone
-    if missing:
-        near = _nearest(missing[0], found)
-        hint = f" Did you mean {near}?" if near else f" Its columns are {', '.join(found)}."
-        raise InputError(f"{name} has no column {missing[0]}, which carry names.{hint} Nothing was spent.")
     others = [column for column in found if column not in COLUMNS and column not in carry]
     if found and "question" not in found:
         near = next((column for column in others if _nearest(column, COLUMNS) == "question"), None)
         hint = f"Is it {near}? Name that column question" if near else "Put one question in each row, under that name"
         raise InputError(f"{name} has no column named question; its columns are {', '.join(found)}. {hint}.")
+    missing = [column for column in carry if column not in found] if found else []  # none: Question values alone
+    told = [f"column {each} is to be carried and is not there{_did_you_mean(each, found)}" for each in missing]
+    if strict:
+        told += [f"column {each} is not known{_did_you_mean(each, COLUMNS)}" for each in others]
+    if not told:
+        return
+    more = ""
     if strict and others:
-        told = "; ".join(
-            f"column {column} is not known" + (f", did you mean {near}?" if (near := _nearest(column, COLUMNS)) else "")
-            for column in others
+        more = (
+            f" The known ones are {', '.join(COLUMNS)}. Any other may be taken along into the answers: "
+            f"carry: [{', '.join(others)}] in the answer config, or --carry {others[0]}."
         )
-        raise InputError(
-            f"{name}: {told}. The known ones are {', '.join(COLUMNS)}. Any other may be taken along into the answers: "
-            f"carry: [{', '.join(others)}] in the answer config, or --carry {others[0]}. Nothing was spent."
-        )
+    raise InputError(f"{name}: {'; '.join(told)}.{more} Nothing was spent.")
+
+
+def _did_you_mean(column: str, known: Collection[str]) -> str:
+    near = _nearest(column, known)
+    return f" (did you mean {near}?)" if near else ""
 
 
 def _nearest(column: str, known: Collection[str]) -> str | None:

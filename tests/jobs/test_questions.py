@@ -59,8 +59,8 @@ def test_bad_rows_are_told_apart_and_the_rest_is_asked(tmp_path: Path) -> None:
         ("q.csv", "id,text\n1,What?\n", "no column named question"),
         ("q.parquet", "PAR?", "not a readable Parquet"),
         ("q.xlsx", "PK?", "not an .xlsx file"),
-        ("q.csv", "id,question\n1,What?\n", "column id is not known, did you mean query_id"),
-        ("q.csv", "question;documents\nWhat?;a\n", "column documents is not known, did you mean doc_ids"),
+        ("q.csv", "id,question\n1,What?\n", r"column id is not known \(did you mean query_id\?\)"),
+        ("q.csv", "question;documents\nWhat?;a\n", r"column documents is not known \(did you mean doc_ids"),
         ("q.csv", "question,doc_id\nWhat?,a\n", r"did you mean doc_ids.*carry: \[doc_id\].*Nothing was spent"),
         ("q.jsonl", '{"question": "What?"}\n{"question": "Why?", "docids": ["a"]}', "did you mean doc_ids"),
         ("q.csv", "id;text\n1;What?\n", "columns are id, text. Is it text"),
@@ -136,8 +136,10 @@ def test_questions_are_given_by_a_program() -> None:
 
 
 def test_a_column_to_carry_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no column cost_centre, .*Did you mean cost centre"):
+    with pytest.raises(InputError, match=r"is to be carried and is not there \(did you mean cost centre\?\)"):
         read_questions(written(tmp_path / "q.csv"), ["cost_centre"])
+    with pytest.raises(InputError, match=r"column team is to be carried and is not there; column file is not known"):
+        read_questions([{"question": "Why?", "file": "a.pdf"}], ["team"])
     others, bad = read_questions(written(tmp_path / "q.xlsx"), strict=False)
     assert [each.carried for each in others] == [{}, {}]
     assert not bad

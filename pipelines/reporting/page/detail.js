@@ -76,9 +76,10 @@ function pagePicture([picture, page, boxes], place, enlarge) {
   const paper = el("div", { class: "paper" }, image, boxes.map(([left, top, width, height]) =>
     el("i", { class: "quote", vars: { left: percent(left), top: percent(top), width: percent(width), height: percent(height) } })));
   const frame = el("div", { class: "frame", tabindex: "0", role: "region", "aria-label": `Page ${page}` }, paper);
-  const see = () => { const mark = frame.querySelector(".quote"); frame.scrollTop = mark ? mark.offsetTop - frame.clientHeight / 3 : 0; };
+  const see = () => { const mark = frame.querySelector(".quote"); frame.scrollTo(mark ? mark.offsetLeft - 20 : 0, mark ? mark.offsetTop - frame.clientHeight / 3 : 0); };
+  const find = () => { see(); const mark = frame.querySelector(".quote"); if (mark) mark.scrollIntoView({ block: "center", inline: "nearest" }); };
   return el("figure", {}, el("figcaption", { class: "soft small" }, el("span", { text: `Page ${page}` + (boxes.length ? "" : ": the words have no place in the picture") }),
-    el("button", { type: "button", class: "quiet enlarge", text: "Larger / smaller", click: () => { enlarge(); requestAnimationFrame(see); } })), frame);
+    el("button", { type: "button", class: "quiet enlarge", text: "Larger / smaller", click: () => { enlarge(); requestAnimationFrame(find); } })), frame);
 }
 
 function marked(text, kind) {
@@ -123,8 +124,8 @@ function others(questions, row) {
   if (!same.length) return null;
   const main = overview.accuracy.length ? overview.accuracy[0][0] : null;
   const line = (other) => el("tr", {}, el("td", {}, el("button", { type: "button", text: questions.method(other), click: () => openQuestion(questions, other) })),
-    el("td", {}, said(questions.answer(other) || questions.status(other))), main && el("td", { class: "number", text: figure(main, questions.measure(main, other)) }),
-    el("td", { class: "number", text: figure("weighted_tokens", questions.measures.includes("weighted_tokens") ? questions.measure("weighted_tokens", other) : null) }));
+    el("td", {}, said(questions.answer(other) || questions.status(other))), main && el("td", { class: "number", "data-label": overview.measures[main], text: figure(main, questions.measure(main, other)) }),
+    el("td", { class: "number", "data-label": "Tokens", text: figure("weighted_tokens", questions.measures.includes("weighted_tokens") ? questions.measure("weighted_tokens", other) : null) }));
   return [el("h3", { text: "The same question by other methods" }), el("div", { class: "scroll" }, el("table", { class: "figures" },
     el("thead", {}, el("tr", {}, el("th", { text: "Method" }), el("th", { text: "Answer" }), main && el("th", { class: "number", text: overview.measures[main] }), el("th", { class: "number", text: "Tokens" }))),
     el("tbody", {}, same.slice(0, 40).map(line))))];

@@ -67,7 +67,7 @@ function confusionCard() {
 function figureTable(table) {
   const head = table.columns.map(([label, kind]) => el("th", { class: kind, scope: "col", text: label }));
   const rows = table.rows.map((cells) => el("tr", {}, cells.map(([words, interval, best], at) =>
-    el("td", { class: table.columns[at][1] + (best ? " best" : "") }, said(words), interval && el("span", { class: "interval", text: interval })))));
+    el("td", { class: table.columns[at][1] + (best ? " best" : ""), "data-label": at > 0 && table.columns[at][0] }, said(words), interval && el("span", { class: "interval", text: interval })))));
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title },
     el("table", { class: "figures" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)));
 }
