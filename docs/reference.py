@@ -37,6 +37,7 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     "config.md": {
         "index.yaml": "okralong.pipelines.indexing:IndexConfig",
         "answer.yaml": "okralong.pipelines.run:RunConfig",
+        "nightly.yaml": "okralong.pipelines.run:NightlyConfig",
         "policy/default.yaml": "okralong.pipelines.answering:Policy",
         "submit/answer.yaml": "okralong.jobs:Submission",
         "prices.yaml": "okralong.pipelines.llm:PriceTable",

@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 
 from okralong.jobs import diff as run_diff
-from okralong.jobs import doctor, export, failures, report, show
+from okralong.jobs import doctor, export, failures, nightly, report, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import (
@@ -488,6 +488,7 @@ app = typer.Typer(
 app.command("index")(index)
 app.command("estimate")(estimate)
 app.command("answer")(answer)
+app.command("nightly")(nightly.command)
 app.add_typer(archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)

@@ -83,9 +83,12 @@ def print_diff(console: Console, found: RunDiff) -> None:
 
 
 def _said(row: dict[str, str | None], when: str) -> str:
-    answered = row[f"{when}_status"] == "answered"
-    where = f" [{_short(row[f'{when}_source'] or '')}]" if row[f"{when}_source"] else ""
-    return f"{_short(row[f'{when}_answer'] or '') if answered else '(' + str(row[f'{when}_status']) + ')'}{where}"
+    if row[f"{when}_status"] == "answered":
+        words = _short(row[f"{when}_answer"] or "")
+    else:
+        words = f"({row[f'{when}_status']})"
+        words += f" {_short(row['error'])}" if when == "after" and row["error"] else ""
+    return f"{words} [{_short(row[f'{when}_source'] or '')}]" if row[f"{when}_source"] else words
 
 
 def _short(words: str) -> str:

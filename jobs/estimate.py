@@ -100,6 +100,15 @@ def estimate_questions(
         archive if asking.run is None else archive_of_run(Folder.of(asking.run), archive), questions, config
     )
     say_unusable(console, prepared)
+    return estimate_prepared(prepared, asking, address=address, console=console)
+
+
+def estimate_prepared(
+    prepared: Prepared, asking: Asking, *, address: str | None = None, console: Console | None = None
+) -> EstimateResult:
+    """The same with everything checked."""
+    console = console or Console()
+    config = prepared.config
     llm = as_served(config.llm, reading_vectors(prepared))
     price = prepared.prices.price(llm.model, llm.price)
     strategies, left_out = _available(prepared)

@@ -195,6 +195,22 @@ class EstimateJob(_Job):
         return (self.config, self.questions)
 
 
+class NightlyJob(_Job):
+    """``okralong nightly`` (``kind``); paths in ``config`` are relative to it, so it lies where every node sees it."""
+
+    kind: Literal["nightly"]
+    config: Everywhere
+
+    def arguments(self) -> list[str]:
+        """See ``_Job``."""
+        return ["nightly", self.config]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """See ``_Job``."""
+        return ()
+
+
 def _option(name: str, value: Any) -> list[str]:
     return [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
 
@@ -218,7 +234,7 @@ class Submission(Settings):
     """
 
     name: str = "okralong"
-    job: Annotated[IndexJob | AnswerJob | EstimateJob, Field(discriminator="kind")]
+    job: Annotated[IndexJob | AnswerJob | EstimateJob | NightlyJob, Field(discriminator="kind")]
     code: Literal["shipped", "installed"] = "shipped"
     files: list[str] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict)
@@ -333,7 +349,7 @@ def _check_config(submission: Submission, base: Path) -> None:
     """A config that the job would refuse is refused here, before a cluster is woken."""
     name = submission.job.config
     model: Any = IndexConfig if isinstance(submission.job, IndexJob) else RunConfig
-    if name.startswith("/"):
+    if name.startswith("/") or isinstance(submission.job, NightlyJob):
         return  # it lies on the nodes
     if (base / name).is_file():
         load_config(model, base / name)

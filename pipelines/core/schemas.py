@@ -380,6 +380,9 @@ ORIGINS: Final = _schema(
 """Where an answer of a nightly's ``current`` comes from: the night, the version of the archive that it was asked over,
 and the hash of the config."""
 
+KNOWN_DOCUMENTS: Final = _schema("known_documents", [("doc_id", pa.string()), ("sha256", pa.string())])
+"""The documents over which the answers of a nightly's ``current`` hold, and the hashes of their ids and texts."""
+
 TRAINING_ROWS: Final = _schema(
     "training_rows",
     [

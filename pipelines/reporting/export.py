@@ -33,14 +33,12 @@ from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.rows import said
 from okralong.pipelines.reporting.tables import csv_file
-from okralong.pipelines.run.rows import BEGUN
+from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER
 
 Format = Literal["xlsx", "csv", "jsonl", "parquet", "duckdb"]
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
 SUFFIXES: Final = {".ndjson": "jsonl", ".db": "duckdb"}
 """Other endings by which a format is known."""
-ORIGINS_FOLDER: Final = "origins"
-"""Of ``okralong nightly``'s ``current``: where each of its answers comes from."""
 
 
 def flat_answers(run: Folder) -> pa.Table:
@@ -73,8 +71,14 @@ class Exported:
             )
         begun = json.loads(run.read_bytes(BEGUN))
         rows = sorted(read_run_table(run, "answers").to_pylist(), key=lambda row: str(row["query_id"]))
+        return cls.made(begun, rows, origins_of(run))
+
+    @classmethod
+    def made(
+        cls, begun: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origins: Mapping[str, Mapping[str, Any]]
+    ) -> Exported:
+        """The tables of a run with this ``run.json`` and these rows of ``answers``; ``origins`` as ``origins_of``."""
         found, missing = citations_of(begun, rows)
-        origins = origins_of(run)
         answers = [_answer(row, found[row["query_id"]], begun, origins.get(row["query_id"])) for row in rows]
         citations = [
             {"query_id": row["query_id"], "number": number, "start_char": each.start_char, "end_char": each.end_char}

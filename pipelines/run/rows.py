@@ -48,6 +48,8 @@ def _span(each: Any) -> dict[str, Any]:
 # Taking what a run holds of a document out of its tables: prompts and replies quote documents word for word.
 
 BEGUN: Final = "run.json"
+ORIGINS_FOLDER: Final = "origins"
+"""Of a nightly's ``current``: where each of its answers comes from."""
 JUDGE: Final = "judge"
 """The folder of the judge's own journal and ledger in a cell of a sweep."""
 

@@ -14,10 +14,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from okralong.jobs.submit import refuse_secrets
+from okralong.jobs.submit import Submission, refuse_secrets
 from okralong.pipelines.core.config import homeless, load_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.nightly import NightlyConfig
 from tests.conftest import CHECKOUT
 
 KUBERNETES = "1.34"
@@ -144,4 +145,12 @@ def test_the_cron_line_is_one() -> None:
     lines = [line for line in (CHECKOUT / "deploy/crontab").read_text().splitlines() if not line.startswith("#")]
     assert len(lines) == 1
     assert re.match(r"^[\d*/,-]+( [\d*/,-]+){4}\s+cd ", lines[0])
-    assert shlex.split(lines[0]).count("submit") == 2
+    assert shlex.split(lines[0])[-4:-2] == ["submit", "nightly.yaml"]
+
+
+def test_what_runs_every_night_is_the_one_command() -> None:
+    submission = load_config(Submission, "submit/nightly.yaml")
+    job = read("deploy/rayjob.yaml")["spec"]["entrypoint"]
+    assert submission.entrypoint.split()[-2:] == job.split()[-2:] == ["nightly", "s3://BUCKET/nightly.yaml"]
+    config = load_config(NightlyConfig, "cluster/nightly.yaml")
+    assert (config.index, config.answer, config.exit_on_change) == ("cluster/index.yaml", "cluster/answer.yaml", False)

@@ -26,6 +26,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, shipped_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.nightly import NightlyConfig
 from tests.docs import reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "index.yaml": (IndexConfig, None),
     "answer.yaml": (RunConfig, None),
     "policy.yaml": (Policy, "policy/default.yaml"),
+    "nightly.yaml": (NightlyConfig, None),
     "submit.yaml": (Submission, None),
     "sweep.yaml": (Sweep, None),
     "sweep.yaml (in part)": (Sweep, "sweeps/sample.yaml"),
@@ -46,7 +48,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "evidence.yaml (in part)": (EvidenceSweep, "evidence/test.yaml"),
 }
 """By the title of a YAML block: the model that reads such a file, and the shipped file that the block changes."""
-KEYS = (RunConfig, IndexConfig, Policy, Sweep, Tune, EvidenceSweep, Submission)
+KEYS = (RunConfig, IndexConfig, Policy, Sweep, Tune, EvidenceSweep, Submission, NightlyConfig)
 """Models whose keys the text names."""
 FENCE = re.compile(
     r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE

@@ -1,0 +1,444 @@
+"""``okralong nightly``: index what changed, ask what rests on it, and say what is another than the night before.
+
+Each night goes through the phases of ``pipelines/run/nightly.py``; ``night.json`` says which are done, so that the same
+command goes on wherever one was killed.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+import yaml
+from rich.console import Console
+
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.types import (
+    EXIT_CHANGED,
+    EXIT_FAILURES,
+    EXIT_OK,
+    EXIT_OVER_BUDGET,
+    EXIT_STOPPED,
+    GO_ON,
+    ConfigError,
+    OverBudget,
+)
+
+if TYPE_CHECKING:
+    from okralong.pipelines.core.config import Settings
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.reporting.diff import RunDiff
+    from okralong.pipelines.run.config import RunConfig
+    from okralong.pipelines.run.nightly import Current, Merged, Night, NightlyConfig, Phase
+    from okralong.pipelines.run.prepare import Prepared
+
+    S = TypeVar("S", bound=Settings)
+
+TABLES: Final = ("xlsx", "csv", "parquet")
+"""The table of differences, in each of these; ``on_change`` is given the first."""
+
+
+def command(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A YAML config, a path or URI; see configs/nightly.yaml.")
+    ],
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Index what changed, answer what rests on it, and say what is another than the night before."""
+    console = Console()
+    # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        code = run_nightly(config, address=address, console=console)
+    except KeyboardInterrupt:
+        say_line(console, f"Stopped. {GO_ON}")
+        raise typer.Exit(EXIT_STOPPED) from None
+    if code != EXIT_OK:
+        raise typer.Exit(code)
+
+
+def run_nightly(config: str | Path, *, address: str | None = None, console: Console | None = None) -> int:
+    """Do tonight's night, after what an earlier one has left open; the exit code.
+
+    Raises OkraError when config, archive, questions or endpoint cannot be used, OverBudget when the estimate of a night
+    is above its budget (nothing is spent then), LockedError while another process does a night.
+    """
+    from okralong.actors.cluster import connected
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.run.nightly import NIGHT, NIGHTS, next_night, nights
+
+    places = Places.read(str(config))
+    console = console or Console()
+    folder = Folder.of(places.of(places.config.folder))
+    places.index, places.answer  # noqa: B018  - both are read before anything is done
+    with folder.locked("okralong nightly"), connected(address):
+        codes = []
+        now = datetime.now(UTC)
+        for night in nights(folder):
+            if night.phase != "done" and night.spends:
+                say_line(console, f"the night {night.name} goes on where it stopped: {night.phase}")
+                codes.append(NightJob(places, folder, night, console).carry())
+                if night.day == now.date():
+                    return _worst(codes)
+            elif night.phase != "done":  # nothing was asked: it begins anew, over what is there now
+                folder.at(NIGHTS, night.name).remove(NIGHT)
+        night = next_night(nights(folder), now)
+        codes.append(NightJob(places, folder, night, console).carry())
+        return _worst(codes)
+
+
+def _worst(codes: list[int]) -> int:
+    order = (EXIT_OVER_BUDGET, EXIT_FAILURES, EXIT_CHANGED, EXIT_OK)
+    return next(code for code in order if code in codes)
+
+
+@dataclass(frozen=True)
+class Places:
+    """A nightly's config, and what its paths mean: they are relative to its file, a path or URI, which is ``where``."""
+
+    config: NightlyConfig
+    where: str
+
+    @classmethod
+    def read(cls, source: str) -> Places:
+        """Raises ConfigError for a config that is not there or cannot be used."""
+        from okralong.pipelines.core.config import parse_config
+        from okralong.pipelines.run.nightly import NightlyConfig
+
+        text = _text_at(source)
+        if text is None:
+            raise ConfigError(f"The config {source} does not exist. Copy configs/nightly.yaml and name your places.")
+        where = source if "://" in source else str(Path(source).resolve())
+        return cls(parse_config(NightlyConfig, text, where), where)
+
+    def of(self, path: str) -> str:
+        """A path of the config as this process finds it."""
+        if "://" in path or PurePosixPath(path).is_absolute():
+            return path
+        return f"{self.where.rpartition('/')[0]}/{path.removeprefix('./')}"
+
+    @property
+    def beside(self) -> Path | None:
+        """The folder of the config, where commands run; None where it is no folder of this machine."""
+        return None if "://" in self.where else Path(self.where).parent
+
+    @cached_property
+    def index(self) -> IndexConfig:
+        """How to index. Raises ConfigError."""
+        from okralong.pipelines.indexing.config import IndexConfig
+
+        return self._part(IndexConfig, "index", self.config.index)
+
+    @cached_property
+    def answer(self) -> RunConfig:
+        """How to answer, under the night's budget. Raises ConfigError."""
+        from okralong.pipelines.run.config import RunConfig
+
+        found = self._part(RunConfig, "answer", self.config.answer)
+        budget = self.config.budget_usd
+        return found if budget is None else found.model_copy(update={"budget_usd": budget})
+
+    def _part(self, model: type[S], name: str, said: str | dict[str, Any]) -> S:
+        from okralong.pipelines.core.config import load_config, parse_config
+
+        if isinstance(said, dict):
+            return parse_config(model, yaml.safe_dump(said), f"{self.where}, {name}")
+        text = _text_at(self.of(said))
+        return load_config(model, said) if text is None else parse_config(model, text, self.of(said))
+
+
+def _text_at(location: str) -> str | None:
+    """The text of a file at a path or URI, None where there is none."""
+    from okralong.pipelines.core.storage import located, open_file
+
+    filesystem, path = located(location)
+    if not filesystem.get_file_info(path).is_file:
+        return None
+    with open_file(filesystem, path) as file:
+        return bytes(file.read()).decode("utf-8-sig")
+
+
+class NightJob:
+    """One night: ``carry`` does the phases that are left."""
+
+    def __init__(self, places: Places, folder: Folder, night: Night, console: Console) -> None:
+        from okralong.pipelines.run.nightly import CURRENT, NIGHTS, RUN
+
+        self.places, self.config, self.folder, self.console = places, places.config, folder, console
+        self.night = night
+        self.place = folder.at(NIGHTS, night.name)
+        self.run = self.place.at(RUN)
+        self.current_folder = folder.at(CURRENT)
+        self.archive = places.of(places.config.archive)
+
+    def carry(self) -> int:
+        """All phases that are left; the night's exit code."""
+        steps: Mapping[str, Callable[[], None]] = {
+            "index": self._index,
+            "estimate": self._estimate,
+            "answer": self._answer,
+            "diff": self._diff,
+            "merge": self._merge,
+            "tell": self._tell,
+            "keep": self._keep,
+        }
+        while self.night.phase != "done":
+            steps[self.night.phase]()
+        return self.night.exit_code
+
+    def _done(self, phase: Phase, **news: Any) -> None:
+        self.night = self.night.after(phase, **news)
+        self.night.write(self.place)
+
+    def _say(self, line: str, style: str = "") -> None:
+        say_line(self.console, line, style=style)
+
+    def _at_least(self, code: int) -> int:
+        return _worst([self.night.exit_code, code])
+
+    # The phases.
+
+    def _index(self) -> None:
+        from okralong.actors.index_streams import index_archive
+        from okralong.jobs.terminal import IndexBar
+
+        self.night.write(self.place)
+        self._say(f"night {self.night.name}")
+        sources = [self.places.of(each) for each in self.config.sources]
+        with IndexBar(self.console) as bar:
+            result = index_archive(self.archive, sources, self.places.index, progress=bar.update)
+        changes = ", ".join(f"{count:,} {what}" for what, count in result.changes.items() if count)
+        self._say(f"archive: version {result.version}, {result.documents:,} documents ({changes})")
+        if result.failures:
+            self._say(f"{result.failures:,} documents could not be read; okralong failures {self.archive}", "yellow")
+        code = EXIT_FAILURES if result.failures else EXIT_OK
+        notes = {"documents": result.changes, "not_read": result.failures}
+        self._done("index", archive_version=result.version, exit_code=self._at_least(code), notes=notes)
+
+    def _estimate(self) -> None:
+        """Find out what is due, and refuse what would pass the budget."""
+        from okralong.pipelines.core.storage import located, open_file
+        from okralong.pipelines.run.nightly import due, known_documents, only
+
+        source = self.places.of(self.config.questions)
+        filesystem, inside = located(source)
+        if filesystem.get_file_info(inside).is_file:  # else reading it says what is wrong
+            copy = f"questions{PurePosixPath(source).suffix.lower()}"
+            with open_file(filesystem, inside) as file:
+                self.place.write_bytes(copy, bytes(file.read()))
+            self.night = replace(self.night, questions=copy)
+        prepared = self._prepared()
+        why = due(prepared, self.current, known_documents(prepared.archive), self.config.retry)
+        counts = Counter(why.values())
+        reasons = f" ({', '.join(f'{count:,} {reason}' for reason, count in counts.items())})" if why else ""
+        asked = len(prepared.questions) + len(prepared.unscoped)
+        self._say(f"questions: {asked:,}, to ask: {len(why):,}{reasons}")
+        for row in prepared.bad[:10]:
+            self._say(f"cannot be asked: {row.message}", "yellow")
+        code = EXIT_FAILURES if prepared.bad else EXIT_OK
+        tonight = only(prepared, why)
+        usd = self._within_budget(tonight) if tonight.questions else 0.0
+        notes = {"estimate_usd": usd, "unusable_rows": len(prepared.bad)}
+        self._done("estimate", due=tuple(why), why=dict(counts), exit_code=self._at_least(code), notes=notes)
+
+    def _within_budget(self, tonight: Prepared) -> float | None:
+        """The dollars expected, None where nobody can tell. Raises OverBudget when they are above the budget."""
+        from okralong.jobs.estimate import Asking, estimate_prepared
+        from okralong.pipelines.methods.registry import describe
+
+        budget = tonight.config.budget_usd
+        if budget is None:
+            return None
+        if (why := describe(tonight.config.strategy, tonight.policy).unforeseen) is not None:
+            self._say(f"no estimate: {why}; budget_usd holds as the run's cap", "yellow")
+            return None
+        found = estimate_prepared(tonight, Asking(), console=self.console)
+        figures = found.strategies[tonight.config.strategy].total
+        batch = figures.batch_usd if tonight.config.llm.mode == "batch" else None
+        usd = batch or figures.usd
+        self._say(f"estimate: ${usd.expected:.4f} [{usd.low:.4f}, {usd.high:.4f}] of a budget of ${budget:g}")
+        if usd.expected > budget:
+            raise OverBudget(
+                f"The night {self.night.name} would ask {len(tonight.questions):,} questions for about "
+                f"${usd.expected:.4f} (from {usd.low:.4f} to {usd.high:.4f}), and its budget_usd is {budget:g} "
+                f"({self.places.where}). Nothing was spent. Raise budget_usd, or ask fewer questions, and run the same "
+                "command again."
+            )
+        if usd.high > budget:
+            self._say("it may come to more than the budget; what is not reached then is asked the next night", "yellow")
+        return float(usd.expected)
+
+    def _answer(self) -> None:
+        from okralong.jobs.answer import answer_prepared
+        from okralong.pipelines.run.nightly import only
+
+        if not self.night.due:
+            self._done("answer")
+            return
+        tonight = only(self._prepared(), self.night.due)
+        result = answer_prepared(tonight, self._location(self.run), console=self.console)
+        if result.stopped and result.exit_code != EXIT_OVER_BUDGET:
+            self._say(f"stopped: {result.stopped}", "red")
+            raise typer.Exit(result.exit_code)
+        ended = ", ".join(f"{count:,} {status}" for status, count in sorted(result.statuses.items()))
+        self._say(f"asked: {ended}")
+        if result.stopped:
+            self._say("The night's budget is used up. What is left over_budget is asked the next night.", "yellow")
+        self._done("answer", exit_code=self._at_least(result.exit_code), notes={"statuses": result.statuses})
+
+    def _diff(self) -> None:
+        from okralong.pipelines.reporting.diff import diff_page, diff_runs
+        from okralong.pipelines.reporting.export import Exported, write_tables
+        from okralong.pipelines.run.nightly import DIFFERENCES
+
+        before, new = self.current, self._merged()
+        old = Exported.made(before.begun, self._rows(before), before.origins) if before.begun else None
+        origins = {row["query_id"]: row for row in new.origins}
+        found = diff_runs(old, Exported.made(new.begun, new.answers, origins))
+        place = self._location(self.place)
+        for kind in TABLES:
+            write_tables({DIFFERENCES: found.table}, f"{place}/{DIFFERENCES}.{kind}", kind)
+        title = f"Night {self.night.name}"
+        against = f"against the night {before.begun['night']}" if before.begun else "the first night"
+        facts = [f"{against}; version {self.night.archive_version} of the archive", *self._facts()]
+        self.place.write_bytes(f"{DIFFERENCES}.html", diff_page(found, title, facts))
+        self._print(found)
+        matters = found.matters and bool(before.begun or found.table.num_rows)
+        notes = {"changes": dict(found.counts), "matters": matters}
+        code = EXIT_CHANGED if matters and self.config.exit_on_change else EXIT_OK
+        self._done("diff", exit_code=self._at_least(code), notes=notes)
+
+    def _rows(self, current: Current) -> list[Mapping[str, Any]]:
+        return [current.answers[query_id] for query_id in sorted(current.answers)]
+
+    def _facts(self) -> list[str]:
+        said = {name: count for name, count in self.night.notes.get("documents", {}).items() if count}
+        documents = ", ".join(f"{count:,} {name}" for name, count in said.items()) or "none"
+        asked = ", ".join(f"{count:,} {reason}" for reason, count in self.night.why.items()) or "none"
+        return [f"documents: {documents}; questions asked: {asked}"]
+
+    def _print(self, found: RunDiff) -> None:
+        from okralong.jobs.diff import print_diff
+        from okralong.pipelines.run.nightly import DIFFERENCES
+
+        print_diff(self.console, found)
+        place = self._location(self.place)
+        self._say(f"differences: {place}/{DIFFERENCES}.html, and .{', .'.join(TABLES)} beside it")
+
+    def _merge(self) -> None:
+        from okralong.pipelines.reporting.export import export_run
+        from okralong.pipelines.run.nightly import known_documents, write_current
+
+        new, run = self._merged(), self._own_run()
+        same = self.current.begun.get("archive") == new.begun["archive"] and run is None
+        if not same or self._rows(self.current) != list(new.answers):
+            documents = known_documents(self._prepared().archive)
+            write_current(self.current_folder, new, run, documents, self._manifest(new))
+        for file in self.config.export:
+            for path in export_run(self.current_folder, self.places.of(file))[0]:
+                self._say(f"written: {path}")
+        self._done("merge")
+
+    def _tell(self) -> None:
+        """Call ``on_change``, without a shell."""
+        from okralong.pipelines.run.nightly import DIFFERENCES
+
+        code = EXIT_OK
+        if self.config.on_change and self.night.notes.get("matters"):
+            words = [*self.config.on_change, f"{self._location(self.place)}/{DIFFERENCES}.{TABLES[0]}"]
+            try:
+                ended = subprocess.run(words, cwd=self.places.beside, check=False).returncode
+                trouble = f"it ended with {ended}" if ended else ""
+            except OSError as error:
+                trouble = str(error)
+            if trouble:
+                self._say(f"on_change {words[0]} did not do its work: {trouble}. The table is {words[-1]}.", "red")
+                code = EXIT_FAILURES
+        self._done("tell", exit_code=self._at_least(code))
+
+    def _keep(self) -> None:
+        """Take away what the rules do not keep."""
+        from okralong.pipelines.archive.versions import Location, version_numbers
+        from okralong.pipelines.core.storage import Folder
+        from okralong.pipelines.indexing.maintenance import vacuum
+        from okralong.pipelines.run.nightly import NIGHT, NIGHTS, expired, nights
+
+        archive = Folder.of(self.archive)
+        resting = Location.of(str(self.current.begun.get("archive") or "")).version or 0
+        numbers = version_numbers(archive)
+        keep = max(self.config.keep.versions, sum(number >= resting for number in numbers))
+        if len(numbers) > keep:
+            with archive.locked("okralong nightly"):
+                gone = vacuum(archive, keep)
+            self._say(f"versions that went: {', '.join(map(str, gone.versions))} ({gone.bytes / 1e6:,.1f} MB)")
+        known = nights(self.folder)
+        old = expired(known, self.config.keep, datetime.now(UTC))
+        there = {night.name for night in known}
+        left = [name for name in self.folder.at(NIGHTS).names() if name not in there]
+        for name in (*old, *left):
+            place = self.folder.at(NIGHTS, name)
+            place.remove(NIGHT)  # first: without it, the rest goes the next night
+            place.filesystem.delete_dir(place.path)
+        if old:
+            self._say(f"nights that went: {', '.join(old)}")
+        self._done("keep", notes={"finished_at": datetime.now(UTC).isoformat(timespec="seconds")})
+
+    # What several phases need.
+
+    @property
+    def current(self) -> Current:
+        """What ``current`` holds now."""
+        from okralong.pipelines.run.nightly import Current
+
+        return Current.read(self.current_folder)
+
+    def _prepared(self) -> Prepared:
+        from okralong.pipelines.run.prepare import prepare
+
+        config = self.places.answer
+        if self.current.begun:  # equal requests of the nights before cost nothing
+            shared = [*config.replies_from, self._location(self.current_folder)]
+            config = config.model_copy(update={"replies_from": shared})
+        copy = self.night.questions
+        questions = f"{self._location(self.place)}/{copy}" if copy else self.places.of(self.config.questions)
+        return prepare(f"{self.archive}@{self.night.archive_version}", questions, config)
+
+    def _own_run(self) -> Folder | None:
+        return self.run if self.night.due else None
+
+    def _merged(self) -> Merged:
+        from okralong.pipelines.run.nightly import merged
+
+        return merged(self._prepared(), self.current, self._own_run(), self.night)
+
+    def _manifest(self, new: Merged) -> dict[str, Any]:
+        """What stands in ``current``: the set-up of the newest run, and sums over all answers."""
+        run = self._own_run()
+        known = (run.read_manifest() if run else None) or self.current_folder.read_manifest() or {}
+        rows = new.answers
+        totals: dict[str, Any] = {
+            name: sum(row[name] or 0 for row in rows)
+            for name in ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "weighted_tokens", "cost_usd")
+        }
+        totals["statuses"] = dict(Counter(row["status"] for row in rows))
+        bad = int(self.night.notes.get("unusable_rows") or 0)
+        archive = {"location": new.begun["archive"], "version": self.night.archive_version}
+        archive["fingerprint"] = new.begun["archive_fingerprint"]
+        own = {"archive": archive, "questions": len(rows), "bad_rows": bad, "totals": totals, "night": self.night.name}
+        return {**known, **own}
+
+    def _location(self, place: Folder) -> str:
+        """A folder of the nightly under the name by which another part finds it again."""
+        given = self.places.of(self.config.folder)
+        if "://" not in given:
+            return place.path
+        return given.rstrip("/") + place.path[len(self.folder.path.rstrip("/")) :]

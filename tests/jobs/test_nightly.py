@@ -1,0 +1,130 @@
+"""A nightly from its first night on: what is asked, what is paid, what is said to be another, and what goes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from okralong.jobs.nightly import run_nightly
+from okralong.jobs.run_folder import table
+from okralong.pipelines.archive.versions import version_numbers
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_OK, EXIT_OVER_BUDGET
+from okralong.pipelines.reporting.export import flat_answers
+from okralong.pipelines.run.nightly import nights
+from tests.fakes.openai_server import FakeOpenAI
+from tests.jobs.conftest import call, endpoint
+
+pytestmark = pytest.mark.slow
+
+DOCUMENTS = {
+    "alder": "Alder Orchards grows apples. It was founded in 1951 by Ines Calder.",
+    "lantern": "Lantern Works makes signal lamps. Tobias Venn was its first customer.",
+    "skerry": "Skerry Ferries crosses the sound with two boats, the Petrel and the Gannet.",
+}
+TELL = """#!/bin/sh
+echo "$1" >> told
+"""
+
+
+def ask(folder: Path, rows: list[dict[str, Any]]) -> None:
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+
+def scoped(doc_id: str, query_id: str = "") -> dict[str, Any]:
+    return {"query_id": query_id or doc_id, "question": f"What of {doc_id}?", "doc_ids": [doc_id], "desk": "a"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, reader: FakeOpenAI, ray_cluster: None) -> Path:
+    """Three documents with a question each and one over the whole archive; the config of the nightly beside them."""
+    (tmp_path / "reports").mkdir()
+    for doc_id, text in DOCUMENTS.items():
+        (tmp_path / "reports" / f"{doc_id}.txt").write_text(text, encoding="utf-8")
+    ask(tmp_path, list(map(scoped, DOCUMENTS)))
+    answer: dict[str, Any] = {"strategy": "std_rag", "carry": ["desk"]}
+    for dotted, value in endpoint(reader).items():
+        below, _, key = dotted.partition(".")
+        answer.setdefault(below, {})[key] = value
+    config = {"folder": "nightly", "archive": "archive", "sources": ["reports"], "questions": "questions.jsonl"}
+    config |= {"index": {"granularities": [512], "shards": 1}, "answer": answer, "budget_usd": 1.0}
+    config |= {"on_change": ["./tell.sh"], "export": ["current.xlsx"], "keep": {"versions": 1, "nights": 2}}
+    (tmp_path / "nightly.yaml").write_text(yaml.safe_dump(config))
+    (tmp_path / "tell.sh").write_text(TELL)
+    (tmp_path / "tell.sh").chmod(0o755)
+    return tmp_path
+
+
+def change(folder: Path, doc_id: str, text: str) -> None:
+    (folder / "reports" / f"{doc_id}.txt").write_text(text, encoding="utf-8")
+
+
+def differences(folder: Path) -> dict[str, str]:
+    last = nights(Folder.of(folder / "nightly"))[-1]
+    found = pq.read_table(folder / "nightly" / "nights" / last.name / "differences.parquet")
+    return dict(zip(found["query_id"].to_pylist(), found["change"].to_pylist(), strict=True))
+
+
+def told(folder: Path) -> int:
+    return len((folder / "told").read_text().splitlines()) if (folder / "told").exists() else 0
+
+
+def test_only_what_changed_is_asked_and_named(folder: Path, reader: FakeOpenAI) -> None:
+    config, current = folder / "nightly.yaml", Folder.of(folder / "nightly" / "current")
+    assert run_nightly(config) == EXIT_CHANGED
+    assert differences(folder) == dict.fromkeys(DOCUMENTS, "new_question")
+    assert (len(reader.received), told(folder)) == (3, 1)
+
+    change(folder, "lantern", "Lamps no more: Lantern Works makes bells since 2024.")
+    ask(folder, [*map(scoped, DOCUMENTS), scoped("skerry", "other")])
+    assert run_nightly(config) == EXIT_CHANGED
+    assert differences(folder) == {"lantern": "changed", "other": "new_question"}
+    first, second = nights(Folder.of(folder / "nightly"))
+    assert dict(second.why) == {"on changed documents": 1, "new questions": 1}
+    asked = len(reader.received)
+    assert asked <= 5, "what a night before was told is not asked again"
+    rows = {row["query_id"]: row for row in flat_answers(current).to_pylist()}
+    assert {name: row["night"] for name, row in rows.items()} == {
+        "alder": first.name,
+        "lantern": second.name,
+        "other": second.name,
+        "skerry": first.name,
+    }
+    assert rows["lantern"]["answer"].startswith("Lamps no more")
+    assert rows["alder"]["quote"] == rows["alder"]["answer"] == "Alder Orchards grows apples. It was"
+    assert {row["desk"] for row in rows.values()} == {"a"}
+    assert version_numbers(Folder.of(folder / "archive")) == [2]
+    assert (folder / "current.xlsx").is_file()
+
+    before = {path: path.stat().st_mtime_ns for path in (folder / "nightly" / "current").rglob("*.parquet")}
+    assert run_nightly(config) == EXIT_OK
+    assert (differences(folder), len(reader.received), told(folder)) == ({}, asked, 2)
+    assert before == {path: path.stat().st_mtime_ns for path in (folder / "nightly" / "current").rglob("*.parquet")}
+    assert [night.name for night in nights(Folder.of(folder / "nightly"))] == [second.name, f"{first.name}.3"]
+    assert len(table(current, "answers")) == 4
+    assert {row["query_id"] for row in table(current, "ledger")} == {*DOCUMENTS, "other"}
+    assert len({row["seq"] for row in table(current, "journal")}) == len(table(current, "journal"))
+
+
+def test_a_night_above_its_budget_spends_nothing(
+    folder: Path, reader: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = folder / "nightly.yaml"
+    known = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump(known | {"budget_usd": 0.000001}))
+    code, said = call(monkeypatch, capsys, "nightly", config)
+    assert (code, len(reader.received)) == (EXIT_OVER_BUDGET, 0)
+    assert "Nothing was spent. Raise budget_usd" in said
+    config.write_text(yaml.safe_dump(known))
+    change(folder, "alder", "Alder Orchards has sold its trees.")
+    code, said = call(monkeypatch, capsys, "nightly", config)
+    assert (code, len(reader.received)) == (EXIT_CHANGED, 3), "the night begins anew, over what is there now"
+    assert len(nights(Folder.of(folder / "nightly"))) == 1
+    assert "asked: 3 answered" in said
+    code, said = call(monkeypatch, capsys, "show", folder / "nightly" / "current", "alder")
+    assert (code, "Alder Orchards has sold" in said) == (0, True)
