@@ -4,14 +4,17 @@ A connection goes to a cluster when an address is given (or set in RAY_ADDRESS),
 
 A local ``ray.init`` turns token authentication on and writes its token into the home folder, which a later
 ``ray start --head`` would then demand. So a private cluster gets a token file of its own, in a temporary folder that
-goes with the process. (RAY_AUTH_MODE is left alone: Ray reads it when it is imported, and sets it itself here.)
+goes with the process. It is one for all of its clusters: Ray reads a token once, and keeps it. (RAY_AUTH_MODE is left
+alone: Ray reads it when it is imported, and sets it itself here.)
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -61,29 +64,25 @@ def connected(address: str | None = None) -> Iterator[None]:
     address = address or os.environ.get("RAY_ADDRESS")
     for noisy in ("ray.serve", "ray.data"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory(prefix="okralong-ray-") as folder:
-        if address is None:
-            ours = _private_environment(Path(folder))
-            ray.init(
-                address="local",
-                num_cpus=max(LOGICAL_CPUS, os.cpu_count() or 1),
-                namespace=NAMESPACE,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=True,
-            )
-        else:
-            ours = ()
-            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
-        if callable(on_sigterm) and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)
-        try:
-            yield
-        finally:
-            ray.shutdown()
-            for name in ours:
-                os.environ.pop(name, None)
+    if address is None:
+        _private_environment()
+        ray.init(
+            address="local",
+            num_cpus=max(LOGICAL_CPUS, os.cpu_count() or 1),
+            namespace=NAMESPACE,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=True,
+        )
+    else:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+    if callable(on_sigterm) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_sigterm)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def homes_to_come(placement: Settings) -> list[str]:
@@ -108,16 +107,16 @@ def beside_this_process(place: Place) -> Place:
     return Place(labels={"ray.io/node-id": here().get_node_id()})
 
 
-def _private_environment(folder: Path) -> tuple[str, ...]:
-    """Set what a private cluster needs; the names of variables that must go when ``folder`` goes."""
+def _private_environment() -> None:
+    """Set what a private cluster needs, for this process and those that it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
+        folder = Path(tempfile.mkdtemp(prefix="okralong-ray-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         token = folder / "token"
         token.write_text(os.urandom(32).hex())
         token.chmod(0o600)
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
-        return ("RAY_AUTH_TOKEN_PATH",)
-    return ()
 
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)

@@ -51,12 +51,12 @@ class LedgerActor(RunLedger):
         if not known:
             self._metrics.settled(outcome)
 
-    async def finish(self, row: Mapping[str, Any]) -> None:
+    async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Write a question's answers row, and tell Ray's metrics once."""
-        known = self._has_its_end(str(row["query_id"]))
-        await super().finish(row)
-        if not known:
+        written = await super().finish(row)
+        if written is not None:
             self._metrics.finished(str(row["status"]))
+        return written
 
 
 def start_ledger(run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset(), **options: Any) -> Any:

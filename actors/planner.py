@@ -241,12 +241,15 @@ class Planner:
         return True
 
     @ray.method(concurrency_group="questions")
-    async def answer(self, question: Question, doc_ids: tuple[str, ...]) -> Stop | None:
-        """Carry one question to its answers row. Returns a Stop, and writes no row, when the run cannot go on."""
+    async def answer(self, question: Question, doc_ids: tuple[str, ...]) -> Stop | Mapping[str, Any] | None:
+        """Carry one question to its answers row, and return it; None where it was written before.
+
+        Returns a Stop, and writes no row, when the run cannot go on.
+        """
         try:
             # A planner that died with this question may have left reserves and calls open, or have finished it.
             if await self._ledger.release(question.query_id):
-                await self._carry(question, doc_ids)
+                return await self._carry(question, doc_ids)
         except (EndpointError, BrokenError) as error:
             return await self._stopped(question, str(error), error.exit_code)
         except BROKEN as error:
@@ -255,7 +258,7 @@ class Planner:
             return await self._stopped(question, broken, EXIT_BROKEN)
         return None
 
-    async def _carry(self, question: Question, doc_ids: tuple[str, ...]) -> None:
+    async def _carry(self, question: Question, doc_ids: tuple[str, ...]) -> Mapping[str, Any] | None:
         """To the answers row. Raises what stops the run."""
         started = time.perf_counter()
         logged_query.set(question.query_id)
@@ -272,8 +275,10 @@ class Planner:
             logger.exception("question %s failed", question.query_id)
             answer = await self._failed(question, error, f"{type(error).__name__}: {error}")
         seconds = {**tools.seconds, "total": time.perf_counter() - started}
-        await self._ledger.finish(answer_row(question, doc_ids, answer, self._setup.strategy.name, seconds))
+        row = answer_row(question, doc_ids, answer, self._setup.strategy.name, seconds)
+        written = await self._ledger.finish(row)
         logger.info("%s in %.1f s", answer.status, seconds["total"])
+        return written
 
     @ray.method(concurrency_group="branches")
     async def branch(

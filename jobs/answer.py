@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 from ray.exceptions import RayActorError
 from rich.console import Console
 
@@ -25,9 +30,11 @@ from okralong.jobs.failures import say_first
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, manifest, statuses, table
 from okralong.jobs.terminal import AnswerBar, say_line
+from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
+    EXIT_ENDPOINT,
     EXIT_FAILURES,
     EXIT_OK,
     EXIT_OVER_BUDGET,
@@ -42,6 +49,8 @@ from okralong.pipelines.llm.config import LlmConfig, read_deadline
 from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
 from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.records import Totals
+from okralong.pipelines.reporting.cited import archive_of
+from okralong.pipelines.reporting.export import flat_answers, flat_row
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
 from okralong.pipelines.run.questions import Questions
@@ -49,7 +58,11 @@ from okralong.pipelines.run.rows import answer_row
 
 T = TypeVar("T")
 
+Finished = Callable[[Mapping[str, Any]], None]
+"""Is told an answers row when it is written."""
+
 POLL_S = 0.5
+ROWS_IN_NOTEBOOK: Final = 20
 RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
 """Ends of a question with which ``retry`` may ask again."""
 
@@ -57,7 +70,7 @@ RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
 @dataclass(frozen=True)
 class RunResult:
     """What a run came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else "". ``golds``
-    are the gold answers that the questions file gives, by query_id.
+    are the gold answers that the questions file gives, by query_id. What it holds is read from the run's tables.
     """
 
     run: str
@@ -65,6 +78,36 @@ class RunResult:
     exit_code: int
     stopped: str = ""
     golds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def to_arrow(self) -> pa.Table:
+        """The flat table of the run's answers, a row a question: ``FLAT_ANSWERS`` and the columns carried along."""
+        return flat_answers(Folder.of(self.run))
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas data frame."""
+        return self.to_arrow().to_pandas()
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The rows of the ``failures`` table: id, stage, error_type, message and time."""
+        return table(Folder.of(self.run), "failures")
+
+    @property
+    def cost(self) -> float:
+        """US dollars that the run's ledger has, what is unknown at its reserve."""
+        return bill(table(Folder.of(self.run), "ledger", COLUMNS)).billed_usd
+
+    def show(self, query_id: str | None = None) -> None:
+        """Print the run, or how one question was answered, as ``okralong show`` does."""
+        from okralong.jobs.show import command
+
+        command(self.run, query_id)
+
+    def _repr_html_(self) -> str:
+        """The first answers as a table, for notebooks."""
+        columns = ["query_id", "question", "answer", "status", "section", "doc_id", "cost_usd"]
+        held = self.to_arrow().select(columns).slice(0, ROWS_IN_NOTEBOOK).to_pandas()
+        return f"<p>{html.escape(self.run)}: {html.escape(str(self.statuses))}</p>{held.to_html(index=False)}"
 
 
 @dataclass(frozen=True)
@@ -87,6 +130,8 @@ def answer_questions(
     retry: frozenset[str] = frozenset(),
     changed_since: int | None = None,
     console: Console | None = None,
+    finished: Finished | None = None,
+    interrupt: Interrupt | None = None,
 ) -> RunResult:
     """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
 
@@ -106,8 +151,10 @@ def answer_questions(
         counts = f"{len(diff.added)} added, {len(diff.changed)} changed, {len(diff.removed)} removed"
         say_line(console, f"since version {changed_since}: {counts}; {left} of {whole} questions rest on these")
         if not left:
-            return RunResult(Folder.of(run).path, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
-    return answer_prepared(prepared, run, address=address, retry=retry, console=console)
+            return RunResult(run, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
+    return answer_prepared(
+        prepared, run, address=address, retry=retry, console=console, finished=finished, interrupt=interrupt
+    )
 
 
 def answer_prepared(
@@ -119,6 +166,8 @@ def answer_prepared(
     console: Console | None = None,
     whole: bool = True,
     shared: Shared | None = None,
+    finished: Finished | None = None,
+    interrupt: Interrupt | None = None,
 ) -> RunResult:
     """The same with everything checked. A part of a run that is not the ``whole`` leaves it without a manifest.
 
@@ -128,6 +177,7 @@ def answer_prepared(
     started_at = time.monotonic()
     config = prepared.config
     folder = Folder.of(run)
+    where = folder.path if folder.is_local else run
     with folder.locked("okralong answer"):
         begin(folder, prepared)
         before = statuses(folder, prepared)
@@ -137,7 +187,7 @@ def answer_prepared(
         unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
         complete = folder.read_manifest() is not None
         if not todo and not unscoped and (complete or not whole):
-            return _result(folder, prepared)
+            return _result(where, prepared)
         batches = batch_setup(folder, config.llm, complete)
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
@@ -145,7 +195,6 @@ def answer_prepared(
         reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
         # A question that is asked again wants another reply than the one that failed it, which other runs may have too.
         replies = () if retry - {"over_budget"} else prepared.replies_from
-        where = folder.path if folder.is_local else run
         looking = shared.looking if shared else None
         with ExitStack() as held:
             served = (
@@ -159,16 +208,17 @@ def answer_prepared(
             actors = held.enter_context(started)
             for note in served.notes:
                 say_line(console, note, style="yellow")
-            stop, totals = drive(actors, todo, unscoped, prepared, console, shared.interrupt if shared else None)
+            interrupt = shared.interrupt if shared else interrupt
+            stop, totals = drive(actors, todo, unscoped, prepared, console, interrupt, finished)
         if stop is not None:
-            return _result(folder, prepared, stop.message, stop.exit_code)
+            return _result(where, prepared, stop.message, stop.exit_code)
         if not whole:
-            return _result(folder, prepared)
+            return _result(where, prepared)
         billed = bill(table(folder, "ledger", COLUMNS))
         totals |= {"alone_usd": billed.alone_usd, "shared_replies": billed.shared}
         totals |= {"batch_usd": billed.batch_usd, "batch_calls": billed.batch_calls}
         folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started_at, totals))
-        return _result(folder, prepared)
+        return _result(where, prepared)
 
 
 def reading_vectors(prepared: Prepared) -> Path | None:
@@ -217,8 +267,8 @@ def _mode(prepared: Prepared) -> str:
     return f"\nin batches, {later}; the price of {llm.model} knows no batch_discount, so they count in full"
 
 
-def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:
-    counts = Counter(str(row["status"]) for row in table(folder, "answers", ["status"]))
+def _result(run: str, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:
+    counts = Counter(str(row["status"]) for row in table(Folder.of(run), "answers", ["status"]))
     if code == EXIT_OK and counts["over_budget"]:
         code = EXIT_OVER_BUDGET
         stopped = (
@@ -228,7 +278,7 @@ def _result(folder: Folder, prepared: Prepared, stopped: str = "", code: int = E
     elif code == EXIT_OK and (counts["failed"] or prepared.bad):
         code = EXIT_FAILURES
     golds = {each.question.query_id: each.question.answers for each in prepared.questions}
-    return RunResult(folder.path, dict(counts), code, stopped, golds)
+    return RunResult(run, dict(counts), code, stopped, golds)
 
 
 def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> BatchSetup | None:
@@ -267,14 +317,15 @@ def drive(
     prepared: Prepared,
     console: Console,
     interrupt: Interrupt | None = None,
+    finished: Finished | None = None,
 ) -> tuple[Stop | None, dict[str, Any]]:
     """Carry all questions; why the run had to stop (or None), and the ledger's totals.
 
-    Raises CancelledError when the ``interrupt`` is fired: this is how a run in another thread than the main one is told
-    of Ctrl-C.
+    Each answers row that is written goes to ``finished``, called in the thread of the run. Raises CancelledError when
+    the ``interrupt`` is fired: this is how a run in another thread than the main one is told of Ctrl-C.
     """
-    work = _drive(actors, todo, unscoped, prepared, console)
-    return asyncio.run(work if interrupt is None else interrupt.of(work))
+    work = _drive(actors, todo, unscoped, prepared, console, finished or (lambda _: None))
+    return run_coroutine(work if interrupt is None else interrupt.of(work))
 
 
 async def _drive(
@@ -283,6 +334,7 @@ async def _drive(
     unscoped: Sequence[tuple[Question, str]],
     prepared: Prepared,
     console: Console,
+    finished: Finished,
 ) -> tuple[Stop | None, dict[str, Any]]:
     for row in prepared.bad:
         await actors.ledger.fail(row.query_id, "questions", "QuestionError", row.message)
@@ -301,7 +353,10 @@ async def _drive(
                 return
             planner = actors.planners[number % len(actors.planners)]
             try:
-                stop = await planner.answer.remote(scoped.question, scoped.doc_ids)
+                ended = await planner.answer.remote(scoped.question, scoped.doc_ids)
+                stop = ended if isinstance(ended, Stop) else None
+                if ended is not None and stop is None:
+                    finished(ended)
             except RayActorError as error:
                 last = str(error).strip().splitlines()[-1]
                 stop = Stop(f"A planner died more often than it is revived: {last} {GO_ON}", EXIT_BROKEN)
@@ -396,3 +451,59 @@ class Interrupt:
         for loop, task in running:
             with suppress(RuntimeError):  # its loop has ended meanwhile
                 loop.call_soon_threadsafe(task.cancel)
+
+
+def stream_answers(
+    archive: str, questions: Questions, run: str, config: RunConfig, retry: frozenset[str] = frozenset()
+) -> Iterator[dict[str, Any]]:
+    """Answer as ``answer_questions`` does, over the connected Ray, in a thread of its own; each answer as a row of the
+    run's flat table when it is there, then those that the run had before.
+
+    A consumer that leaves stops the run. Raises what ``answer_questions`` raises, and OkraError where it had to stop.
+    """
+    answers: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
+    interrupt = Interrupt()
+    silent = Console(quiet=True)
+
+    def work() -> RunResult:
+        try:
+            return answer_questions(
+                archive,
+                questions,
+                run,
+                config,
+                retry=retry,
+                console=silent,
+                finished=answers.put,
+                interrupt=interrupt,
+            )
+        finally:
+            answers.put(None)
+
+    folder, seen = Folder.of(run), set()
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(work)
+        try:
+            flat = None
+            while (row := answers.get()) is not None:
+                flat = flat or _flattener(folder)
+                seen.add(row["query_id"])
+                yield flat(row)
+            result = running.result()
+        finally:
+            interrupt.fire()  # without effect where it has ended
+            with suppress(Exception, asyncio.CancelledError):
+                running.result()
+    for row in flat_answers(Folder.of(result.run)).to_pylist():
+        if row["query_id"] not in seen:
+            yield row
+    if result.exit_code in (EXIT_ENDPOINT, EXIT_BROKEN):
+        error = OkraError(result.stopped)
+        error.exit_code = result.exit_code
+        raise error
+
+
+def _flattener(run: Folder) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    begun = json.loads(run.read_bytes(BEGUN))
+    archive, _ = archive_of(begun)
+    return partial(flat_row, begun=begun, archive=archive)

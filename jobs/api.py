@@ -1,4 +1,4 @@
-"""The Python API: what the commands do, as three functions.
+"""The Python API: what the commands do, as functions, any number of times in one process, also beside a running loop.
 
 import okralong
 
@@ -9,7 +9,7 @@ okralong.answer("archive", questions="questions.jsonl", run="runs/first")
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from okralong.jobs.estimate import EstimateResult
     from okralong.pipelines.indexing.job import IndexResult
     from okralong.pipelines.reporting.diff import RunDiff
+    from okralong.pipelines.run.questions import Questions
 
 
 def index(
@@ -48,7 +49,7 @@ def index(
 
 def estimate(
     archive: str | Path,
-    questions: str | Path,
+    questions: Questions,
     *,
     run: str | Path | None = None,
     pilot: int = 0,
@@ -57,7 +58,8 @@ def estimate(
     address: str | None = None,
     **overrides: Any,
 ) -> EstimateResult:
-    """What answering the questions of a file will cost, with ranges; ``pilot`` questions are answered into ``run``.
+    """What answering the questions (as in ``answer``) will cost, with ranges. ``pilot`` of them are answered into
+    ``run``.
 
     Raises OkraError before anything is spent when archive, config or questions cannot be used.
     """
@@ -66,12 +68,12 @@ def estimate(
 
     settings = load_config(RunConfig, config, overrides)
     asking = Asking(pilot, None if run is None else str(run), seed)
-    return estimate_questions(str(archive), str(questions), settings, asking, address=address)
+    return estimate_questions(str(archive), questions, settings, asking, address=address)
 
 
 def answer(
     archive: str | Path,
-    questions: str | Path,
+    questions: Questions,
     run: str | Path,
     *,
     config: str | Path = "answer.yaml",
@@ -80,7 +82,9 @@ def answer(
     changed_since: int | None = None,
     **overrides: Any,
 ) -> RunResult:
-    """Answer the questions of a file into the run folder. ``overrides``: ``answer(..., strategy="std_rag")``.
+    """Answer questions into the run folder. ``overrides``: ``answer(..., strategy="std_rag")``.
+
+    ``questions`` are a file's path or URI, a list of strings or dicts, a pandas data frame or an Arrow table.
 
     ``retry`` names the ends (failed, unanswerable, over_budget) of questions that are asked again; with
     ``changed_since``, a version of the archive, only questions whose documents changed since then are asked.
@@ -93,13 +97,37 @@ def answer(
     settings = load_config(RunConfig, config, overrides)
     return answer_questions(
         str(archive),
-        str(questions),
+        questions,
         str(run),
         settings,
         address=address,
         retry=frozenset(retry),
         changed_since=changed_since,
     )
+
+
+def stream(
+    archive: str | Path,
+    questions: Questions,
+    run: str | Path,
+    *,
+    config: str | Path = "answer.yaml",
+    address: str | None = None,
+    retry: Sequence[str] = (),
+    **overrides: Any,
+) -> Iterator[dict[str, Any]]:
+    """Answer as ``answer`` does, and yield each answer when it is there: a row of the run's flat table.
+
+    Those that the run folder had before come last. Leaving the loop stops the run; the same call goes on. Raises as
+    ``answer`` does, and OkraError at the end where the run had to stop.
+    """
+    from okralong.actors.cluster import connected
+    from okralong.jobs.answer import stream_answers
+    from okralong.pipelines.run.config import RunConfig
+
+    settings = load_config(RunConfig, config, overrides)
+    with connected(address):
+        yield from stream_answers(str(archive), questions, str(run), settings, frozenset(retry))
 
 
 def export(run: str | Path, to: str | Path, *, format: str | None = None) -> list[str]:

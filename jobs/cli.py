@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from okralong.pipelines.run.config import RunConfig
 
 FAILURES_SHOWN = 5
+OCR_REMEDY = "pip install 'okralong[ocr]', and ocr: auto in the index config"
+OCR_REMEDY = "pip install 'okralong[ocr]', and ocr: auto in the index config"
 
 
 def index(
@@ -93,9 +95,15 @@ def _summary(console: Console, result: IndexResult) -> None:
             lines.append(
                 f"{count:,} chunks of {size} tokens are longer than the encoder sees; their tails have no vector"
             )
-    if result.skipped:
-        lines.append(f"skipped {len(result.skipped)} files of a kind that is not read, e.g. {result.skipped[0]}")
-    failed = Archive.open(f"{result.archive}@{result.version}").failures()
+    opened = Archive.open(f"{result.archive}@{result.version}")
+    ocr = opened.manifest.get("ocr") or {}
+    if ocr.get("pages"):
+        lines.append(f"by OCR: {ocr['pages']:,} pages of {ocr['documents']:,} documents")
+    if ocr.get("pages_without_text"):
+        lines.append(f"{ocr['pages_without_text']:,} pages have no text layer and were not read: {OCR_REMEDY}")
+    if note := (opened.manifest.get("metadata") or {}).get("note"):
+        lines.append(note)
+    failed = opened.failures()
     lines += [f"not read: {message}" for message in failed[:FAILURES_SHOWN]]
     if len(failed) > FAILURES_SHOWN:
         lines.append(f"... and {len(failed) - FAILURES_SHOWN} more; all of them: okralong failures {result.archive}")
@@ -263,7 +271,7 @@ def read_tags(given: Sequence[str]) -> dict[str, str]:
     return tags
 
 
-archive_app = typer.Typer(help="The versions of an archive: log, diff, vacuum, purge.", no_args_is_help=True)
+archive_app = typer.Typer(help="The versions of an archive: log, diff, documents, vacuum, purge.", no_args_is_help=True)
 
 Place = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
 IDS_SHOWN = 20
@@ -324,6 +332,34 @@ def diff(
         if len(shown) < len(doc_ids):
             lines.append(f"{mark} ... and {len(doc_ids) - len(shown):,} more (--full)")
     _say(*lines)
+
+
+@archive_app.command("documents")
+def documents(
+    archive: Annotated[str, typer.Argument(help="An archive, or a version of it: archive@3.")],
+    to: Annotated[
+        str | None, typer.Option(help="Write them to this file: .xlsx, .csv, .jsonl, .parquet or .duckdb.")
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="With the text of each document.")] = False,
+) -> None:
+    """List what a version holds: a row for each document, with its metadata."""
+    from okralong.pipelines.archive.archive import Archive
+    from okralong.pipelines.reporting.export import format_of, write_tables
+
+    kind = format_of(to) if to is not None else None
+    opened = Archive.open(archive)
+    table = opened.contents(text=text)
+    if to is not None and kind is not None:
+        (path,) = write_tables({"documents": table}, to, kind)
+        _say(f"{path}: {table.num_rows:,} documents of version {opened.version}")
+        return
+    for row in table.to_pylist():
+        pages = f"  {row['pages']} pages" if row.get("pages") else ""
+        day, title = (f"  {row[name]}" if row.get(name) else "" for name in ("date", "title"))
+        _say(f"{row['doc_id']}  {row['tokens']:,} tokens{pages}{day}{title}")
+        if text:
+            _say(row["text"])
+    _say(f"version {opened.version}: {table.num_rows:,} documents")
 
 
 @archive_app.command("vacuum")

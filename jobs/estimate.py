@@ -19,6 +19,7 @@ from okralong.jobs.terminal import EstimateBar, say_line
 from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, ConfigError
@@ -119,7 +120,7 @@ def estimate_prepared(
     pilot: RunResult | None = None
     with connected(address):
         with forecasters(prepared, strategies, llm) as hands:
-            outlooks = asyncio.run(_look(hands, prepared, console))
+            outlooks = run_coroutine(_look(hands, prepared, console))
         if asking.pilot and asking.run is not None:
             pilot = _ask(prepared, outlooks, asking, asking.run, console)
     asked = asked_in(run, token_counter(llm.tokenizer)) if run is not None else {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.types import ConfigError, EndpointError
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import Price
@@ -44,7 +45,7 @@ def generator(llm: LlmConfig, log_folder: Path | None, compressor: Path | None =
         return
     reader = llm.found_reader()
     if llm.base_url != EMBEDDED:
-        notes = asyncio.run(_check(llm))
+        notes = run_coroutine(_check(llm))
         facts: dict[str, Any] = {"model": llm.model, "base_url": llm.base_url}
         if llm.endpoints:
             facts["endpoints"] = [{"model": one.model, "base_url": one.base_url} for one in llm.endpoints]

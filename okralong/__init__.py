@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from okralong.jobs.api import answer, diff, estimate, export, index
+    from okralong.jobs.api import answer, diff, estimate, export, index, stream
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "answer", "diff", "estimate", "export", "index"]
+__all__ = ["__version__", "answer", "diff", "estimate", "export", "index", "stream"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the API when it is first used: the cores of embedding and analysis must import with few packages around."""
-    if name in ("answer", "diff", "estimate", "export", "index"):
+    if name in __all__:
         from okralong.jobs import api
 
         return getattr(api, name)

@@ -24,6 +24,7 @@ IMPORT_NAMES = {
     "PyStemmer": "Stemmer",
     "pillow": "PIL",
     "python-docx": "docx",
+    "python-pptx": "pptx",
     "PyYAML": "yaml",
     "scikit-learn": "sklearn",
     "sentence-transformers": "sentence_transformers",

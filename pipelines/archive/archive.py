@@ -17,7 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.files import CompressedRows, granularity_folder, table_folders
-from okralong.pipelines.archive.metadata import DocumentFacts, facts_of_documents, metadata_table, read_facts
+from okralong.pipelines.archive.metadata import (
+    FIXED_COLUMNS,
+    DocumentFacts,
+    facts_of_documents,
+    metadata_table,
+    read_facts,
+)
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.archive.versions import (
@@ -144,6 +150,21 @@ class Archive:
         strings.
         """
         return self._metadata
+
+    def contents(self, *, text: bool = False) -> pa.Table:
+        """What the version holds, a row a document in order of doc_id: title, date, tokens (o200k_base), the columns of
+        ``metadata``, where it was read from, the hash of id and text, and with ``text`` the text itself.
+        """
+        known, entries = self.metadata(), self.entries()
+        doc_ids = known["doc_id"].to_pylist()
+        columns = {name: known[name] for name in ("doc_id", "title", "date") if name in known.column_names}
+        columns["tokens"] = pa.array([entries[doc_id].n_tokens for doc_id in doc_ids], pa.int64())
+        columns |= {name: known[name] for name in known.column_names if name not in (*columns, *FIXED_COLUMNS)}
+        columns["source_uri"] = known["source_uri"]
+        columns["sha256"] = pa.array([entries[doc_id].sha256 for doc_id in doc_ids], pa.string())
+        if text:
+            columns["text"] = pa.array([self.document(doc_id).text for doc_id in doc_ids], pa.large_string())
+        return pa.table(columns)
 
     def failures(self) -> list[str]:
         """Why documents could not be had, a paragraph each, in order of their doc_ids."""

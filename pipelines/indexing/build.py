@@ -58,6 +58,7 @@ from okralong.pipelines.core.schemas import FAILURES, SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import ArrayCompressor, compressor_to_index
@@ -223,11 +224,12 @@ class VersionBuild:
         about: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Write the tables, as for ``publish``, and give the manifest that names them; no reader sees it yet."""
+        facts = self._facts(sources)
         files = {
             "catalogue": write_catalogue(self.archive, self.entries, len(next(iter(shards.values())))),
             "sources": write_sources(self.archive, sources),
             "failures": _write_failures(self.archive, failures),
-            "metadata": write_facts(self.archive, self._facts(sources)),
+            "metadata": write_facts(self.archive, facts),
             "parts": sorted({entry.part for entry in self.entries}),
             "encoder": self.encoder,
             "index": {str(size): [shard.name for shard in built] for size, built in shards.items()},
@@ -250,6 +252,7 @@ class VersionBuild:
             "documents": len(self.live),
             "document_tokens": sum(entry.n_tokens for entry in self.live.values()),
             "failures": len(failures),
+            "ocr": _ocr_facts(facts),
             "changes": self.changes,
             "chunks": {str(size): sum(shard.rows for shard in built) for size, built in shards.items()},
             "chunks_over_encoder_limit": {
@@ -295,6 +298,14 @@ def fingerprint_of(
     content += [files["metadata"]] if "metadata" in files else []  # neither had a version of an earlier okralong
     content += [compressor] if compressor is not None else []  # without one, the hash is that of before there were any
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _ocr_facts(facts: Sequence[DocumentFacts]) -> dict[str, int]:
+    """How many pages of how many documents were read from images, and how many pages have neither text nor OCR."""
+    pages = [int(each.own.get("ocr_pages") or 0) for each in facts if each.own.get("ocr_pages", "").isdecimal()]
+    unread = [each.own.get(PAGES_WITHOUT_TEXT, "") for each in facts]
+    without = sum(int(count) for count in unread if count.isdecimal())
+    return {"documents": sum(map(bool, pages)), "pages": sum(pages), "pages_without_text": without}
 
 
 def _day(mtime_ns: int) -> str:

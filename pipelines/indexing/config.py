@@ -10,6 +10,7 @@ from okralong.pipelines.archive.files import DenseConfig
 from okralong.pipelines.core.config import IndexPlacement, Settings
 from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries
 from okralong.pipelines.indexing.documents import Limits
+from okralong.pipelines.indexing.formats.ocr import ocr_is_installed
 from okralong.pipelines.sara.artifact import AUTO
 
 
@@ -64,13 +65,16 @@ class LimitsConfig(Settings):
 
     ``document_s`` are seconds of processor time, and five times as many by the clock; ``document_gib`` GiB (2^30 bytes)
     of memory beside the parsers themselves; ``document_megabytes`` 10^6 bytes of its text, and ``file_text_megabytes``
-    of the texts of all documents of one file.
+    of the texts of all documents of one file. OCR adds ``ocr_page_s`` seconds of processor time for each page that it
+    reads, ``ocr_pages`` of one document at most.
     """
 
     document_s: float = Field(default=120.0, gt=0, allow_inf_nan=False)
     document_gib: float = Field(default=2.0, ge=0.125, allow_inf_nan=False)
     document_megabytes: float = Field(default=50.0, gt=0, allow_inf_nan=False)
     file_text_megabytes: float = Field(default=1000.0, gt=0, allow_inf_nan=False)
+    ocr_page_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    ocr_pages: int = Field(default=200, ge=1)
 
 
 class IndexConfig(Settings):
@@ -115,7 +119,8 @@ class IndexConfig(Settings):
     def content(self) -> dict[str, Any]:
         """What an archive depends on: all but where it was made, what says itself what it made (files left out,
         metadata, OCR), and the compressor, for which a table stands beside the rest."""
-        return self.model_dump(exclude={"placement", "compressor", "exclude", "metadata", "ocr"})
+        content = self.model_dump(exclude={"placement", "compressor", "exclude", "metadata", "ocr"})
+        return content | {"limits": self.limits.model_dump(exclude={"ocr_page_s", "ocr_pages"})}
 
     def shard_count(self, tokens: int, before: int = 1) -> int:
         """How many shards an archive of so many tokens has that had ``before``. With "auto" a power of two that only
@@ -136,4 +141,7 @@ class IndexConfig(Settings):
             document_bytes=int(self.limits.document_megabytes * 1e6),
             text_bytes=int(self.limits.file_text_megabytes * 1e6),
             file_bytes=int(self.max_file_megabytes * 1e6),
+            ocr="off" if self.ocr == "off" else "on" if ocr_is_installed() else "missing",
+            ocr_page_seconds=self.limits.ocr_page_s,
+            ocr_pages=self.limits.ocr_pages,
         )

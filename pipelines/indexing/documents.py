@@ -201,7 +201,8 @@ class Limits:
 
     ``seconds`` is processor time for one document; ``memory_bytes`` what reading it may add to the address space of its
     process; ``document_bytes`` its text, title and metadata in UTF-8; ``text_bytes`` the same of all documents of one
-    file; ``file_bytes`` the file as it is stored.
+    file; ``file_bytes`` the file as it is stored. Where ``ocr`` is "on" (else "off", or "missing" where its packages
+    are), ``ocr_pages`` pages of a document without a text layer are read, each of which adds ``ocr_page_seconds``.
     """
 
     seconds: float
@@ -209,3 +210,6 @@ class Limits:
     document_bytes: int
     text_bytes: int
     file_bytes: int
+    ocr: str = "off"
+    ocr_page_seconds: float = 60.0
+    ocr_pages: int = 200

@@ -26,8 +26,9 @@ from okralong.pipelines.core.types import Document, Section, TableSpan
 from okralong.pipelines.indexing.chunking import Boundaries, chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
+from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.listing import duplicate
-from okralong.pipelines.indexing.readers import reader_version
+from okralong.pipelines.indexing.readers import WITHOUT_OCR, is_read_as_today, reader_version
 from okralong.pipelines.indexing.sandbox import Reader, held_reader
 
 # Ours: about one long report in the smallest part, forty in the largest.
@@ -121,7 +122,7 @@ def ingest_part(
     for source in sources:
         whose = (source.uri, source.doc_id, source.sha256)
         by = reader_version(source.uri)
-        before, repeated = len(outcomes), 0
+        before, repeated, lacking = len(outcomes), 0, False
         origins: dict[str, str] = {}
         for reading in reader.read(source):
             if isinstance(reading, BadRow):
@@ -142,10 +143,13 @@ def ingest_part(
             part = pieces.take(document)
             about = Read(document.doc_id, *whose, part, document.sha256, document.n_tokens, reading.origin, reader=by)
             outcomes.append(about)
+            lacking = lacking or PAGES_WITHOUT_TEXT in document.metadata
         if repeated > MOST_BAD_ROWS:
             outcomes.append(Read(source.doc_id, *whose, message=_repeats(source, repeated), reader=by))
         if len(outcomes) == before:
             outcomes.append(Read("", *whose, reader=by))
+        if lacking:
+            outcomes[before:] = [replace(outcome, reader=by + WITHOUT_OCR) for outcome in outcomes[before:]]
     pieces.write()
     return outcomes
 
@@ -317,7 +321,9 @@ def read_outcomes(archive: Folder, name: str) -> tuple[list[Read], str]:
     return [Read(**row) for row in rows], next(iter(limits), "")
 
 
-def found_of(archive: Folder, names: Iterable[str], wanted: Mapping[str, Source]) -> dict[str, tuple[list[Read], str]]:
+def found_of(
+    archive: Folder, names: Iterable[str], wanted: Mapping[str, Source], ocr: bool = False
+) -> dict[str, tuple[list[Read], str]]:
     """What some parts say of ``wanted`` sources (by uri) of the same content, as the readers of today read them, and
     under which limits that was."""
     found: dict[str, tuple[list[Read], str]] = {}
@@ -326,8 +332,8 @@ def found_of(archive: Folder, names: Iterable[str], wanted: Mapping[str, Source]
         here: dict[str, tuple[list[Read], str]] = {}
         for outcome in outcomes:
             source = wanted.get(outcome.source_uri)
-            about = (outcome.source_name, outcome.source_sha256, outcome.reader)
-            if source and (source.doc_id, source.sha256, reader_version(source.uri)) == about:
+            same = source and (source.doc_id, source.sha256) == (outcome.source_name, outcome.source_sha256)
+            if source and same and is_read_as_today(outcome.reader, source.uri, ocr):
                 here.setdefault(source.uri, ([], limits))[0].append(outcome)
         found |= here
     return found
@@ -342,11 +348,12 @@ def entries_of(outcomes: Iterable[Read]) -> list[DocumentEntry]:
     ]
 
 
-def known_of(source: Source, outcomes: Iterable[Read]) -> KnownSource:
+def known_of(source: Source, outcomes: Sequence[Read]) -> KnownSource:
     """What the next version knows of a source that was read."""
     failed = tuple((outcome.doc_id, outcome.message) for outcome in outcomes if outcome.message)
     about = (source.uri, source.doc_id, source.sha256, source.size, source.mtime_ns)
-    return KnownSource(*about, failed, reader_version(source.uri))
+    by = next((outcome.reader for outcome in outcomes), reader_version(source.uri))
+    return KnownSource(*about, failed, by)
 
 
 # What a job has to read, from what the version before it knows of its source files; no files are opened.
@@ -366,9 +373,12 @@ class SourceChanges:
         return not self.to_read and not self.gone
 
 
-def source_changes(listed: Iterable[Source], known: Mapping[str, KnownSource], retry_failed: bool) -> SourceChanges:
-    """Compare by content. A file that could not be opened is read again, one that an earlier reader read, which knew
-    less, and, with ``retry_failed``, one that holds documents that failed.
+def source_changes(
+    listed: Iterable[Source], known: Mapping[str, KnownSource], retry_failed: bool, ocr: bool = False
+) -> SourceChanges:
+    """Compare by content. Read again is a file that could not be opened, one that an earlier reader read, which knew
+    less, one with pages that wait for ``ocr``, where there is OCR now, and, with ``retry_failed``, one that holds
+    documents that failed.
     """
     kept: dict[str, KnownSource] = {}
     to_read: list[Source] = []
@@ -377,7 +387,7 @@ def source_changes(listed: Iterable[Source], known: Mapping[str, KnownSource], r
         seen.add(source.uri)
         before = known.get(source.uri)
         same = before is not None and source.sha256 == before.sha256 != "" and source.doc_id == before.name
-        same = same and before is not None and before.reader == reader_version(source.uri)
+        same = same and before is not None and is_read_as_today(before.reader, source.uri, ocr)
         if before is not None and same and not (before.failed and retry_failed):
             kept[source.uri] = replace(before, size=source.size, mtime_ns=source.mtime_ns)
         else:

@@ -226,7 +226,9 @@ class IndexJob:
         self.before = list(read_catalogue(self.folder, self.parent["files"]["catalogue"])) if self.parent else []
         self.purged: frozenset[str] = frozenset(self.parent["purged"] if self.parent else ())
         self.compressor = wanted_compressor(config, model)
-        self.limits = digest([config.limits.model_dump(), config.max_file_megabytes])
+        reading = config.reading_limits()
+        self.ocr = reading.ocr == "on"
+        self.limits = digest(reading)
         self.work = {"files_read": 0, "texts_embedded": 0, "shards_written": 0}
         self.cpu = {"read": 0.0, "chunk": 0.0, "embed": 0.0}
         self.state = IndexProgress("read", 0)
@@ -243,7 +245,7 @@ class IndexJob:
         with self.clock.stage("list"):
             trusted = int(parent["listed_at_ns"]) if parent and not rehash else 0
             hashed = with_hashes(listing.sources, known, trusted)
-        changes = source_changes(hashed, known, not parent or parent["limits"] != self.limits)
+        changes = source_changes(hashed, known, not parent or parent["limits"] != self.limits, self.ocr)
         not_taken = [(row.doc_id, row.message) for row in listing.bad]
         refused = sorted(map(list, not_taken))
         as_before = parent is not None and changes.none and refused == parent["refused"] and self._as_before(parent)
@@ -320,14 +322,16 @@ class IndexJob:
         entries, sources = carried(self.before, changes), list(changes.kept.values())
         wanted = {source.uri: source for source in changes.to_read}
         held = {part.rsplit("-", 1)[0] for part in self.parent["files"]["parts"]} if self.parent else set()
-        found = found_of(self.folder, [name for name in finished_parts(self.folder) if name not in held], wanted)
+        found = found_of(
+            self.folder, [name for name in finished_parts(self.folder) if name not in held], wanted, self.ocr
+        )
         for uri, (outcomes, limits) in found.items():
             failed = any(outcome.message for outcome in outcomes)
             if wanted[uri].sha256 and (limits == self.limits or not failed):
                 source = wanted.pop(uri)
                 entries += entries_of(outcomes)
                 sources.append(known_of(source, outcomes))
-        for outcomes, _ in found_of(self.folder, self._read_parts(list(wanted.values())), wanted).values():
+        for outcomes, _ in found_of(self.folder, self._read_parts(list(wanted.values())), wanted, self.ocr).values():
             entries += entries_of(outcomes)
             sources.append(known_of(wanted[outcomes[0].source_uri], outcomes))
         return entries, sources

@@ -24,7 +24,7 @@ from okralong.pipelines.archive.versions import KnownSource
 from okralong.pipelines.core.storage import located
 from okralong.pipelines.core.types import DocumentError, InputError
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
-from okralong.pipelines.indexing.readers import READERS, reader_for
+from okralong.pipelines.indexing.readers import SUFFIXES, is_read
 
 _BLOCK: Final = 1 << 20
 _TICK_NS: Final = 2_000_000_000
@@ -61,12 +61,12 @@ def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[
     found = [s for walk in walks for s in walk.sources if below is None or not s.uri.startswith(below)]
     found = [s for s in found if s.uri != apart and not PurePosixPath(s.uri).name.startswith(_OWNER_FILE)]
     refused = {row.message: row for walk in walks for row in walk.bad if below is None or below not in row.message}
-    skipped = sorted({source.uri for source in found if reader_for(source.uri) is None})
-    known = {source.uri: source for source in found if reader_for(source.uri) is not None}
+    skipped = sorted({source.uri for source in found if not is_read(source.uri)})
+    known = {source.uri: source for source in found if is_read(source.uri)}
     if not known:
         raise InputError(
             f"There is no document below {', '.join(locations)}: {len(skipped)} files were seen, none ends in "
-            f"{', '.join(READERS)}. "
+            f"{', '.join(SUFFIXES)}. "
             f"{next(iter(refused), 'Check the folder given to --from.')}"
         )
     kept: dict[str, Source] = {}
@@ -150,7 +150,7 @@ def _list(location: str, exclude: Sequence[str]) -> Walk:
     if "://" not in location:
         path = Path(location).resolve()
         if path.is_dir():
-            return walk_folder(path, lambda name: reader_for(name) is not None, exclude)
+            return walk_folder(path, is_read, exclude)
         if not path.exists():
             raise InputError(f"--from {location} does not exist. Check the path; nothing was indexed.")
         if not path.is_file():

@@ -407,7 +407,7 @@ class _Version:
         return sources, failures_of(build.entries, sources, refused)
 
     def _about(self, shards: Built) -> dict[str, Any]:
-        kept = ("embedding", "limits", "listed_at_ns", "refused", "config", "metadata", "ocr")
+        kept = ("embedding", "limits", "listed_at_ns", "refused", "config", "metadata")
         return {
             **{key: self.manifest[key] for key in kept if key in self.manifest},
             **carry_without(self.archive, self.manifest, shards, self.doc_id),

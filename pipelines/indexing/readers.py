@@ -5,23 +5,20 @@ The readers themselves are in ``formats``. Whatever goes wrong with a file stays
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Read, Reading, Source
 from okralong.pipelines.indexing.formats.mail import read_mail
+from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr, read_image
 from okralong.pipelines.indexing.formats.office import read_docx, read_pptx
 from okralong.pipelines.indexing.formats.pdf import read_pdf
 from okralong.pipelines.indexing.formats.rows import read_jsonl, read_parquet
 from okralong.pipelines.indexing.formats.sheets import read_csv, read_xlsx
 from okralong.pipelines.indexing.formats.text import read_html, read_markdown, read_plain
-
-
-def _read_mail(source: Source) -> Iterator[Reading]:
-    return read_mail(source, reader_for)
-
 
 READERS: Final[Mapping[str, Read]] = {
     ".txt": read_plain,
@@ -30,18 +27,26 @@ READERS: Final[Mapping[str, Read]] = {
     ".markdown": read_markdown,
     ".html": read_html,
     ".htm": read_html,
-    ".pdf": read_pdf,
     ".docx": read_docx,
     ".xlsx": read_xlsx,
     ".csv": read_csv,
     ".tsv": read_csv,
     ".pptx": read_pptx,
-    ".eml": _read_mail,
     ".jsonl": read_jsonl,
     ".parquet": read_parquet,
 }
-"""Reader by suffix in lower case."""
+IMAGE_READERS: Final[Mapping[str, Callable[[Source, Ocr], Iterator[Reading]]]] = {
+    ".pdf": read_pdf,
+    ".png": read_image,
+    ".jpg": read_image,
+    ".jpeg": read_image,
+    ".tif": read_image,
+    ".tiff": read_image,
+}
+"""Reader by suffix in lower case; these may need OCR."""
 
+MAIL: Final = ".eml"
+SUFFIXES: Final = (*READERS, *IMAGE_READERS, MAIL)
 
 _VERSIONS: Final[Mapping[str, str]] = {
     ".md": "2",
@@ -55,23 +60,42 @@ _VERSIONS: Final[Mapping[str, str]] = {
 }
 """Of the readers that have learned something since the first release: sections, and columns beside the texts."""
 
+WITHOUT_OCR: Final = "-"
+"""Stands behind the version of a reader that left pages unread since there was no OCR."""
+
 
 def reader_version(name: str) -> str:
-    """Of the reader of a file by its suffix; a file that an earlier one read is read again. "" for the first."""
+    """Of the reader of a file by its suffix; "" for the first."""
     return _VERSIONS.get(PurePosixPath(name).suffix.lower(), "")
 
 
-def reader_for(name: str) -> Read | None:
+def is_read_as_today(version: str, name: str, ocr: bool) -> bool:
+    """Whether a file that a reader of ``version`` read need not be read again. ``ocr`` says that there is OCR now."""
+    today = reader_version(name)
+    return version == today or (version == today + WITHOUT_OCR and not ocr)
+
+
+def is_read(name: str) -> bool:
+    """Whether a file of this suffix is read."""
+    return PurePosixPath(name).suffix.lower() in SUFFIXES
+
+
+def reader_for(name: str, ocr: Ocr = NO_OCR) -> Read | None:
     """The reader of a file by its suffix, or None when no reader knows it."""
-    return READERS.get(PurePosixPath(name).suffix.lower())
+    suffix = PurePosixPath(name).suffix.lower()
+    if suffix == MAIL:
+        return partial(read_mail, find=partial(reader_for, ocr=ocr))
+    if (read := IMAGE_READERS.get(suffix)) is not None:
+        return lambda source: read(source, ocr)
+    return READERS.get(suffix)
 
 
-def read_source(source: Source, max_bytes: int) -> Iterator[Reading]:
+def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[Reading]:
     """Every document of ``source``, and a BadRow for each one that cannot be had. Raises MemoryError only."""
     try:
-        reader = reader_for(source.uri)
+        reader = reader_for(source.uri, ocr)
         if reader is None:
-            raise DocumentError(f"{source.uri} has a suffix that no reader knows. Known are {', '.join(READERS)}.")
+            raise DocumentError(f"{source.uri} has a suffix that no reader knows. Known are {', '.join(SUFFIXES)}.")
         if source.size > max_bytes:
             raise DocumentError(
                 f"{source.uri} has {source.size / 1e6:.1f} MB, more than max_file_megabytes = {max_bytes / 1e6:g}. "

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -37,6 +37,7 @@ from okralong.pipelines.indexing.documents import (
     Source,
     document_with_tables,
 )
+from okralong.pipelines.indexing.formats.ocr import INSTALL, NO_OCR, Ocr
 from okralong.pipelines.indexing.readers import read_source
 from okralong.pipelines.indexing.tables import find_tables
 from okralong.pipelines.models.weights import module_command, module_environment, tail
@@ -130,6 +131,9 @@ class _Attempt:
                 if head["kind"] == "done":
                     self.done = True
                     return
+                if head["kind"] == "page":
+                    deadline += process.more_for_page()
+                    continue
                 if head["kind"] == "begun":
                     self._begun = head
                     continue
@@ -275,15 +279,23 @@ class ReaderProcess(ConfinedProcess):
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self.readings = 0
+        self.readings = self._pages = 0
         super().__init__(_CHILD, json.dumps(asdict(limits)), most_body=BODY_BYTES_A_TEXT_BYTE * limits.document_bytes)
 
     def ask(self, source: Source, skip: int) -> None:
         """Ask for the documents of ``source`` but for its first ``skip`` readings. Raises Lost when it is gone."""
         self.request({"source": asdict(source), "skip": skip})
 
+    def more_for_page(self) -> float:
+        """Seconds by the clock that a page read by OCR adds. Raises BrokenFrame for one too many."""
+        self._pages += 1
+        if self._pages > self._limits.ocr_pages:
+            raise BrokenFrame(f"page {self._pages} by OCR")
+        return self._limits.ocr_page_seconds * CLOCK_SECONDS_A_SECOND
+
     def deadline(self) -> float:
         """When a document that begins now is given up, on the monotonic clock."""
+        self._pages = 0
         return time.monotonic() + self._limits.seconds * CLOCK_SECONDS_A_SECOND
 
 
@@ -420,14 +432,14 @@ class Step:
     what: Begun | Parsed | BadRow
 
 
-def steps(source: Source, limits: Limits, skip: int = 0) -> Iterator[Step]:
+def steps(source: Source, limits: Limits, skip: int = 0, ocr: Ocr = NO_OCR) -> Iterator[Step]:
     """Read ``source`` and parse its documents, but for the first ``skip`` readings.
 
     A document has two steps, Begun and its outcome; what cannot be read has one. MemoryError is passed on: whoever
     meets it must not go on in this process.
     """
     bad = taken = number = 0
-    for number, reading in enumerate(read_source(source, limits.file_bytes)):
+    for number, reading in enumerate(read_source(source, limits.file_bytes, ocr)):
         if isinstance(reading, BadRow):
             bad += 1
             if number >= skip and bad <= MOST_BAD_ROWS:
@@ -443,6 +455,21 @@ def steps(source: Source, limits: Limits, skip: int = 0) -> Iterator[Step]:
             yield Step(number, _made(reading, size, limits))
     if bad > MOST_BAD_ROWS:
         yield Step(number, _more_bad_rows(source, bad))
+
+
+def ocr_under(limits: Limits, tell: Callable[[], None]) -> Ocr:
+    """What reads images under ``limits``; ``tell`` says to the other side that a page begins."""
+
+    def before_page() -> None:
+        allow_more_seconds(limits.ocr_page_seconds)
+        tell()
+
+    why_not = {
+        "on": "",
+        "off": "The index config says ocr: off. Set it to auto and index again, or leave the file out with --exclude.",
+        "missing": f"Install OCR ({INSTALL}) and index again, or leave the file out with --exclude.",
+    }
+    return Ocr(why_not[limits.ocr], limits.ocr_pages, before_page)
 
 
 def _made(raw: RawDocument, size: int, limits: Limits) -> Parsed | BadRow:
@@ -624,6 +651,13 @@ def confine(memory_bytes: int) -> None:
 def allow_seconds(seconds: float) -> None:
     """Let this process use ``seconds`` of processor time from here on, rounded up; the kernel ends it after them."""
     _lower(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
+
+
+def allow_more_seconds(seconds: float) -> None:
+    """Let this process use so many seconds of processor time more than it may already."""
+    bound, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    if bound != resource.RLIM_INFINITY:
+        _lower(resource.RLIMIT_CPU, bound + math.ceil(seconds))
 
 
 def _lower(what: int, bound: int) -> None:

@@ -25,6 +25,7 @@ from okralong.pipelines.indexing.sandbox import (
     allow_seconds,
     confine,
     end_with,
+    ocr_under,
     steps,
     write_frame,
 )
@@ -59,10 +60,11 @@ def silence() -> None:
 
 def _serve(limits: Limits, out: BinaryIO) -> None:
     write_frame(out, {"kind": "ready"})
+    ocr = ocr_under(limits, lambda: write_frame(out, {"kind": "page"}))
     for line in requests():
         request = json.loads(line)
         allow_seconds(limits.seconds)
-        for step in steps(Source(**request["source"]), limits, request["skip"]):
+        for step in steps(Source(**request["source"]), limits, request["skip"], ocr):
             head, body = _frame(step)
             write_frame(out, head, body)
             if not isinstance(step.what, Begun):

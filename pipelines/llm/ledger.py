@@ -165,15 +165,15 @@ class RunLedger:
         if step is not None:
             question.rows[step.key] = step
 
-    async def finish(self, row: Mapping[str, Any]) -> None:
+    async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Write the one answers row of a question and free what it had reserved; calls of it that are still in flight
-        are held as unknown.
+        are held as unknown. Returns the row as it was written, None where the question had its end before.
 
         Columns of money and tokens that are missing in ``row`` are filled in from the ledger, and ``finished_at``.
         """
         query_id = str(row["query_id"])
         if self._has_its_end(query_id):  # the message came twice: what it has cost is not known any more
-            return
+            return None
         question = self._state.question(query_id)
         self._end(query_id)
         spent = {
@@ -185,12 +185,14 @@ class RunLedger:
             "weighted_tokens": question.usage.weighted_tokens,
             "finished_at": datetime.now(UTC),
         }
-        self._log.append("answers", {**spent, **row})
+        written = {**spent, **row}
+        self._log.append("answers", written)
         await self._durable(query_id)
         self._state.statuses[query_id] = str(row["status"])
         self._reopened.discard(query_id)
         if row["status"] in FINAL:
             self._state.questions.pop(query_id, None)
+        return written
 
     async def release(self, query_id: str) -> bool:
         """Put a question down without an answers row: what it had reserved is free, its calls in flight are unknown.

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote as url_quote
 
-from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.types import ArchiveError, ConfigError, Document, QuestionError, Section, section_at
+
+if TYPE_CHECKING:
+    from okralong.pipelines.archive.archive import Archive
 
 QUOTE_CHARS: Final = 1_000
 """Most characters of a quote. Ours: a cited passage is at most some hundred tokens, but a model may cite any."""
@@ -106,6 +108,8 @@ def archive_of(begun: Mapping[str, Any]) -> tuple[Archive | None, str]:
 
     ``begun`` is the run's ``run.json``.
     """
+    from okralong.pipelines.archive.archive import Archive  # it brings FAISS, which the command line needs not
+
     location = str(begun.get("archive") or "")
     try:
         archive = Archive.open(location)

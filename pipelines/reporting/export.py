@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, get_args
 
@@ -25,6 +25,7 @@ from openpyxl.styles import Alignment, Font, PatternFill
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
+from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import Location
 from okralong.pipelines.core.schemas import FLAT_ANSWERS, FLAT_CITATIONS, ORIGINS
 from okralong.pipelines.core.storage import Folder
@@ -88,6 +89,13 @@ class Exported:
         ]
         flat = with_carried(pa.Table.from_pylist(answers, schema=FLAT_ANSWERS), [row["carried"] for row in rows])
         return cls(flat, pa.Table.from_pylist(citations, schema=FLAT_CITATIONS), missing)
+
+
+def flat_row(row: Mapping[str, Any], begun: Mapping[str, Any], archive: Archive | None) -> dict[str, Any]:
+    """An ``answers`` row of a run as a row of its flat table. ``begun`` is the run's ``run.json``."""
+    citations = [cited(archive, span) for span in row["citations"] or ()]
+    flat = _answer(row, citations, begun, None)
+    return flat | {f"carried_{name}" if name in flat else name: value for name, value in row["carried"] or ()}
 
 
 def citations_of(begun: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Cited]], str]:
@@ -253,9 +261,13 @@ def comma_separated(table: pa.Table) -> bytes:
 
 
 def _plain_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.isoformat(" ", "seconds") if isinstance(value, datetime) else value for name, value in row.items()
-    }
+    return {name: _plain_value(value) for name, value in row.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "seconds")
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def database(tables: Mapping[str, pa.Table]) -> bytes:

@@ -54,13 +54,15 @@ def indexed(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Inde
 
 def test_counts_failures_and_progress(indexed: Indexed) -> None:
     _, archive, result, seen = indexed
-    assert (result.documents, result.failures, result.up_to_date) == (5, 5, False)
+    assert (result.documents, result.failures, result.up_to_date) == (5, 6, False)
     assert [Path(name).name for name in result.skipped] == ["notes.xyz"]
     assert result.over_limit == {32: 0, 150: 0}
     assert list(dict.fromkeys(p.stage for p in seen)) == ["read", "embed", "build", "done"]
-    assert (seen[-1].documents, seen[-1].failures) == (5, 5)
+    assert (seen[-1].documents, seen[-1].failures) == (5, 6)
     assert seen[-1].embedded == seen[-1].expected_chunks == result.work["texts_embedded"] <= seen[-1].chunks
     failures = Folder.of(archive).at("failures").read_tables(FAILURES).to_pylist()
+    unread = failures.pop(0)
+    assert "notes.xyz is of a kind that is not read" in unread["message"]
     assert [row["id"] for row in failures] == ["alder", "bomb", "empty", "old", "torn"]
     assert "rows.jsonl, row 2 is left out" in failures[0]["message"]
     assert "limits.document_gib = 0.25" in failures[1]["message"]

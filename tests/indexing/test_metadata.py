@@ -11,7 +11,9 @@ import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from okralong.jobs.cli import app
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.metadata import DocumentFacts, metadata_table, typed
 from okralong.pipelines.core.types import InputError
@@ -159,3 +161,37 @@ def test_what_is_not_read_is_said_once_until_it_is_left_out(folder: Path) -> Non
     assert "--exclude" in message
     clean = index(folder, exclude=["*.xyz", "2023/dr*"])
     assert (clean.failures, clean.documents) == (0, 3)
+
+
+def test_what_a_version_holds_as_a_table_for_people(folder: Path, tmp_path: Path) -> None:
+    index(folder)
+    (folder / "orchard.txt").write_text("Another text.", encoding="utf-8")
+    index(folder)
+    opened = Archive.open(folder.parent / "archive")
+    table = opened.contents(text=True)
+    assert table.column_names == [
+        "doc_id",
+        "title",
+        "date",
+        "tokens",
+        "company",
+        "year",
+        "source_uri",
+        "sha256",
+        "text",
+    ]
+    assert table["doc_id"].to_pylist() == ["2023/lantern", "orchard", "row-1"]
+    assert table["text"].to_pylist()[1] == "Another text."
+    assert "text" not in opened.contents().column_names
+    for name in ("d.xlsx", "d.csv", "d.jsonl", "d.parquet", "d.duckdb"):
+        runner = CliRunner().invoke(
+            app, ["archive", "documents", f"{folder.parent}/archive@2", "--to", f"{tmp_path}/{name}"]
+        )
+        assert runner.exit_code == 0, runner.output
+    sheet = openpyxl.load_workbook(tmp_path / "d.xlsx")["documents"]
+    assert [cell.value for cell in sheet[1]][:4] == ["doc_id", "title", "date", "tokens"]
+    assert sheet.max_row == 4
+    assert json.loads((tmp_path / "d.jsonl").read_text().splitlines()[2])["year"] == 2024
+    listed = CliRunner().invoke(app, ["archive", "documents", str(folder.parent / "archive")]).output
+    assert "row-1  3 tokens" in listed
+    assert "version 2: 3 documents" in listed

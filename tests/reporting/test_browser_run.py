@@ -81,7 +81,7 @@ def test_lists_and_search_filter(page: Page) -> None:
     )
     assert page.texts("#found") == ["1–12 of 12 (of 130 in all)"]  # noqa: RUF001
     page.choose("F1", "below 0.5")
-    assert all(float(text) < 0.5 for text in page.texts('td[data-label="F1"]'))
+    assert all(float(text) < 0.5 for text in page.texts('.list td[data-label="F1"]'))
 
 
 def test_questions_stand_above_the_figures_failures_first(page: Page) -> None:

@@ -10,6 +10,7 @@ import pypdfium2
 
 from okralong.pipelines.core.types import DocumentError, Section
 from okralong.pipelines.indexing.documents import BETWEEN_BLOCKS, RawDocument, Reading, Source, newlines
+from okralong.pipelines.indexing.formats.ocr import LONGEST_SIDE, Ocr, is_blank
 
 # PDF by PDFium (pypdfium2, Apache-2.0), chosen over pypdf and pdfplumber by how many gold answers survive extraction
 # and by speed; see ``benchmarks/pdf_readers.py``.
@@ -23,10 +24,10 @@ _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def read_pdf(source: Source) -> Iterator[Reading]:
-    """The one document of a .pdf file.
+def read_pdf(source: Source, ocr: Ocr) -> Iterator[Reading]:
+    """The one document of a .pdf file; pages without a text layer are read by ``ocr`` where it is on.
 
-    Raises DocumentError when the file is damaged, asks for a password, or has no text layer (a scan).
+    Raises DocumentError when the file is damaged, asks for a password, or has no text at all.
     """
     data = source.read_bytes()
     try:
@@ -43,17 +44,39 @@ def read_pdf(source: Source) -> Iterator[Reading]:
         title = str(pdf.get_metadata_value("Title") or "").strip("\x00 ")
         day = _day(str(pdf.get_metadata_value("CreationDate") or ""))
         pages = [_page_text(pdf, number, source.uri) for number in range(len(pdf))]
+        bare = [number for number, page in enumerate(pages) if not page]
+        scanned = _scanned(pdf, bare, source.uri, ocr) if ocr.is_on else {}
     finally:
         pdf.close()
-    text, sections = joined_pages(pages)
+    pages = [page or scanned.get(number, "") for number, page in enumerate(pages)]
+    text, sections = joined_pages(pages, frozenset(scanned))
     if not text:
-        raise DocumentError(
-            f"{source.uri} has {len(pages)} pages and no text layer; it seems to be a scan. "
-            "Run it through OCR (for example ocrmypdf) and index the result."
-        )
-    yield RawDocument(
-        source.doc_id, text, source.uri, title=title, metadata={"pages": str(len(pages))} | day, sections=sections
-    )
+        why = ocr.why_not or "OCR found no words in them either. Look at the file, or leave it out with --exclude."
+        raise DocumentError(f"{source.uri} has {len(pages)} pages and no text layer; it seems to be a scan. {why}")
+    counts = {"pages": len(pages), "ocr_pages": len(scanned), PAGES_WITHOUT_TEXT: 0 if ocr.is_on else len(bare)}
+    metadata = {name: str(count) for name, count in counts.items() if count} | day
+    yield RawDocument(source.doc_id, text, source.uri, title=title, metadata=metadata, sections=sections)
+
+
+PAGES_WITHOUT_TEXT: Final = "pages_without_text"
+"""The key of metadata that counts the pages that OCR would have been asked for."""
+
+
+def _scanned(pdf: pypdfium2.PdfDocument, bare: Sequence[int], uri: str, ocr: Ocr) -> dict[int, str]:
+    """What stands on pages without a text layer, by their numbers from 0."""
+    found: dict[int, str] = {}
+    looked_at = 0
+    for number in bare:
+        page = pdf[number]
+        image = page.render(scale=LONGEST_SIDE / max(page.get_size())).to_numpy()[:, :, :3]
+        page.close()
+        if is_blank(image):
+            continue
+        looked_at += 1
+        ocr.check(looked_at, uri)
+        if text := tidy(ocr.text(image)):
+            found[number] = text
+    return found
 
 
 _DATE: Final = re.compile(r"D:(\d{4})(\d{2})(\d{2})")
@@ -65,14 +88,15 @@ def _day(said: str) -> dict[str, str]:
     return {"date": "-".join(found.groups())} if found and found[1] > "1970" else {}
 
 
-def joined_pages(pages: Sequence[str]) -> tuple[str, tuple[Section, ...]]:
-    """The text of a document from the texts of its pages, and where each page with text begins in it."""
+def joined_pages(pages: Sequence[str], by_ocr: frozenset[int] = frozenset()) -> tuple[str, tuple[Section, ...]]:
+    """The text of a document from the texts of its pages, and where each page with text begins in it. ``by_ocr`` are
+    the numbers, from 0, of those that were read from an image."""
     parts: list[str] = []
     sections: list[Section] = []
     start = 0
     for number, page in enumerate(pages, start=1):
         if page:
-            sections.append(Section("page", str(number), start))
+            sections.append(Section("page", str(number), start, number - 1 in by_ocr))
             parts.append(page)
             start += len(page) + len(BETWEEN_BLOCKS)
     return BETWEEN_BLOCKS.join(parts), tuple(sections)

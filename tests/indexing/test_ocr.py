@@ -1,0 +1,130 @@
+"""Scanned pages and images: read in the confined process, marked as such, and read again when OCR comes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pypdfium2
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.core.types import section_at
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.documents import BadRow, Limits, Source
+from okralong.pipelines.indexing.formats.ocr import Word, is_blank, page_of_words
+from okralong.pipelines.indexing.job import LocalStreams, run_index
+from okralong.pipelines.indexing.sandbox import Found, Reader
+from okralong.pipelines.reporting.cited import cited
+from tests.archives.nights import encoder
+from tests.indexing.tiny_pdf import tiny_pdf
+
+LINES = ("The Petrel was sold for 61,500 crowns.", "The hull is of larch.")
+TABLE = (("Year", "Crossings"), ("1996", "1,204"))
+
+
+def scan(width: int = 1000, height: int = 700) -> Image.Image:
+    """A page as a scanner sees it: two lines, and a table of two columns."""
+    image = Image.new("RGB", (width, height), "white")
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(28)
+    for row, line in enumerate(LINES):
+        draw.text((80, 80 + 50 * row), line, "black", font)
+    for row, cells in enumerate(TABLE):
+        for column, cell in enumerate(cells):
+            draw.text((80 + 400 * column, 280 + 50 * row), cell, "black", font)
+    return image
+
+
+def scanned_pdf() -> bytes:
+    """A page with a text layer, one that is a scan, and one that is blank."""
+    out = io.BytesIO()
+    scan().save(out, "PDF")
+    whole, images = pypdfium2.PdfDocument(tiny_pdf(["Typed words.", ""])), pypdfium2.PdfDocument(out.getvalue())
+    whole.import_pages(images, index=1)
+    made = io.BytesIO()
+    whole.save(made)
+    return made.getvalue()
+
+
+def index(folder: Path, **config: object) -> dict[str, object]:
+    settings = IndexConfig.model_validate({"granularities": [64], **config})
+    archive = str(folder.parent / "archive")
+    done = run_index(archive, [str(folder)], settings, lambda at, each: LocalStreams(at, each, encoder()))
+    return {"version": done.version, "read": done.work.get("files_read"), "failures": done.failures}
+
+
+@pytest.mark.slow
+def test_pages_without_text_are_read_when_ocr_is_there(tmp_path: Path) -> None:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "typed.pdf").write_bytes(tiny_pdf(["Only typed words."]))
+    (folder / "mixed.pdf").write_bytes(scanned_pdf())
+    scan().save(folder / "photo.png")
+    assert index(folder, ocr="off") == {"version": 1, "read": 3, "failures": 1}
+    archive = Archive.open(tmp_path / "archive")
+    assert archive.manifest["ocr"] == {"documents": 0, "pages": 0, "pages_without_text": 2}
+    assert archive.failures() == [
+        f"{folder}/photo.png is an image. The index config says ocr: off. Set it to auto and index again, or leave the "
+        "file out with --exclude."
+    ]
+
+    assert index(folder) == {"version": 2, "read": 2, "failures": 0}
+    archive = Archive.open(tmp_path / "archive")
+    assert archive.manifest["ocr"] == {"documents": 2, "pages": 2, "pages_without_text": 0}
+    text = "\n".join(LINES) + "\n\nYear   Crossings\n1996   1,204"
+    mixed = archive.document("mixed")
+    assert mixed.text == f"Typed words.\n\n{text}"
+    assert archive.document("photo").text == text
+    at = mixed.text.index("larch")
+    span = cited(archive, {"doc_id": "mixed", "start_char": at, "end_char": at + 5})
+    assert (span.section, span.page, span.ocr) == ("page 2", 2, True)
+    first = section_at(mixed.sections, 0)
+    assert first is not None
+    assert not first.ocr
+    assert index(folder)["version"] == 2
+
+
+@pytest.mark.slow
+def test_limits_of_ocr(tmp_path: Path) -> None:
+    file = tmp_path / "a.tiff"
+    scan().save(file, save_all=True, append_images=[scan(), scan()])
+    limits = Limits(100, 2**31, 10**6, 10**8, 10**8, "on", 60, 2)
+    (tmp_path / "b.png").write_bytes(b"\x89PNG none")
+    with Reader(limits) as reader:
+        (many,) = reader.read(Source(str(file), "a", file.stat().st_size))
+        (none,) = reader.read(Source(str(tmp_path / "b.png"), "b", 9))
+    assert isinstance(many, BadRow)
+    assert "more than limits.ocr_pages = 2 pages" in many.message
+    assert isinstance(none, BadRow)
+    assert "b.png is not a readable image" in none.message
+    missing = Limits(100, 2**31, 10**6, 10**8, 10**8, "missing")
+    with Reader(missing) as reader:
+        (bad,) = reader.read(Source(str(file), "a", file.stat().st_size))
+        (blank,) = reader.read(Source(str(file), "a", 10**9))
+    assert isinstance(bad, BadRow)
+    assert "a.tiff is an image. Install OCR (pip install 'okralong[ocr]')" in bad.message
+    assert not isinstance(blank, Found)
+
+
+def words(rows: Sequence[tuple[float, float, float, str]]) -> str:
+    """The text of a page from (left, right, line, text)."""
+    return page_of_words([Word(left, line * 30, right, line * 30 + 20, text) for left, right, line, text in rows])
+
+
+def test_columns_are_read_one_after_the_other_and_rows_of_a_table_across() -> None:
+    prose: list[tuple[float, float, float, str]] = [(100, 900, 0, "Over both")]
+    for line in range(1, 10):
+        prose += [(510, 900, line, f"right {line}"), (100, 490, line, f"left {line}")]
+    text = words(prose)
+    assert text.index("Over both") < text.index("left 1") < text.index("left 9") < text.index("right 1")
+    table = [(100.0, 180.0, float(line), f"row {line}") for line in range(10)]
+    table += [(700.0, 760.0, float(line), str(line * 1000)) for line in range(10)]
+    assert words(table).splitlines()[3] == "row 3   3000"
+
+
+def test_a_blank_page_is_seen() -> None:
+    assert is_blank(np.full((20, 20, 3), 250, np.uint8))
+    assert not is_blank(np.asarray(scan()))
