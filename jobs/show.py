@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.rule import Rule
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +21,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage
 from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
 from okralong.pipelines.llm.request import content_shown
-from okralong.pipelines.reporting.cited import archive_of
+from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.metrics import answer_marks
 
 if TYPE_CHECKING:
@@ -65,14 +67,14 @@ def print_summary(
     reference = PriceTable.load().price(REFERENCE_MODEL).cost(usage)
     sums = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
     ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
-    cited = sum(bool(row["cited"]) for row in rows)
+    backed = sum(bool(row["cited"]) for row in rows)
     for line in (
-        f"{ended}; {cited} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
+        f"{ended}; {backed} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
         f"{sums} = {usage.weighted_tokens:,} weighted (input + 4 x output)",
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
         *_bill(run),
         *_score(rows, golds or {}),
-        f"run folder: {run.path}; one question's whole way: okralong show {run.path} QUERY_ID",
+        f"run folder: {run.path}; one answer with its sources: okralong show {run.path} QUERY_ID",
     ):
         say_line(console, line)
     if stopped:
@@ -128,22 +130,23 @@ def _cells(row: dict[str, Any]) -> list[Any]:
     analysis = json.loads(row["analysis"]) if row["analysis"] else None
     plan = json.loads(row["plan"]) if row["plan"] else None
     answer = row["answer"] if row["status"] == "answered" else f"({row['status']}) {row['error'] or ''}".strip()
-    cited = sorted({span["doc_id"] for span in row["citations"]})
+    sources = ", ".join(sorted({span["doc_id"] for span in row["citations"]}))
     return [
         _text(f"{row['query_id']}  {row['question']}"),
         _text(analysis["type"] if analysis else "-"),
         _text(plan["workflow"] if plan else "-"),
         _text(answer if len(answer) <= ANSWER_CHARS else f"{answer[:ANSWER_CHARS]} ..."),
-        _text(", ".join(cited) if cited else "uncited"),
+        _text(sources or "uncited"),
         _text(f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}"),
         _text(f"${row['cost_usd'] or 0.0:.4f}"),
     ]
 
 
 # --------
-# ``okralong show``: a run at a glance, or one question's whole way from primary chunks to cited source lines.
+# ``okralong show``: a run at a glance, or one answer with its sources, and its whole way from chunks to replies.
 
 QUOTE_CHARS = 400
+IDS_SHOWN = 8
 CHUNK_CHARS = 240
 CHUNKS_SHOWN = 3
 FOUND_CHARS = 600
@@ -152,9 +155,12 @@ FOUND_CHARS = 600
 def command(
     run: Annotated[str, typer.Argument(help="A run folder.")],
     query_id: Annotated[str | None, typer.Argument(help="One question; without it, the run's table.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show retrieved chunks without shortening.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Show the whole way: chunks, analysis, plan, each prompt and reply.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="The same, with chunks and quotes without shortening.")] = False,
 ) -> None:
-    """Show a run, or how one question was answered."""
+    """Show a run, or one question: its answer with quote, page and file of each source."""
 
     folder, console = Folder.of(run), Console()
     if not folder.exists(BEGUN):
@@ -167,8 +173,13 @@ def command(
     if not rows and not steps:
         known = ", ".join(row["query_id"] for row in table(folder, "answers", ["query_id"])[:8])
         raise InputError(f"{run} has no question {query_id!r}. Its first ones are: {known}.")
-    archive = _archive(folder, console)
-    _Printer(console, archive, None if full else CHUNK_CHARS).question(rows[0] if rows else None, steps)
+    printer = _Printer(console, _archive(folder, console), full)
+    if rows:
+        printer.answer(rows[0])
+    if not rows or whole or full:
+        printer.way(steps)
+    else:
+        say_line(console, f"its whole way: okralong show {shlex.quote(run)} {shlex.quote(query_id)} --all", style="dim")
 
 
 def _archive(folder: Folder, console: Console) -> Archive | None:
@@ -180,17 +191,58 @@ def _archive(folder: Folder, console: Console) -> Archive | None:
 
 
 class _Printer:
-    def __init__(self, console: Console, archive: Archive | None, limit: int | None) -> None:
+    def __init__(self, console: Console, archive: Archive | None, full: bool) -> None:
         self._places: dict[str, tuple[str, int, int]] = {}
         self._console = console
         self._archive = archive
-        self._limit = limit
+        self._limit = None if full else CHUNK_CHARS
+        self._full = full
 
-    def question(self, row: dict[str, Any] | None, steps: list[dict[str, Any]]) -> None:
-        """Everything the journal knows of the question, in the order it happened, then the answer."""
-        if row is not None:
-            self._line(f"{row['query_id']}  {row['question']}", style="bold")
-            self._line(f"scope: {', '.join(row['doc_ids']) or 'the whole archive'}", 2)
+    def answer(self, row: dict[str, Any]) -> None:
+        """The question, its answer, and what stands where the answer cites."""
+        self._line(f"{row['query_id']}  {row['question']}", style="bold")
+        self._line(f"scope: {self._scope(row['doc_ids'])}", 2)
+        for name, value in row["carried"] or ():
+            self._line(f"{name}: {value}", 2)
+        self._rule(f"answer: {row['status']}")
+        self._line(row["answer"] or "-", 2, "bold")
+        if row["error"]:
+            self._line(row["error"], 2, "red")
+        spans = row["citations"]
+        self._rule(f"sources: {len(spans) or 'none, the answer is uncited'}")
+        for number, span in enumerate(spans, start=1):
+            self._source(number, cited(self._archive, span))
+        seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"] or ())
+        self._rule("cost")
+        calls = "1 call" if row["calls"] == 1 else f"{row['calls'] or 0} calls"
+        self._line(
+            f"{calls}, {row['prompt_tokens'] or 0:,} + {row['completion_tokens'] or 0:,} tokens, "
+            f"${row['cost_usd'] or 0.0:.6f}; context {row['context_tokens'] or 0:,} tokens; seconds: {seconds}",
+            2,
+        )
+
+    def _scope(self, doc_ids: Sequence[str]) -> str:
+        if not doc_ids:
+            return "the whole archive"
+        shown = doc_ids if self._full else doc_ids[:IDS_SHOWN]
+        more = f" and {len(doc_ids) - len(shown):,} more documents" if len(shown) < len(doc_ids) else ""
+        return ", ".join(shown) + more
+
+    def _source(self, number: int, source: Cited) -> None:
+        """Where it stands (page, sheet, heading ...), the file, and the words."""
+        place = source.section or f"characters {source.start_char}-{source.end_char}"
+        read = ", read from an image" if source.ocr else ""
+        self._line(f"[{number}] {source.doc_id}, {place}{read}", 2)
+        if source.source_uri:  # on one line, so that it can be copied; a terminal that knows links opens the page
+            link = Style(link=printable(source.link))
+            self._console.print(Text(f"      {printable(source.source_uri)}", style=link), soft_wrap=True)
+        quote = source.quote.strip()
+        cut = not self._full and len(quote) > QUOTE_CHARS
+        for line in (f"{quote[:QUOTE_CHARS]} ... (all of it: --full)" if cut else quote).splitlines():
+            self._line(f"> {line}", 6, "green")
+
+    def way(self, steps: list[dict[str, Any]]) -> None:
+        """Everything the journal knows of the question, in the order in which it happened."""
         printers = {
             "retrieval": self._retrieval,
             "analysis": self._analysis,
@@ -202,8 +254,6 @@ class _Printer:
         }
         for step in sorted(steps, key=lambda each: int(each["seq"])):
             printers[step["kind"]](step["path"], json.loads(step["body"]))
-        if row is not None:
-            self._answer(row)
 
     def _retrieval(self, path: str, body: dict[str, Any]) -> None:
         wanted = body["wanted"]
@@ -261,32 +311,14 @@ class _Printer:
         self._rule(f"{path}: replied ({tokens}, ${call['cost_usd']:.6f}, {call['latency_s']:.1f} s)")
         self._line(reply.get("text", ""), 4)
 
-    def _answer(self, row: dict[str, Any]) -> None:
-        self._rule(f"answer: {row['status']}")
-        self._line(row["answer"] or "-", 2, "bold")
-        if row["error"]:
-            self._line(row["error"], 2, "red")
-        if not row["citations"]:
-            self._line("uncited", 2)
-        for span in row["citations"]:
-            self._line(f"{span['doc_id']}:{span['start_char']}-{span['end_char']}", 2)
-            for line in self._text(span["doc_id"], span["start_char"], span["end_char"], QUOTE_CHARS).splitlines():
-                self._line(f"> {line}", 4, "green")
-        seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"])
-        self._line(
-            f"{row['calls']} calls, {row['prompt_tokens']:,} + {row['completion_tokens']:,} tokens, "
-            f"${row['cost_usd']:.6f}; context {row['context_tokens']:,} tokens; seconds: {seconds}",
-            2,
-        )
-
-    def _text(self, doc_id: str, start: int, end: int, limit: int | None = None) -> str:
+    def _text(self, doc_id: str, start: int, end: int) -> str:
         if self._archive is None:
             return "..."
         try:
             text = self._archive.document(doc_id).text[start:end].strip()
         except QuestionError as error:
             return f"({error})"
-        limit = limit or self._limit
+        limit = self._limit
         return text if limit is None or len(text) <= limit else f"{text[:limit]} ... [{len(text) - limit:,} more]"
 
     def _rule(self, title: str) -> None:
