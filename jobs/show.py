@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.rule import Rule
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +21,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage
 from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
 from okralong.pipelines.llm.request import content_shown
+from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.metrics import answer_marks
 
 if TYPE_CHECKING:
@@ -64,14 +67,14 @@ def print_summary(
     reference = PriceTable.load().price(REFERENCE_MODEL).cost(usage)
     sums = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
     ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
-    cited = sum(bool(row["cited"]) for row in rows)
+    backed = sum(bool(row["cited"]) for row in rows)
     for line in (
-        f"{ended}; {cited} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
+        f"{ended}; {backed} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
         f"{sums} = {usage.weighted_tokens:,} weighted (input + 4 x output)",
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
         *_bill(run),
         *_score(rows, golds or {}),
-        f"run folder: {run.path}; one question with its sources: okralong show {run.path} QUERY_ID",
+        f"run folder: {run.path}; one answer with its sources: okralong show {run.path} QUERY_ID",
     ):
         say_line(console, line)
     if stopped:
@@ -127,24 +130,24 @@ def _cells(row: dict[str, Any]) -> list[Any]:
     analysis = json.loads(row["analysis"]) if row["analysis"] else None
     plan = json.loads(row["plan"]) if row["plan"] else None
     answer = row["answer"] if row["status"] == "answered" else f"({row['status']}) {row['error'] or ''}".strip()
-    cited = sorted({span["doc_id"] for span in row["citations"]})
+    sources = ", ".join(sorted({span["doc_id"] for span in row["citations"]}))
     return [
         _text(f"{row['query_id']}  {row['question']}"),
         _text(analysis["type"] if analysis else "-"),
         _text(plan["workflow"] if plan else "-"),
         _text(answer if len(answer) <= ANSWER_CHARS else f"{answer[:ANSWER_CHARS]} ..."),
-        _text(", ".join(cited) if cited else "uncited"),
+        _text(sources or "uncited"),
         _text(f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}"),
         _text(f"${row['cost_usd'] or 0.0:.4f}"),
     ]
 
 
 # --------
-# ``okralong show``: a run at a glance, or one question's answer and sources, and its whole way from primary chunks on.
+# ``okralong show``: a run at a glance, or one answer with its sources, and its whole way from chunks to replies.
 
 QUOTE_CHARS = 400
-CHUNK_CHARS = 240
 IDS_SHOWN = 8
+CHUNK_CHARS = 240
 CHUNKS_SHOWN = 3
 FOUND_CHARS = 600
 
@@ -152,12 +155,12 @@ FOUND_CHARS = 600
 def command(
     run: Annotated[str, typer.Argument(help="A run folder.")],
     query_id: Annotated[str | None, typer.Argument(help="One question; without it, the run's table.")] = None,
-    way: Annotated[
-        bool, typer.Option("--all", help="Show the question's whole way: retrieval, analysis, plan, prompts, replies.")
+    whole: Annotated[
+        bool, typer.Option("--all", help="Show the whole way: chunks, analysis, plan, each prompt and reply.")
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="The same, with retrieved chunks not shortened.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The same, with chunks and quotes without shortening.")] = False,
 ) -> None:
-    """Show a run; or one question's answer and sources, with --all how it came about."""
+    """Show a run, or one question: its answer with quote, page and file of each source."""
 
     folder, console = Folder.of(run), Console()
     if not folder.exists(BEGUN):
@@ -170,20 +173,17 @@ def command(
     if not rows and not steps:
         known = ", ".join(row["query_id"] for row in table(folder, "answers", ["query_id"])[:8])
         raise InputError(f"{run} has no question {query_id!r}. Its first ones are: {known}.")
-    archive = _archive(folder, console)
-    printer = _Printer(console, archive, None if full else CHUNK_CHARS)
+    printer = _Printer(console, _archive(folder, console), full)
     if rows:
         printer.answer(rows[0])
-    if way or full or not rows:  # a question without an answer has only its way so far
+    if not rows or whole or full:
         printer.way(steps)
     else:
-        say(console, f"How it came about: okralong show {run} {query_id} --all", style="dim")
+        say_line(console, f"its whole way: okralong show {shlex.quote(run)} {shlex.quote(query_id)} --all", style="dim")
 
 
 def _archive(folder: Folder, console: Console) -> Archive | None:
     """The run's archive, for the texts of chunks and citations; None where it is gone or has changed since."""
-    from okralong.pipelines.reporting.cited import archive_of  # it searches, and other commands need not load that
-
     archive, missing = archive_of(json.loads(folder.read_bytes(BEGUN)))
     if missing:
         say(console, missing, style="red")
@@ -191,46 +191,58 @@ def _archive(folder: Folder, console: Console) -> Archive | None:
 
 
 class _Printer:
-    def __init__(self, console: Console, archive: Archive | None, limit: int | None) -> None:
+    def __init__(self, console: Console, archive: Archive | None, full: bool) -> None:
         self._places: dict[str, tuple[str, int, int]] = {}
         self._console = console
         self._archive = archive
-        self._limit = limit
+        self._limit = None if full else CHUNK_CHARS
+        self._full = full
 
     def answer(self, row: dict[str, Any]) -> None:
-        """The question, its answer, and what stands at the places that it cites."""
-        from okralong.pipelines.reporting.cited import cited
-
+        """The question, its answer, and what stands where the answer cites."""
         self._line(f"{row['query_id']}  {row['question']}", style="bold")
-        self._line(f"scope: {_first(row['doc_ids']) or 'the whole archive'}", 2)
-        if row["status"] != "answered":
-            self._line(row["status"], 2, "yellow")
-        if row["answer"]:
-            self._line(row["answer"], 2, "bold green")
+        self._line(f"scope: {self._scope(row['doc_ids'])}", 2)
+        for name, value in row["carried"] or ():
+            self._line(f"{name}: {value}", 2)
+        self._rule(f"answer: {row['status']}")
+        self._line(row["answer"] or "-", 2, "bold")
         if row["error"]:
             self._line(row["error"], 2, "red")
-        for source in (cited(self._archive, span) for span in row["citations"]):
-            place = source.section or f"characters {source.start_char}-{source.end_char}"
-            read = " (read from an image)" if source.ocr else ""
-            self._line(f"{source.doc_id}, {place}{read}", 2)
-            quote = " ".join(source.quote.split())
-            if quote:
-                self._line(f"> {quote if len(quote) <= QUOTE_CHARS else quote[:QUOTE_CHARS] + ' ...'}", 4)
-            if source.link:
-                say_line(self._console, f"    {source.link}", style="dim")
-        if row["status"] == "answered" and not row["citations"]:
-            self._line("cites nothing", 2, "yellow")
-        seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"])
-        calls = "1 call" if row["calls"] == 1 else f"{row['calls']} calls"
+        spans = row["citations"]
+        self._rule(f"sources: {len(spans) or 'none, the answer is uncited'}")
+        for number, span in enumerate(spans, start=1):
+            self._source(number, cited(self._archive, span))
+        seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"] or ())
+        self._rule("cost")
+        calls = "1 call" if row["calls"] == 1 else f"{row['calls'] or 0} calls"
         self._line(
-            f"{calls}, {row['prompt_tokens']:,} + {row['completion_tokens']:,} tokens, "
-            f"${row['cost_usd']:.6f}; context {row['context_tokens']:,} tokens; seconds: {seconds}",
+            f"{calls}, {row['prompt_tokens'] or 0:,} + {row['completion_tokens'] or 0:,} tokens, "
+            f"${row['cost_usd'] or 0.0:.6f}; context {row['context_tokens'] or 0:,} tokens; seconds: {seconds}",
             2,
-            "dim",
         )
 
+    def _scope(self, doc_ids: Sequence[str]) -> str:
+        if not doc_ids:
+            return "the whole archive"
+        shown = doc_ids if self._full else doc_ids[:IDS_SHOWN]
+        more = f" and {len(doc_ids) - len(shown):,} more documents" if len(shown) < len(doc_ids) else ""
+        return ", ".join(shown) + more
+
+    def _source(self, number: int, source: Cited) -> None:
+        """Where it stands (page, sheet, heading ...), the file, and the words."""
+        place = source.section or f"characters {source.start_char}-{source.end_char}"
+        read = ", read from an image" if source.ocr else ""
+        self._line(f"[{number}] {source.doc_id}, {place}{read}", 2)
+        if source.source_uri:  # on one line, so that it can be copied; a terminal that knows links opens the page
+            link = Style(link=printable(source.link))
+            self._console.print(Text(f"      {printable(source.source_uri)}", style=link), soft_wrap=True)
+        quote = source.quote.strip()
+        cut = not self._full and len(quote) > QUOTE_CHARS
+        for line in (f"{quote[:QUOTE_CHARS]} ... (all of it: --full)" if cut else quote).splitlines():
+            self._line(f"> {line}", 6, "green")
+
     def way(self, steps: list[dict[str, Any]]) -> None:
-        """Everything the journal knows of the question, in the order it happened."""
+        """Everything the journal knows of the question, in the order in which it happened."""
         printers = {
             "retrieval": self._retrieval,
             "analysis": self._analysis,
@@ -314,11 +326,6 @@ class _Printer:
 
     def _line(self, text: object, indent: int = 0, style: str = "") -> None:
         say(self._console, text, indent=indent, style=style)
-
-
-def _first(doc_ids: Sequence[str]) -> str:
-    more = f" and {len(doc_ids) - IDS_SHOWN:,} more" if len(doc_ids) > IDS_SHOWN else ""
-    return ", ".join(doc_ids[:IDS_SHOWN]) + more
 
 
 def _odds(probabilities: dict[str, float]) -> str:

@@ -58,7 +58,7 @@ def test_the_generator_analyses_and_is_paid_for_it(
     assert len(spent) == 2
     assert all(row["cost_usd"] > 0 for row in spent)
     assert sum(row["cost_usd"] for row in rows) == pytest.approx(bill)
-    code, said = call(monkeypatch, capsys, "show", tmp_path / "run", rows[0]["query_id"])
+    code, said = call(monkeypatch, capsys, "show", tmp_path / "run", rows[0]["query_id"], "--all")
     assert code == 0
     assert "what llm:gpt-4o-2024-08-06 says of the question" in said
 

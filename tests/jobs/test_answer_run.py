@@ -154,13 +154,13 @@ def test_show_prints_the_whole_way(
     by_workflow = {json.loads(row["plan"])["workflow"]: row for row in run_rows["answers"]}
     assert set(by_workflow) == {"linear", "extend", "split", "step"}
     for row in by_workflow.values():
-        code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path, row["query_id"])
+        code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path, row["query_id"], "--all")
         assert code == 0
         assert "what heads:shipped says of the question and 3 chunks" in said
         assert all(" ".join(reason.split()) in said for reason in json.loads(row["plan"])["reasons"])
         assert '<passage id="1"' in said
         assert "replied (" in said
-        assert f"{row['citations'][0]['doc_id']}:{row['citations'][0]['start_char']}-" in said
+        assert f"[1] {row['citations'][0]['doc_id']}" in said.partition("what heads:shipped says")[0]
     code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path)
     assert "18 answered; 18 cited; analyzer: heads:shipped" in said
     assert f"${run_rows['bill']:.4f}" in said

@@ -108,7 +108,7 @@ def test_raptor_writes_each_summary_once_for_all_questions(
     assert {row["calls"] for row in answers} == {1}, "a question pays for its own calls"
     assert sum(row["cost_usd"] for row in answers) < sum(row["cost_usd"] for row in ledger)
     assert server.bill_usd == pytest.approx(sum(row["cost_usd"] for row in ledger))
-    code, said = call(monkeypatch, capsys, "show", tmp_path / "first", answers[0]["query_id"])
+    code, said = call(monkeypatch, capsys, "show", tmp_path / "first", answers[0]["query_id"], "--all")
     assert code == 0
     assert "choose: found here" in said
     code, said = call(monkeypatch, capsys, "show", tmp_path / "first", made[0]["query_id"])

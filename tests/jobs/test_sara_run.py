@@ -123,7 +123,7 @@ def test_a_run_shows_vectors_counts_them_and_goes_on_for_nothing(
     assert again.statuses == result.statuses
     assert len(table(folder, "ledger")) == before
     assert {row["answer"] for row in table(folder, "answers")} == {row["answer"] for row in answers}
-    code, said = call(monkeypatch, capsys, "show", run, answers[0]["query_id"])
+    code, said = call(monkeypatch, capsys, "show", run, answers[0]["query_id"], "--all")
     assert code == 0
     assert "Compressed passages: 1. [1 vector(s)]" in said
 

@@ -48,7 +48,7 @@ def test_a_run_selects_by_a_local_model(
         assert choice["chosen"][0] == choice["wanted"]["pool"][0]
         assert 2 <= len(set(choice["chosen"])) == len(choice["chosen"]) <= 8
     first = next(row for row in journal if row["kind"] == "selection")
-    code, said = call(monkeypatch, capsys, "show", tmp_path / "run", first["query_id"])
+    code, said = call(monkeypatch, capsys, "show", tmp_path / "run", first["query_id"], "--all")
     assert code == 0
     assert "chosen one by one from the" in said
     assert json.loads(first["body"])["chosen"][1] in said

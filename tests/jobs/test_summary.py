@@ -12,9 +12,12 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from okralong.jobs import show
 from okralong.jobs.show import print_summary
 from okralong.pipelines.core.schemas import ANSWERS, LEDGER
 from okralong.pipelines.core.storage import Folder
+from tests.archives.written import write_version
+from tests.reporting import made_run
 
 
 @pytest.fixture
@@ -71,3 +74,29 @@ def test_a_run_says_whose_cost_it_is_and_what_other_runs_spared_it(run: Folder) 
     said = " ".join(page.getvalue().split())
     assert "billed $7.0000; alone the run would have cost $10.5000: 1 replies came from other runs" in said
     assert "billed by tag: report=q3 $3.5000, team=day $3.5000, team=night $3.5000" in said
+
+
+def test_an_answer_is_shown_with_quote_page_and_file_of_its_source_and_its_way_on_demand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = made_run.texts()["works-0"]
+    pages = [{"kind": "page", "name": str(n), "start_char": at, "ocr": n == 2} for n, at in ((1, 0), (2, 20))]
+    shared = {"text": text, "n_tokens": 1, "tables": [], "sections": pages, "source_uri": "/data/two words.pdf"}
+    documents = [{**shared, "doc_id": f"works-{number}"} for number in range(4)]
+    archive = write_version(tmp_path / "archive", documents, [150], {}, fingerprint=made_run.FINGERPRINT)
+    run = str(made_run.write_run(tmp_path / "run", archive, 7))
+
+    def said(*arguments: Any, **options: bool) -> str:
+        show.command(run, *arguments, **options)
+        return " ".join(capsys.readouterr().out.split())
+
+    short = said("q00000")
+    way = "retrieve: top 20 of 150-token chunks"
+    order = ["What were the sales", "1,544 thousand crowns", "[1] works-0, page 2, read from an image"]
+    order += ["/data/two words.pdf", "> Sales of the Lantern works rose", "q00000 --all"]
+    assert [short.index(each) for each in order] == sorted(short.index(each) for each in order)
+    assert way not in short
+    assert said("q00000", whole=True).index(way) > short.index("> Sales of")
+    failed = said("q00006")
+    assert "answer: failed - the endpoint said 500" in " ".join(failed.replace("─", " ").split())
+    assert "the answer is uncited" in failed
