@@ -363,7 +363,7 @@ def python_page() -> str:
     from okralong.pipelines.indexing.job import IndexResult
 
     lines = ["# Python", "", "Made from signatures and docstrings.", "", "## Functions", ""]
-    for name in ("index", "estimate", "answer", "export", "diff"):
+    for name in ("index", "estimate", "answer", "stream", "export", "diff"):
         lines += _function(f"okralong.{name}", getattr(okralong, name), "###")
     lines += ["## Results", ""]
     for result in (IndexResult, EstimateResult, RunResult):
@@ -376,6 +376,13 @@ def python_page() -> str:
             "|---|---|",
         ]
         lines += [f"| `{field.name}` | `{_cell(str(field.type))}` |" for field in dataclasses.fields(result)] + [""]
+        for name, member in vars(result).items():
+            if name.startswith("_"):
+                continue
+            if isinstance(member, types.FunctionType):
+                lines += _function(f"{result.__name__}.{name}", member, "####")
+            elif isinstance(member, property):
+                lines += [f"#### `{result.__name__}.{name}`", "", _plain(inspect.getdoc(member) or ""), ""]
     lines += ["## Errors", "", "| error | meaning | exit code |", "|---|---|---|"]
     for error in (values.OkraError, *values.OkraError.__subclasses__()):
         lines.append(f"| `{error.__name__}` | {_cell(inspect.getdoc(error) or '')} | {error.exit_code} |")

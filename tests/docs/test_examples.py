@@ -54,7 +54,20 @@ FENCE = re.compile(
     r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE
 )
 TITLE = re.compile(r'title="([^"]*)"')
-FILES = (".md", ".yaml", ".py", ".json", ".jsonl", ".parquet", ".csv", ".html", ".lock", ".txt", ".safetensors")
+FILES = (
+    ".md",
+    ".yaml",
+    ".py",
+    ".json",
+    ".jsonl",
+    ".parquet",
+    ".csv",
+    ".html",
+    ".lock",
+    ".txt",
+    ".safetensors",
+    ".xlsx",
+)
 
 
 @dataclass(frozen=True)
