@@ -96,7 +96,9 @@ def main(data: Path) -> None:
             text = "\n\n".join(filter(None, texts))
             documents[name].append(make_document(RawDocument(path.stem, text, path.stem)))
     print(
-        "| text | tables | tokens | chunk size | rows | head in the chunk | with whole tables |\n|---|---|---|---|---|---|---|"
+        "| text | tables | tokens | chunk size | rows | head in the chunk | with whole tables |",
+        "|---|---|---|---|---|---|---|",
+        sep="\n",
     )
     for name, held in documents.items():
         tables, tokens = sum(len(each.tables) for each in held), sum(count_tokens(each.text) for each in held)
