@@ -20,7 +20,7 @@ import typer
 import yaml
 from rich.console import Console
 
-from okralong.jobs.terminal import say_line
+from okralong.jobs.terminal import IndexPanel, ray_lines, say_line
 from okralong.pipelines.core.types import (
     EXIT_CHANGED,
     EXIT_FAILURES,
@@ -78,9 +78,10 @@ def run_nightly(config: str | Path, *, address: str | None = None, console: Cons
 
     places = Places.read(str(config))
     console = console or Console()
-    folder = Folder.of(places.of(places.config.folder))
+    beside = places.of(places.config.folder)
+    folder = Folder.of(beside)
     places.index, places.answer  # noqa: B018  - both are read before anything is done
-    with folder.locked("okralong nightly"), connected(address):
+    with folder.locked("okralong nightly"), ray_lines(console, beside), connected(address):
         codes = []
         now = datetime.now(UTC)
         for night in nights(folder):
@@ -209,7 +210,6 @@ class NightJob:
 
     def _index(self) -> None:
         from okralong.actors.index_streams import index_archive
-        from okralong.jobs.terminal import IndexPanel
 
         self.night.write(self.place)
         self._say(f"night {self.night.name}")
