@@ -34,7 +34,7 @@ class Killed:
     """A nightly of four documents and questions in a folder, done by processes of its own."""
 
     def __init__(self, folder: Path, reader: FakeOpenAI) -> None:
-        self.folder, self.reader = folder, reader
+        self.folder, self.reader, self.said = folder, reader, folder / "said.txt"
         (folder / "reports").mkdir()
         for doc_id, text in DOCUMENTS.items():
             self.change(doc_id, text)
@@ -51,22 +51,17 @@ class Killed:
     def change(self, doc_id: str, text: str) -> None:
         (self.folder / "reports" / f"{doc_id}.txt").write_text(text, encoding="utf-8")
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[bytes]:
         ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
         command = [sys.executable, "-m", "okralong.jobs.cli", "nightly", str(self.folder / "nightly.yaml")]
-        return subprocess.Popen(
-            command,
-            env={**ours, "PYTHONPATH": str(CHECKOUT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        with self.said.open("ab") as out:  # no pipe: Ray's agents outlive a kill by 40 s, and would hold it
+            return subprocess.Popen(command, env={**ours, "PYTHONPATH": str(CHECKOUT)}, stdout=out, stderr=out)
 
     def whole(self) -> int:
         night = self.start()
-        said, _ = night.communicate(timeout=500)
-        assert night.returncode in (0, EXIT_CHANGED), said
-        return night.returncode
+        code = night.wait(timeout=500)
+        assert code in (0, EXIT_CHANGED), self.said.read_text()
+        return code
 
     def killed_in(self, phase: str, after_s: float = 0.0) -> None:
         """Kill it as soon as it has come to a phase."""
@@ -82,7 +77,7 @@ class Killed:
             time.sleep(0.005)
         time.sleep(after_s)
         night.send_signal(signal.SIGKILL)
-        night.communicate()
+        night.wait()
         time.sleep(3)  # its workers notice that it is gone
 
     def outcome(self) -> dict[str, Any]:
