@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 import duckdb
 import pyarrow as pa
@@ -195,8 +195,7 @@ def format_of(to: str, given: str | None = None) -> Format:
             f"The format of {to} is not known: {found!r} is none of {', '.join(FORMATS)}. Give the file one of these "
             "endings, or say --format."
         )
-    known: Format = found  # type: ignore[assignment]
-    return known
+    return cast(Format, found)
 
 
 def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str], Exported]:
