@@ -46,11 +46,17 @@ BLOCKS_FOUND: Final = 0.5
 
 
 class Rule(Settings):
-    """``sources`` are sets ("tatqa") or files of sets ("hotpotqa/dev"); ``shares`` are parts of their questions."""
+    """``sources`` are sets ("tatqa") or files of sets ("hotpotqa/dev"); ``shares`` are parts of their questions.
+
+    ``round`` is for sets that are added to a split in use: the rules of round 1 are drawn as if there were no others,
+    and what a later round adds to one of their components takes that component's side, so nothing moves that a model
+    was trained or measured on.
+    """
 
     sources: tuple[str, ...] = Field(min_length=1, strict=False)
     shares: dict[Side, float]
     why: str
+    round: int = Field(default=1, ge=1)
 
     @field_validator("shares")
     @classmethod
@@ -65,7 +71,8 @@ class Rule(Settings):
 
 
 class SplitRules(Settings):
-    """The first rule that covers any question of a component decides; the last lines say who has no public names.
+    """The first rule that covers any question of a component decides, within the earliest round of its questions; the
+    last lines say who has no public names.
 
     ``named_by_questions``: a set whose documents have names of its own, and the sources whose questions tell which
     public document is meant. ``named_by_passages``: sets whose texts hold whole texts of other sets.
@@ -115,8 +122,8 @@ def build_split(datasets: Sequence[DataSet], rules: SplitRules) -> tuple[Split, 
     if not any(dataset.items for dataset in datasets):
         raise InputError("There are no questions to split. Give a folder with at least one of the catalogued sets.")
     aliases = find_aliases(datasets, rules)
-    groups = components(members(datasets, aliases))
-    sides = settle(datasets, groups, draw(groups, rules))
+    groups, drawn = draw_in_rounds(members(datasets, aliases), rules)
+    sides = settle(datasets, groups, drawn)
     counts = _counts(datasets, sides)
     about = {"seed": str(rules.seed), "rules": rules.fingerprint(), "counts": json.dumps(counts, sort_keys=True)}
     split = replace(sides, about=about)
@@ -306,6 +313,24 @@ def _winners(counts: Counter[tuple[str, ...]]) -> tuple[str, ...]:
 Component = Sequence[Member]
 
 
+def draw_in_rounds(asked: Sequence[Member], rules: SplitRules) -> tuple[list[list[Member]], list[Side]]:
+    """The components of all members, and a side for each, drawn round by round.
+
+    A component that holds members of earlier rounds keeps their side (the strictest, where it joins several of their
+    components). Raises InputError for a source that no rule covers.
+    """
+    rounds = [rules.rules[_rule(member, rules)].round for member in asked]
+    groups: list[list[Member]] = []
+    sides: list[Side] = []
+    for number in sorted(set(rounds)):
+        before = {id(member): side for group, side in zip(groups, sides, strict=True) for member in group}
+        groups = components([member for member, its in zip(asked, rounds, strict=True) if its <= number])
+        known = [[before[id(member)] for member in group if id(member) in before] for group in groups]
+        drawn = iter(draw([group for group, settled in zip(groups, known, strict=True) if not settled], rules))
+        sides = [strictest(settled) if settled else next(drawn) for settled in known]
+    return groups, sides
+
+
 def draw(groups: Sequence[Component], rules: SplitRules) -> list[Side]:
     """A side for each component, in order.
 
@@ -353,15 +378,20 @@ def _followed(group: Component, rules: SplitRules) -> tuple[int, list[str]]:
     """The rule of a component, and the source of each member that it covers."""
     by_rule: dict[int, list[str]] = defaultdict(list)
     for member in group:
-        rule = rules.rule_of(member.name, member.part)
-        if rule is None:
-            raise InputError(
-                f"No rule of the split covers {member.source}. Add it to the sources of a rule in a copy of "
-                "configs/split/rules.yaml, and give that file with --rules."
-            )
-        by_rule[rule].append(member.source)
+        by_rule[_rule(member, rules)].append(member.source)
     first = min(by_rule)
     return first, by_rule[first]
+
+
+def _rule(member: Member, rules: SplitRules) -> int:
+    """The number of the rule that covers a member. Raises InputError when there is none."""
+    rule = rules.rule_of(member.name, member.part)
+    if rule is None:
+        raise InputError(
+            f"No rule of the split covers {member.source}. Add it to the sources of a rule in a copy of "
+            "configs/split/rules.yaml, and give that file with --rules."
+        )
+    return rule
 
 
 def _shuffled(group: Component, seed: int) -> str:
@@ -465,11 +495,9 @@ def card(account: Account, split: Split, rules: SplitRules) -> str:
         markdown_table(["source", *SIDES, LEFT_OUT, "all"], _count_rows(account.counts)),
         "## Rules",
         "The first line that covers any question of a component decides for all of it, so the counts above differ from "
-        "the shares where sets share documents.",
-        markdown_table(
-            ["sources", "shares", "why"],
-            ([", ".join(r.sources), ", ".join(f"{s} {v:g}" for s, v in r.shares.items()), r.why] for r in rules.rules),
-        ),
+        "the shares where sets share documents. The lines of a later round are drawn after those of the round before, "
+        "and move nothing of it.",
+        markdown_table(["round", "sources", "shares", "why"], map(_rule_row, rules.rules)),
         "## Question texts that two sources both ask",
         markdown_table(["source", "source", "shared"], ([one, other, f"{n:,}"] for one, other, n in account.shared)),
         "## Contexts",
@@ -480,6 +508,11 @@ def card(account: Account, split: Split, rules: SplitRules) -> str:
         markdown_table(["set", "found", "of"], ([name, str(n), str(of)] for name, (n, of) in account.named.items())),
     ]
     return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def _rule_row(rule: Rule) -> Sequence[str]:
+    shares = ", ".join(f"{side} {share:g}" for side, share in rule.shares.items())
+    return [str(rule.round), ", ".join(rule.sources), shares, rule.why]
 
 
 def _count_rows(counts: Mapping[str, Mapping[str, int]]) -> Iterable[Sequence[str]]:

@@ -8,6 +8,7 @@ in each error.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import re
@@ -290,6 +291,33 @@ def rows_in(file: Path) -> Iterator[Row]:
         yield row_of(file, f"row {number}", value)
 
 
+def table_rows(file: Path, delimiter: str = ",") -> tuple[tuple[str, ...], list[Row]]:
+    """The columns of a csv file and its rows, which count as a spreadsheet counts them: the head is row 1.
+
+    Raises InputError when it cannot be read, or when a row has more or fewer cells than the head.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
+            columns = tuple(reader.fieldnames or ())
+            records = list(reader)
+    except FileNotFoundError as error:
+        raise InputError(f"{file} does not exist. Give the csv file of the data set.") from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{file} cannot be read as a csv file in UTF-8: {error}. Fetch the file again.") from error
+    return columns, [_table_row(file, number, record) for number, record in enumerate(records, start=2)]
+
+
+def _table_row(file: Path, number: int, record: dict[str | None, str | list[str] | None]) -> Row:
+    row = Row(file, f"row {number}", {str(key): value for key, value in record.items() if key is not None})
+    if None in record:
+        row.bad(str(list(row.values)[-1]), f"is followed by more cells: {record[None]!r}")
+    for column, value in row.values.items():
+        if value is None:
+            row.bad(column, "is missing: the row ends before it")
+    return row
+
+
 def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
     """Parquet is how a hub keeps many sets."""
     try:
@@ -417,18 +445,32 @@ def sentence_with(text: str, within: Range, wanted: str, question: str) -> Range
         return None
     start, end = within
     part = text[start:end]
-    cuts = [0, *boundaries(part, ())]
+    cuts = _cuts(part)
     asked = frozenset(plain_words(question))
     found = []
     for match in re.finditer(_WORD_BEFORE + re.escape(wanted.strip()) + _WORD_AFTER, part):
-        first = max(cut for cut in cuts if cut <= match.start())
-        last = min(cut for cut in cuts if cut >= match.end())
+        first, last = _sentence(cuts, match.span())
         shared = len(asked & frozenset(plain_words(part[first:last])))
         found.append((-shared, first, last))
     if not found:
         return None
     _, first, last = min(found)
     return trimmed(text, (start + first, start + last))
+
+
+def sentence_at(text: str, within: Range, place: Range) -> Range:
+    """The sentence of ``text[within]`` that holds the range ``place`` of ``text``; several where it spans an end."""
+    start, end = within
+    first, last = _sentence(_cuts(text[start:end]), (place[0] - start, place[1] - start))
+    return trimmed(text, (start + first, start + last))
+
+
+def _cuts(part: str) -> list[int]:
+    return [0, *boundaries(part, ())]
+
+
+def _sentence(cuts: Sequence[int], place: Range) -> Range:
+    return max(cut for cut in cuts if cut <= place[0]), min(cut for cut in cuts if cut >= place[1])
 
 
 def trimmed(text: str, of: Range) -> Range:

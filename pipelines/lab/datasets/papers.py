@@ -1,8 +1,9 @@
-"""Sets over long texts: Qasper's papers, whole or as annotated questions alone, and QMSum's meetings."""
+"""Sets over papers and meetings: Qasper, whole or as annotated questions alone, PubMedQA's abstracts, and QMSum."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -32,8 +33,13 @@ from okralong.pipelines.lab.gold import Gold
 
 QASPER: Final = "qasper"
 QASPER_ANNOTATIONS: Final = "qasper_annotations"
+PUBMEDQA: Final = "pubmedqa"
 QMSUM: Final = "qmsum"
 UNANSWERABLE: Final = "unanswerable"
+YES_NO: Final = "yes_no"
+
+_DECIDES: Final = re.compile(r"\b(RESULTS?|FINDINGS?|CONCLUSIONS?)\b")
+"""Names of an abstract's sections that say what was found."""
 
 logger = logging.getLogger(__name__)
 
@@ -191,6 +197,44 @@ def _wording(answer: Row, label: str) -> str:
 def _spans(answer: Row) -> list[str]:
     spans = answer.texts("extractive_spans")
     return [span.strip() for span in spans if span.strip()]
+
+
+# --------
+# PubMedQA: questions that are titles of medical papers, answered from the abstract (Jin et al. 2019).
+
+
+def read_pubmedqa(path: Path, part: str) -> DataSet:
+    """A file such as ``ori_pqal.json``: one object, from PubMed id to ``QUESTION``, ``CONTEXTS`` (the sections of the
+    abstract without its conclusion), ``LABELS`` (their names) and ``final_decision`` (yes, no or maybe).
+
+    One text an abstract, a line "LABEL: section" for each section; ``document`` is the PubMed id. The set marks no
+    evidence: what decides stands in the results and findings, so each section named so is one piece, or each section
+    where none is. The decision is a judgement, so there are no parts to look for. Raises InputError naming file,
+    PubMed id and field.
+    """
+    made = Builder(PUBMEDQA, part)
+    for identity, value in row_of(path, "the file's content", read_json(path)).values.items():
+        made.items.append(_abstract_item(row_of(path, f"abstract {identity}", value), identity, made))
+    return made.built()
+
+
+def _abstract_item(row: Row, identity: str, made: Builder) -> Item:
+    labels, sections = row.texts("LABELS"), row.texts("CONTEXTS")
+    if not sections or len(labels) != len(sections):
+        row.bad("CONTEXTS", f"has {len(sections)} sections, and LABELS {len(labels)}")
+    pieces = Pieces()
+    ranges = [
+        pieces.add(f"{label}: {section.strip()}", after="\n") for label, section in zip(labels, sections, strict=True)
+    ]
+    text = made.text(identity, pieces.text)
+    deciding = [place for label, place in zip(labels, ranges, strict=True) if _DECIDES.search(label.upper())]
+    evidence = tuple(Evidence(text.text_id, *place) for place in deciding or ranges)
+    decision = row.text("final_decision").strip()
+    if decision not in ("yes", "no", "maybe"):
+        row.bad("final_decision", f"is {decision!r} and not yes, no or maybe")
+    asked = Row(row.file, row.place, {"id": identity, "question": row.text("QUESTION").strip()})
+    gold = made.gold(asked, "id", [decision], question_type(PUBMEDQA, YES_NO), YES_NO)
+    return Item(gold, (identity,), (text.text_id,), evidence)
 
 
 # --------

@@ -9,17 +9,25 @@ from typing import Final
 
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.datasets.base import DataSet, DataSource
+from okralong.pipelines.lab.datasets.excerpts import read_financial_qa
 from okralong.pipelines.lab.datasets.filings import read_finqa, read_reports_set, read_tatqa
 from okralong.pipelines.lab.datasets.other import read_longbench, read_own
-from okralong.pipelines.lab.datasets.papers import read_qasper, read_qasper_annotations, read_qmsum
+from okralong.pipelines.lab.datasets.papers import read_pubmedqa, read_qasper, read_qasper_annotations, read_qmsum
 from okralong.pipelines.lab.datasets.uda import read_uda_bench, read_uda_csv
-from okralong.pipelines.lab.datasets.wiki import read_hotpotqa, read_hotpotqa_pooled, read_musique, read_twowiki
+from okralong.pipelines.lab.datasets.wiki import (
+    read_hotpotqa,
+    read_hotpotqa_pooled,
+    read_musique,
+    read_squad,
+    read_twowiki,
+)
 
 FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "hotpotqa": read_hotpotqa,
     "2wikimultihopqa": read_twowiki,
     "musique": read_musique,
     "hotpotqa_pooled": read_hotpotqa_pooled,
+    "squad": read_squad,
     "qmsum": read_qmsum,
     "longbench": read_longbench,
     "tatqa": read_tatqa,
@@ -28,6 +36,8 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "uda_bench": read_uda_bench,
     "qasper": read_qasper,
     "qasper_annotations": read_qasper_annotations,
+    "pubmedqa": read_pubmedqa,
+    "financial_qa_10k": read_financial_qa,
     "reports": read_reports_set,
     "own": read_own,
 }

@@ -6,10 +6,9 @@ Both come in three kinds, told by their fields: TAT-DQA, FinQA, and papers.
 from __future__ import annotations
 
 import ast
-import csv
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -30,6 +29,7 @@ from okralong.pipelines.lab.datasets.base import (
     scaled_wordings,
     span_parts,
     spans_of,
+    table_rows,
 )
 from okralong.pipelines.lab.datasets.filings import (
     FINQA,
@@ -136,33 +136,15 @@ def read_uda_csv(path: Path, part: str) -> DataSet:
     return made.built()
 
 
-def _open(path: Path) -> tuple[str, Iterator[Row]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines, delimiter="|", strict=True)
-            columns = tuple(reader.fieldnames or ())
-            records = list(reader)
-    except FileNotFoundError as error:
-        raise InputError(f"{path} does not exist. Give the csv file of the data set.") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as a csv file in UTF-8: {error}. Fetch the file again.") from error
+def _open(path: Path) -> tuple[str, Sequence[Row]]:
+    columns, rows = table_rows(path, "|")
     name = next((name for name, (wanted, _) in _TABLES.items() if wanted == columns), None)
     if name is None:
         raise InputError(
             f"{path}, row 1: the columns {', '.join(columns) or '(none)'} are those of no question file of UDA, which "
             f"have {' or '.join('|'.join(wanted) for wanted, _ in _TABLES.values())}. Fetch the file again."
         )
-    return name, (_table_row(path, number, record) for number, record in enumerate(records, start=2))
-
-
-def _table_row(path: Path, number: int, record: dict[str | None, str | list[str] | None]) -> Row:
-    row = Row(path, f"row {number}", {str(key): value for key, value in record.items() if key is not None})
-    if None in record:
-        row.bad(str(list(row.values)[-1]), f"is followed by more cells: {record[None]!r}")
-    for column, value in row.values.items():
-        if value is None:
-            row.bad(column, "is missing: the row ends before it")
-    return row
+    return name, rows
 
 
 def _tat_row(row: Row, made: Builder) -> Item:

@@ -1,4 +1,4 @@
-"""Sets over Wikipedia paragraphs: HotpotQA, 2WikiMultihopQA, MuSiQue, and HotpotQA over one corpus.
+"""Sets over Wikipedia paragraphs: HotpotQA, 2WikiMultihopQA, MuSiQue, HotpotQA over one corpus, and SQuAD.
 
 A paragraph becomes a text of its title, a line break and what it says. Asked about are the titles of the paragraphs
 that the set marks.
@@ -24,7 +24,10 @@ from okralong.pipelines.lab.datasets.base import (
     Text,
     grounded,
     one_part,
+    read_json,
+    row_of,
     rows_in,
+    sentence_at,
     trimmed,
     whole,
 )
@@ -34,6 +37,7 @@ HOTPOTQA: Final = "hotpotqa"
 HOTPOTQA_POOLED: Final = "hotpotqa_pooled"
 TWOWIKI: Final = "2wikimultihopqa"
 MUSIQUE: Final = "musique"
+SQUAD: Final = "squad"
 UNANSWERABLE: Final = "unanswerable"
 
 QUESTIONS: Final = "pooled_questions.json"
@@ -332,3 +336,52 @@ def _decomposition(row: Row) -> tuple[Hop, ...]:
         query = _STEP.sub(earlier, _RELATION.sub(" ", hop.text("question")))
         hops.append(Hop(query, hop.text("answer")))
     return tuple(hops)
+
+
+# --------
+# SQuAD.
+
+
+def read_squad(path: Path, part: str) -> DataSet:
+    """SQuAD 2.0, or 1.1: questions on one paragraph of an article (Rajpurkar et al. 2018).
+
+    The file is one object; ``data`` are articles (``title``, ``paragraphs``), a paragraph has ``context`` and ``qas``:
+    ``id``, ``question``, ``answers`` (``text``, ``answer_start``) and, in 2.0, ``is_impossible``. A title's "_" are
+    blanks, so that an article has the name that the other sets give it. Several annotators answered: all their answers
+    count as wordings, and evidence is the sentence that holds the first one's. The paragraph is the item's context.
+
+    An impossible question has the gold answer "unanswerable", which is what a generator is told to reply, and no
+    evidence. Raises InputError naming file, article, question and field.
+    """
+    made = Builder(SQUAD, part)
+    for article in row_of(path, "the file's content", read_json(path)).rows("data", "article"):
+        title = article.text("title").replace("_", " ")
+        for paragraph in article.rows("paragraphs", "paragraph"):
+            context = paragraph.text("context")
+            text = made.titled(title, context)
+            made.items += [_squad_item(row, made, text, context) for row in paragraph.rows("qas", "question")]
+    return made.built()
+
+
+def _squad_item(row: Row, made: Builder, text: Text, context: str) -> Item:
+    impossible = "is_impossible" in row.values and row.get("is_impossible", bool)
+    label = "impossible" if impossible else "answerable"
+    answers, evidence = ((UNANSWERABLE,), ()) if impossible else _squad_answers(row, text, context)
+    parts = grounded(one_part(answers), [text.text])
+    gold = made.gold(row, "id", answers, row.type_of("is_impossible", SQUAD, label), label, parts)
+    return Item(gold, (text.document,), (text.text_id,), evidence)
+
+
+def _squad_answers(row: Row, text: Text, context: str) -> tuple[tuple[str, ...], tuple[Evidence, ...]]:
+    """The wordings, and the sentence that holds the first."""
+    answers = [(answer.text("text"), answer.get("answer_start", int)) for answer in row.rows("answers", "answer")]
+    if not answers:
+        row.bad("answers", "holds no answer, and the question is not marked as impossible")
+    for wording, start in answers:
+        if start < 0 or context[start : start + len(wording)] != wording:
+            row.bad("answers", f"says that {wording!r} stands at character {start} of the context, and it does not")
+    wording, start = answers[0]
+    before = len(text.text) - len(context)
+    place = (before + start, before + start + len(wording))
+    sentence = sentence_at(text.text, (before, len(text.text)), place)
+    return tuple(dict.fromkeys(each.strip() for each, _ in answers)), (Evidence(text.text_id, *sentence),)
