@@ -9,8 +9,8 @@ from typing import Final
 
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.datasets.base import DataSet, DataSource
-from okralong.pipelines.lab.datasets.excerpts import read_financial_qa
 from okralong.pipelines.lab.datasets.filings import read_finqa, read_reports_set, read_tatqa
+from okralong.pipelines.lab.datasets.financial import read_financial_qa, read_loong_finance
 from okralong.pipelines.lab.datasets.other import read_longbench, read_own
 from okralong.pipelines.lab.datasets.papers import read_pubmedqa, read_qasper, read_qasper_annotations, read_qmsum
 from okralong.pipelines.lab.datasets.uda import read_uda_bench, read_uda_csv
@@ -38,6 +38,7 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "qasper_annotations": read_qasper_annotations,
     "pubmedqa": read_pubmedqa,
     "financial_qa_10k": read_financial_qa,
+    "loong_finance": read_loong_finance,
     "reports": read_reports_set,
     "own": read_own,
 }

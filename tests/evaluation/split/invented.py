@@ -36,9 +36,10 @@ def data_set(name: str, part: str, asked: Iterable[Asked], loose: Sequence[str] 
     return DataSet(name, part, {text.text_id: text for text in texts.values()}, tuple(items))
 
 
-def rule(sources: Sequence[str], **shares: float) -> Rule:
+def rule(sources: Sequence[str], round: int = 1, **shares: float) -> Rule:
     sides: tuple[Side, ...] = ("train", "validation", "tune", "test")
-    return Rule(sources=tuple(sources), shares={s: shares[s] for s in sides if s in shares}, why="for the test")
+    given = {side: shares[side] for side in sides if side in shares}
+    return Rule(sources=tuple(sources), shares=given, why="for the test", round=round)
 
 
 def rules(*each: Rule, seed: int = 1) -> SplitRules:

@@ -120,3 +120,24 @@ def test_the_card_has_every_source_and_the_totals() -> None:
     assert "| lessons/train | 1 | 0 | 0 | 0 | 1 | 2 |" in written
     assert "| all | 1 | 0 | 0 | 1 | 1 | 3 |" in written
     assert "| lessons/train | exam/all | 1 |" in written
+
+
+def test_a_set_of_a_later_round_follows_what_it_shares_and_moves_nothing() -> None:
+    old = data_set("old", "all", [(f"old {n}?", [f"tree {n}"], []) for n in range(40)])
+    first = rules(rule(["old"], train=0.5, test=0.5))
+    before, _ = build_split([old], first)
+    new = data_set("new", "all", [(f"new {n}?", [f"tree {n}"], []) for n in range(30, 60)])
+    later = rules(*first.rules, rule(["new"], round=2, test=1.0))
+    split, account = build_split([new, old], later)
+    assert sides_of(split, old) == sides_of(before, old)
+    assert sides_of(split, new)[:10] == sides_of(before, old)[30:]
+    assert set(sides_of(split, new)[10:]) == {"test"}
+    assert "| 2 | new | test 1 | for the test |" in card(account, split, later)
+
+
+def test_a_later_set_that_joins_two_components_takes_the_stricter_side() -> None:
+    lessons = data_set("lessons", "train", [("a?", ["Oak"], [])])
+    exam = data_set("exam", "all", [("b?", ["Elm"], [])])
+    both = data_set("both", "all", [("c?", ["Oak", "Elm"], [])])
+    split, _ = build_split([lessons, exam, both], rules(*TEST_FIRST.rules, rule(["both"], round=2, train=1.0)))
+    assert [sides_of(split, each) for each in (lessons, exam, both)] == [["test"], ["test"], ["test"]]

@@ -16,7 +16,7 @@ from okralong.pipelines.lab.split import MANIFEST, SIDES, Split
 from okralong.pipelines.lab.split_build import LEFT_OUT, RULES, SplitRules, build_split
 from tests.evaluation.split.invented import TEST_FIRST, data_set
 
-SWEEP_ONLY = {"reports", "longbench", "hotpotqa_pooled"}
+SWEEP_ONLY = {"reports", "longbench", "hotpotqa_pooled", "loong_finance"}
 
 
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
-"""Questions on company reports that a language model wrote: Financial-QA-10k, over excerpts of annual reports."""
+"""Questions on companies' reports: Financial-QA-10k, over excerpts, and Loong's finance part, over whole filings."""
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,18 +18,29 @@ from okralong.pipelines.lab.datasets.base import (
     Pieces,
     Range,
     Row,
+    Text,
     grounded,
     length_label,
     one_part,
     question_type,
+    rows_in,
     table_rows,
 )
 
 FINANCIAL_QA: Final = "financial_qa_10k"
+LOONG: Final = "loong_finance"
 
 COLUMNS: Final = ("question", "answer", "context", "ticker", "filing")
 
+DOCUMENTS: Final = "documents"
+"""Loong's filings, a folder of text files beside the questions."""
+
+_IN_THOUSANDS: Final = re.compile(r"\s+in (?:thousand|million)s?$")
+
 logger = logging.getLogger(__name__)
+
+# --------
+# Financial-QA-10k: questions and answers that a language model wrote, each on one excerpt of an annual report.
 
 
 @dataclass
@@ -79,3 +92,53 @@ def _item(row: Row, filing: _Filing, made: Builder) -> Item:
     parts = grounded(one_part([answer]), [excerpt])
     gold = made.gold(named, "row", [answer], question_type(FINANCIAL_QA, label), label, parts)
     return Item(gold, (text.document,), (text.text_id,), (Evidence(text.text_id, *filing.places[excerpt]),))
+
+
+# --------
+# Loong, English finance: questions that need several of the filings they come with (Wang et al. 2024).
+
+
+def read_loong_finance(path: Path, part: str) -> DataSet:
+    """A ``questions.jsonl`` beside the folder ``documents``, or the folder that holds both.
+
+    A row has ``query_id``, ``kind`` (the label), ``question``, ``documents`` (``doc_id`` each, the text file's name
+    without its ending) and ``answer``. One text a filing, and an item's context are the filings that it names. A list
+    or an object as an answer is written as JSON. The set marks no evidence. What can be looked for is a short answer
+    to one figure or name; "in thousands" behind it may be missing, as tables say it above them. What the answer of a
+    clustering needs is no copy, so it has no parts. Raises InputError naming file, row and field.
+    """
+    questions = path / "questions.jsonl" if path.is_dir() else path
+    made = Builder(LOONG, part)
+    filings: dict[str, Text] = {}
+    made.items += [_loong_item(row, made, filings) for row in rows_in(questions)]
+    return made.built()
+
+
+def _loong_item(row: Row, made: Builder, filings: dict[str, Text]) -> Item:
+    label, answer = row.text("kind"), row.get("answer", object)
+    names = tuple(dict.fromkeys(document.text("doc_id") for document in row.rows("documents", "document")))
+    if not names:
+        row.bad("documents", "names no document")
+    for name in names:
+        if name not in filings:
+            filings[name] = made.text(name, _filing_text(row, name))
+    scalar = isinstance(answer, str | int | float) and label != "clustering"
+    written = str(answer).strip() if isinstance(answer, str | int | float) else json.dumps(answer, ensure_ascii=False)
+    if not written or answer is None:
+        row.bad("answer", "holds no answer")
+    wordings = dict.fromkeys([written, _IN_THOUSANDS.sub("", written)])
+    texts = [filings[name] for name in names]
+    parts = grounded(one_part(wordings), [text.text for text in texts]) if scalar else ()
+    gold = made.gold(row, "query_id", [written], row.type_of("kind", LOONG, label), label, parts)
+    return Item(gold, names, tuple(dict.fromkeys(text.text_id for text in texts)))
+
+
+def _filing_text(row: Row, name: str) -> str:
+    file = row.file.parent / DOCUMENTS / f"{name}.txt"
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        row.bad("documents", f"names {name!r}, and {file} cannot be read ({error})")
+    if not text:
+        row.bad("documents", f"names {name!r}, and {file} is empty")
+    return text
