@@ -1,4 +1,4 @@
-"""The models of a cluster: analyzer, query encoder, SARA's generator and scorer on Ray Serve, and the index encoder.
+"""The models of a cluster: those on Ray Serve (analyzer, query encoder, reranker, scorer, generator), and the index's.
 
 Each is one class that loads its model once in its process. Those on Ray Serve are called by handle.
 """
@@ -24,10 +24,11 @@ from ray.util.metrics import Histogram
 from okralong.actors.cluster import GOODBYE_S, OVERLAP, index_metrics, query_batch_sizes, retry_replica
 from okralong.pipelines.answering.analysis import AnalysisInput, ScorerConfig, load_scorer
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.archive.vectors import VectorStore
 from okralong.pipelines.core.config import ANYWHERE, Place
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Analysis, ConfigError
+from okralong.pipelines.core.types import Analysis, ConfigError, Reading
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.sara.artifact import ArrayCompressor, SaraConfig
 from okralong.pipelines.sara.prompts import Asked, RefusedError, Written, completion, read_request, refusal
@@ -42,6 +43,9 @@ MAX_BATCH: Final = 32
 
 BATCH_WAIT_S: Final = 0.005
 """Longest wait for a batch to fill; ours, well below what one query takes to embed."""
+RERANKED_TOGETHER: Final = 8
+"""Queries whose candidates are read in one batch; ours. Thirty candidates each already fill a processor."""
+
 ONGOING: Final = 8
 """Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
 ADDRESS: Final = "http://sara.invalid/v1"
@@ -248,6 +252,44 @@ class HandleTransport(httpx2.AsyncBaseTransport):
         except TimeoutError:
             raise httpx2.ReadTimeout(f"no reply within {limit} s", request=request) from None
         return httpx2.Response(status, headers={"content-type": _JSON}, content=said, request=request)
+
+
+class RerankerReplica:
+    """One cross-encoder in one process: candidates of queries that arrive together are read together. Called with a
+    query and passages, returns a ``Reading`` of each.
+    """
+
+    def __init__(self, config: RerankerConfig) -> None:
+        self._model = load_reranker(config)
+        self._max_pairs = config.max_batch
+        self._sizes: Counter[int] = Counter()
+        batched: Any = self._batched
+        batched.set_max_batch_size(RERANKED_TOGETHER)
+        batched.set_batch_wait_timeout_s(config.batch_wait_s)
+
+    async def __call__(self, query: str, passages: list[str]) -> list[Reading]:
+        """The readings of one query's passages, in their order."""
+        readings: list[Reading] = await self._batched((query, passages))
+        return readings
+
+    async def stats(self) -> dict[int, int]:
+        """How many batches of each number of queries were read so far."""
+        return dict(self._sizes)
+
+    @serve.batch
+    async def _batched(self, asked: list[tuple[str, list[str]]]) -> list[list[Reading]]:
+        self._sizes[len(asked)] += 1
+        queries = [query for query, passages in asked for _ in passages]
+        pairs = [passage for _, passages in asked for passage in passages]
+        # In a thread: the next batch must be able to fill while this one is worked on.
+        found = iter(await asyncio.to_thread(self._model.read, queries, pairs, self._max_pairs))
+        return [[next(found) for _ in passages] for _, passages in asked]
+
+
+def reranker_app(config: RerankerConfig, place: Place = ANYWHERE) -> serve.Application:
+    """What ``run_apps`` starts; its handle: ``await handle.remote(query, passages)``."""
+    ongoing = OVERLAP * RERANKED_TOGETHER
+    return _deployed(RerankerReplica, "reranker", config.replicas, ongoing, config.gpus_per_replica, place).bind(config)
 
 
 class ScorerReplica:

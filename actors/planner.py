@@ -452,6 +452,7 @@ def _ports(
         completion_limit=llm.completion_limit,
         demonstrate=bool(llm.demonstrations),
         calculator=bool(llm.calculator),
+        read=retrieval.read if retrieval.has_reranker else None,
         score=retrieval.score if retrieval.has_scorer else None,
         token_ends=retrieval.token_ends if retrieval.has_scorer else None,
         compress=retrieval.compress if retrieval.has_compressor else None,

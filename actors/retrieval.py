@@ -22,12 +22,19 @@ from ray import serve
 from ray.exceptions import RayError
 
 from okralong.actors.cluster import NAMESPACE, named_actor, remove_apps, retry_replica, run_apps
-from okralong.actors.models import HandleTransport, analyzer_app, query_embedder_app, sara_generator_app, scorer_app
+from okralong.actors.models import (
+    HandleTransport,
+    analyzer_app,
+    query_embedder_app,
+    reranker_app,
+    sara_generator_app,
+    scorer_app,
+)
 from okralong.actors.shards import RayShard, Replicas, start_index_shards
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
-from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError
+from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError, Reading
 from okralong.pipelines.run.prepare import Prepared
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
@@ -35,21 +42,23 @@ Vectors = np.ndarray[Any, np.dtype[np.float32]]
 REVIVED: Final[dict[str, Any]] = {"max_restarts": 3, "max_task_retries": 3}
 """Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
 
-APPS: Final = ("analyzer", "embedder", "scorer", "generator")
+APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "generator")
 """The applications on Ray Serve; only the embedder is needed by every run."""
 
 
 @dataclass(frozen=True)
 class RetrievalNames:
     """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace, for each shard
-    number one or more; ``analyzer`` (None: the generator analyses), ``embedder``, ``scorer`` and ``generator`` (None
-    where nothing needs one) run on Ray Serve; ``compresses`` says whether the embedder has a compressor.
+    number one or more; ``analyzer`` (None: the generator analyses), ``embedder``, ``reranker``, ``scorer`` and
+    ``generator`` (None where nothing needs one) run on Ray Serve; ``compresses`` says whether the embedder has a
+    compressor.
     """
 
     archive: str
     shards: tuple[tuple[str, ...], ...]
     analyzer: str | None
     embedder: str
+    reranker: str | None
     scorer: str | None
     generator: str | None = None
     compresses: bool = False
@@ -85,6 +94,9 @@ def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
     if config.analyzer.kind != "llm":
         analysis = (config.analyzer.identity(), config.analyzer.model_dump(mode="json"), places.analyzer.options())
         apps["analyzer"] = _App(analysis, lambda: analyzer_app(config.analyzer, places.analyzer))
+    if strategy.needs_reranker:
+        ranking = (config.reranker.identity(), config.reranker.model_dump(), places.reranker.options())
+        apps["reranker"] = _App(ranking, lambda: reranker_app(config.reranker, places.reranker))
     if strategy.needs_scorer and scorer is not None:
         scoring = (scorer.model_dump(), places.scorer.options())
         apps["scorer"] = _App(scoring, lambda: scorer_app(scorer, places.scorer))
@@ -202,11 +214,13 @@ class RetrievalClient:
     def __init__(self, names: RetrievalNames) -> None:
         self.archive = Archive.open(names.archive)
         self.has_analyzer = names.analyzer is not None
+        self.has_reranker = names.reranker is not None
         self.has_scorer = names.scorer is not None
         self.has_compressor = names.compresses
         self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]
         self._embedder: Any = serve.get_app_handle(names.embedder)
         self._analyzer: Any = serve.get_app_handle(names.analyzer) if names.analyzer else None
+        self._reranker: Any = serve.get_app_handle(names.reranker) if names.reranker else None
         self._scorer: Any = serve.get_app_handle(names.scorer) if names.scorer else None
         self._generator: Any = serve.get_app_handle(names.generator) if names.generator else None
 
@@ -232,6 +246,11 @@ class RetrievalClient:
         """The analyzer's word; only where there is one."""
         analysis: Analysis = await retry_replica(partial(self._analyzer.remote, asked))
         return analysis
+
+    async def read(self, query: str, passages: list[str]) -> list[Reading]:
+        """The cross-encoder's readings of passages for a query; only where there is one."""
+        readings: list[Reading] = await retry_replica(partial(self._reranker.remote, query, passages))
+        return readings
 
     async def score(self, prefix: str, texts: list[str]) -> list[list[float]]:
         """The scorer's log-likelihoods; only where there is one."""

@@ -66,7 +66,7 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
     if begun["fingerprint"] == prepared.fingerprint:
         return True
     now = prepared.config.model_dump(mode="json")
-    decides = ("strategy", "policy", "analyzer", "llm", "scorer", "sara")
+    decides = ("strategy", "policy", "analyzer", "llm", "reranker", "scorer", "sara")
     changed = [key for key in decides if begun["config"].get(key) != now.get(key)] or ["policy values or the archive"]
     raise ConfigError(
         f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "

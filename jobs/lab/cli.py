@@ -290,7 +290,7 @@ def train(
     ] = False,
     leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
 ) -> None:
-    """Train an analyzer, for `okralong answer --analyzer`, or a reader, for llm.reader of an answer config."""
+    """Train an analyzer (`okralong answer --analyzer`), a reader (llm.reader) or a cross-encoder (reranker.model)."""
     if report:
         from okralong.jobs.lab.train import report_on
 
@@ -301,14 +301,15 @@ def train(
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.lab.training.fit import CARD, definition_of, prepared, train_session
     from okralong.pipelines.lab.training.recipe import Recipe, export_files
-    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, LEARNED, READER_ROWS, without_sets
+    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, LEARNED, RANKING, READER_ROWS, without_sets
 
     console = Console()
     recipe = load_config(Recipe, config)
     definition = definition_of(recipe)
-    if recipe.kind == "reader" and leave_out:
-        raise typer.BadParameter("a reader's rows have no --leave-out: make rows of fewer sets")
-    table: Any = READER_ROWS if recipe.kind == "reader" else ANALYZER_ROWS
+    tables: dict[str, Any] = {"reader": READER_ROWS, "cross_encoder": RANKING}
+    table = tables.get(recipe.kind, ANALYZER_ROWS)
+    if recipe.kind in tables and leave_out:
+        raise typer.BadParameter(f"a {recipe.kind}'s rows have no --leave-out: make rows of fewer sets")
     train, validation = (table.read(Folder.of(rows), side) for side in LEARNED)
     if leave_out:
         train, validation = without_sets(train, leave_out), without_sets(validation, leave_out, must_be_there=False)
@@ -349,6 +350,7 @@ class Learner(StrEnum):
 
     ANALYZER = "analyzer"
     READER = "reader"
+    CROSS_ENCODER = "cross_encoder"
 
 
 def train_data(
@@ -356,7 +358,10 @@ def train_data(
     out: Annotated[Path, typer.Option(help="Where the rows and their card go.")],
     learner: Annotated[Learner, typer.Option("--for", help="Who learns from the rows.")] = Learner.ANALYZER,
     config: Annotated[
-        str | None, typer.Option(help="Which sets, and how many rows; by default training/rows.yaml or reading.yaml.")
+        str | None,
+        typer.Option(
+            help="Which sets, and how many rows; by default training/rows.yaml, reading.yaml or ranking.yaml."
+        ),
     ] = None,
     work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
         ".evidence"
@@ -373,17 +378,21 @@ def train_data(
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import EXIT_OVER_BUDGET
     from okralong.pipelines.lab.training.analyzer_rows import RowsConfig, build_rows
+    from okralong.pipelines.lab.training.cross_encoder_rows import RankingConfig, build_ranking
     from okralong.pipelines.lab.training.reader_rows import ReadingConfig, build_reading
-    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS
+    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, RANKING, READER_ROWS
     from okralong.pipelines.run.config import RunConfig
 
     console = Console()
     say, label = partial(say_line, console), None
     built: dict[Side, Any]
     table: Any
-    if learner is Learner.READER:
-        if label_with is not LabelWith.NOBODY:
-            raise typer.BadParameter("the reader's rows follow from the sets alone: leave --label-with out")
+    if learner is not Learner.ANALYZER and label_with is not LabelWith.NOBODY:
+        raise typer.BadParameter(f"the rows of a {learner.value} follow from the sets alone: leave --label-with out")
+    if learner is Learner.CROSS_ENCODER:
+        built = build_ranking(load_config(RankingConfig, config or "training/ranking.yaml"), data, work, say)
+        table = RANKING
+    elif learner is Learner.READER:
         built = build_reading(load_config(ReadingConfig, config or "training/reading.yaml"), data, work, say)
         table = READER_ROWS
     else:

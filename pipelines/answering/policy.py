@@ -183,6 +183,17 @@ class FusionPolicy(Settings):
         return self
 
 
+class RerankPolicy(Settings):
+    """Ranking by a cross-encoder: the first ``candidates`` fused chunks of every retrieval are read with its query and
+    ordered anew; the others are left out. 0: none are read, and the order stays. ``weight`` is the share of the
+    cross-encoder's scores in the new ones, of the fused scores the rest, both stretched to 0..1. Ours, not in the
+    paper.
+    """
+
+    candidates: Annotated[int, Field(ge=0, le=500)] = 0
+    weight: Share = 1.0
+
+
 class SelectionPolicy(Settings):
     """Which of the fused candidates are shown, by ``method``: the best ones ("none"), or a choice made one by one for
     what each adds.
@@ -271,6 +282,7 @@ class Policy(Settings):
     full_text: FullTextPolicy
     std_rag: StdRagPolicy
     doubt: DoubtPolicy = DoubtPolicy()
+    rerank: RerankPolicy = RerankPolicy()
     adaptive_rag: AdaptiveRagPolicy = AdaptiveRagPolicy()
     flare: FlarePolicy = FlarePolicy()
     longllmlingua: LongLlmLinguaPolicy = LongLlmLinguaPolicy()
@@ -292,6 +304,11 @@ class Policy(Settings):
         return self.selection.method == "csi"
 
     @property
+    def needs_reranker(self) -> bool:
+        """Whether the run must have a cross-encoder to rank by."""
+        return self.rerank.candidates > 0
+
+    @property
     def needs_compressor(self) -> bool:
         """Whether the run must have SARA's compressor to choose by."""
         return self.selection.method == "novelty" and self.selection.space == "compressor"
@@ -305,6 +322,8 @@ class Policy(Settings):
             plain["fusion"] = {"only"}
         if self.selection.space == "encoder":
             plain["selection"] = {"space"}
+        if self.rerank == RerankPolicy():
+            plain["rerank"] = True
         return self.model_dump(exclude=plain)
 
     def granularities(self) -> list[int]:

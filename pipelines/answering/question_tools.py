@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -41,6 +41,7 @@ from okralong.pipelines.core.types import (
     Plan,
     Question,
     QuestionError,
+    Reading,
     Reply,
     RetrieverScores,
     TokenVectors,
@@ -80,7 +81,7 @@ class Ports:
     ``admit`` reserves a plan's dollars or raises OverBudget; ``demonstrate`` puts a worked example before each prompt;
     ``calculator`` is that of ``Tools``; ``score`` and ``token_ends`` are None where no model was configured that could,
     ``artifact`` where there is no run to keep one, ``compress`` where nothing needs a compressor (see ``Tools``; shapes
-    (n, dimension) to (n, hidden)).
+    (n, dimension) to (n, hidden)), ``read`` where nothing needs a cross-encoder (a query and passages to readings).
     """
 
     archive: Archive
@@ -99,6 +100,7 @@ class Ports:
     token_ends: Callable[[list[str]], Awaitable[list[list[int]]]] | None = None
     artifact: Callable[[str, str, Branch], Awaitable[Any]] | None = None
     compress: Callable[[Vectors], Awaitable[Vectors]] | None = None
+    read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
 
 
 _TIMED: Final = ContextVar("timed", default=False)
@@ -122,6 +124,7 @@ class QuestionTools:
     prefix: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
+    _readings: dict[tuple[str, str], Reading] = field(default_factory=dict)
 
     @classmethod
     def in_process(
@@ -212,6 +215,29 @@ class QuestionTools:
         """See ``Tools``."""
         vectors: list[list[float]] = (await self.ports.embed(list(texts))).tolist()
         return vectors
+
+    async def read(self, step: str, query: str, hits: Sequence[Hit]) -> list[Reading]:
+        """See ``Tools``."""
+        path = self._path(step)
+        with self._timed("rerank"):
+            wanted = {"query": query, "chunks": [hit.chunk.chunk_id for hit in hits]}
+            if (body := self._recorded(path, "readings", wanted)) is not None:
+                return [Reading(*row) for row in body["readings"]]
+            if self.ports.read is None:
+                raise ConfigError(
+                    f"The policy {self.policy.name!r} ranks by a cross-encoder (rerank.candidates), and this run has "
+                    "none. Name one under reranker in the answer config, or set rerank.candidates to 0."
+                )
+            # The primary chunks are mostly among those of the plan: nothing is read twice for a query.
+            known = self._readings
+            new = [hit.chunk for hit in hits if (query, hit.chunk.chunk_id) not in known]
+            if new:
+                read = await self.ports.read(query, [chunk.text for chunk in new])
+                known.update(zip([(query, chunk.chunk_id) for chunk in new], read, strict=True))
+            found = [known[query, hit.chunk.chunk_id] for hit in hits]
+            rows = [[_short(value) for value in astuple(each)] for each in found]
+            await self.log.record(path, "readings", encode({"wanted": wanted, "readings": rows}))
+            return [Reading(*row) for row in rows]
 
     async def record_choice(
         self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
@@ -340,6 +366,11 @@ class QuestionTools:
 
     def _spent(self, stage: str, seconds: float) -> None:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+
+def _short(value: float | int | None) -> Any:
+    """A number as the journal keeps it: of a score five digits tell one chunk from another."""
+    return round(value, 5) if isinstance(value, float) else value
 
 
 def retrieval_record(candidates: Candidates) -> dict[str, Any]:

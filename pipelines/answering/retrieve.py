@@ -26,6 +26,7 @@ from okralong.pipelines.answering.prompts import (
     split_prompt,
     step_prompt,
 )
+from okralong.pipelines.answering.rerank import rerank, stretched
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Branch, Retriever, Tools
 from okralong.pipelines.core.types import Answer, Candidates, Chunk, Hit, NobodyAsked, Passage, Plan, RetrieverScores
@@ -34,8 +35,9 @@ from okralong.pipelines.core.types import Answer, Candidates, Chunk, Hit, Nobody
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
     """The chunks that ``plan`` shows for ``query``, the most important first.
 
-    Steps: ``step``, ``step/wide`` where the policy boosts chunks by larger ones, and ``step/select`` where it has
-    a selection. Raises QuestionError when the question's scope names no document.
+    Steps: ``step``, ``step/wide`` where the policy boosts chunks by larger ones, ``step/rerank`` where it ranks by a
+    cross-encoder, and ``step/select`` where it has a selection. Raises QuestionError when the
+    question's scope names no document.
     """
     weights = plan.exact_weight, plan.semantic_weight
     k = max(plan.candidates, plan.count)
@@ -87,10 +89,10 @@ async def _ranked(
     if neighbours:
         fused = boost_by_neighbours(fused, neighbours)
     around = fusion.surroundings
-    if around is None or around.granularity <= granularity:
-        return fused, found
-    wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
-    return boost_by_wider(fused, fuse_by(fusion, wide, *weights), around.weight), found
+    if around is not None and around.granularity > granularity:
+        wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
+        fused = boost_by_wider(fused, fuse_by(fusion, wide, *weights), around.weight)
+    return await rerank(tools, f"{step}/rerank", query, fused), found
 
 
 async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
@@ -173,7 +175,7 @@ def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) ->
     The scores of BM25 and of cosine similarity live on different scales, so each list is stretched to 0..1 first.
     A chunk that one side did not offer counts 0 there.
     """
-    exact, semantic = normalised(candidates.exact), normalised(candidates.semantic)
+    exact, semantic = (stretched([hit.score for hit in side]) for side in (candidates.exact, candidates.semantic))
     return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
 
 
@@ -214,16 +216,6 @@ def _weighted_sum(
             chunks[hit.chunk.chunk_id] = hit.chunk
             fused[hit.chunk.chunk_id] += weight * share
     return sort_hits([Hit(chunks[chunk_id], score) for chunk_id, score in fused.items()])
-
-
-def normalised(hits: Sequence[Hit]) -> list[float]:
-    """The hits' scores, stretched to 0..1. Of a list whose scores are all equal, or of one hit, 1 throughout."""
-    scores = [hit.score for hit in hits]
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
-    if not high > low:
-        return [1.0] * len(scores)
-    width = high - low
-    return [(score - low) / width for score in scores]
 
 
 def reciprocal_ranks(count: int, rank_constant: float) -> list[float]:

@@ -22,6 +22,7 @@ from okralong.pipelines.core.types import (
     Message,
     Plan,
     Question,
+    Reading,
     Reply,
     RetrieverScores,
     TokenVectors,
@@ -50,6 +51,10 @@ class Retriever(Protocol):
         ...
 
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+        """See ``Tools``."""
+        ...
+
+    async def read(self, step: str, query: str, hits: Sequence[Hit]) -> list[Reading]:
         """See ``Tools``."""
         ...
 
@@ -105,6 +110,13 @@ class Tools(Protocol):
 
         Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or
         ReplyError (a reply of no use, kept in the journal; ``citations.ask_for`` asks for a structured one again).
+        """
+        ...
+
+    async def read(self, step: str, query: str, hits: Sequence[Hit]) -> list[Reading]:
+        """What the run's cross-encoder says of each chunk for ``query``, in their order; at least one chunk.
+
+        Made durable before it is used: two passes may round differently. Raises ConfigError when the run has none.
         """
         ...
 

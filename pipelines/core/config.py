@@ -246,15 +246,16 @@ class IndexPlacement(Settings):
 
 
 class AnswerPlacement(Settings):
-    """``planners`` carry the questions; ``shards`` hold the index; ``embedder``, ``analyzer``, ``scorer`` and SARA's
-    ``generator`` are the models on Ray Serve; ``ledger`` is the one writer of the run, in batch mode with the batch
-    scheduler beside it.
+    """``planners`` carry the questions; ``shards`` hold the index; ``embedder``, ``analyzer``, ``reranker``, ``scorer``
+    and SARA's ``generator`` are the models on Ray Serve; ``ledger`` is the one writer of the run, in batch mode with
+    the batch scheduler beside it.
     """
 
     planners: Place = Place()
     shards: Place = Place()
     embedder: Place = Place()
     analyzer: Place = Place()
+    reranker: Place = Place()
     scorer: Place = Place()
     generator: Place = Place()
     ledger: Place = Place()

@@ -402,6 +402,23 @@ TRAINING_ROWS: Final = _schema(
 """A question that an analyzer learns from, with its primary passages and how the retrievers scored them; null labels
 are unknown."""
 
+RANKING_ROWS: Final = _schema(
+    "ranking_rows",
+    [
+        ("query_id", pa.string()),
+        ("source", pa.string()),
+        ("documents", pa.list_(pa.string())),
+        ("question", pa.string()),
+        ("passages", pa.list_(pa.string())),
+        ("relevance", pa.list_(pa.float32())),
+        ("answerable", pa.list_(pa.int32())),
+        ("starts", pa.list_(pa.int32())),
+        ("ends", pa.list_(pa.int32())),
+    ],
+)
+"""A question that a cross-encoder learns from, with passages: how much of the evidence each holds, whether it holds the
+answer (1, 0, or -100 where nobody knows), and at which characters (-1: nowhere, or nobody knows)."""
+
 READING_ROWS: Final = _schema(
     "reading_rows",
     [

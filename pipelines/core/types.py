@@ -111,6 +111,23 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What a cross-encoder says of one passage for one query.
+
+    ``relevance`` orders the passages of one query; its scale is the model's own. ``answerable`` is the probability that
+    the passage holds the answer, ``start`` and ``end`` (exclusive) the characters of the passage where it most
+    probably stands, ``span`` the probability of that place among all others, given that it stands there. A model that
+    does not say one of these gives None, and -1 for both places.
+    """
+
+    relevance: float
+    answerable: float | None = None
+    start: int = -1
+    end: int = -1
+    span: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """What each retriever found on its own, already merged over the shards, not yet fused."""
 

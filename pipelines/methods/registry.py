@@ -54,7 +54,8 @@ class StrategySpec:
 
     ``name`` is the strategy's in tables, ``place`` what any process can load it by. ``identity`` tells it from others:
     of a file, what stands in it and not where it lies. ``granularities`` are the chunk sizes in tokens, rising, that
-    the archive must hold. ``needs_scorer`` and ``needs_compressor`` hold for the strategy or its policy.
+    the archive must hold. ``needs_scorer`` and ``needs_compressor`` hold for the strategy or its policy,
+    ``needs_reranker`` for the policy.
     ``unforeseen`` says why no estimate can tell what it will send; None where one can.
     """
 
@@ -64,6 +65,7 @@ class StrategySpec:
     granularities: tuple[int, ...]
     needs_scorer: bool = False
     needs_compressor: bool = False
+    needs_reranker: bool = False
     needs_logprobs: bool = False
     reads_vectors: bool = False
     unforeseen: str | None = None
@@ -108,6 +110,7 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         granularities=tuple(sorted(module.granularities(policy))),
         needs_scorer=policy.needs_scorer or says("NEEDS_SCORER") or says_of_policy("needs_scorer"),
         needs_compressor=policy.needs_compressor or says_of_policy("needs_compressor"),
+        needs_reranker=policy.needs_reranker,
         needs_logprobs=says("NEEDS_LOGPROBS"),
         reads_vectors=says("READS_VECTORS"),
         unforeseen=getattr(module, "UNFORESEEN", None),

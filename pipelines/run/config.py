@@ -12,6 +12,7 @@ from pydantic import Field
 from okralong.pipelines.answering.analysis import ScorerConfig
 from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
 from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits, LlmConfig
@@ -29,13 +30,14 @@ class QueryEmbedderConfig(Settings):
 class RunConfig(Settings):
     """An answer run.
 
-    ``strategy`` is the name of a method, a file (mine.py) or module:function; ``policy`` and ``prices`` are paths or
-    names of shipped configs; ``concurrency`` is questions in flight over all ``planners``, the processes that work on
-    them (in batch mode ``llm.batch.concurrency`` is); ``scorer`` is the model of policies that measure likelihoods
-    (null: none); ``sara`` are the models of the strategy of that name; ``search`` says how many processes hold the
-    index; ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row; ``replies_from`` are other run
-    folders, whose replies to equal requests are taken instead of paid for; ``carry`` names columns of the questions
-    that go along into the answers; ``placement`` says on which nodes of a cluster the parts run.
+    ``strategy`` is the name of a method, a file (mine.py) or module:function; ``policy`` and ``prices`` are paths
+    or names of shipped configs; ``concurrency`` is questions in flight over all ``planners``, the processes that
+    work on them (in batch mode ``llm.batch.concurrency`` is); ``reranker`` is the cross-encoder of policies that
+    rank by one, ``scorer`` the model of those that measure likelihoods (null: none); ``sara`` are the models of the
+    strategy of that name; ``search`` says how many processes hold the index; ``budget_usd`` is a hard cap (null:
+    none); ``tags`` go to every ledger row; ``replies_from`` are other run folders, whose replies to equal requests
+    are taken instead of paid for; ``carry`` names columns of the questions that go along into the answers;
+    ``placement`` says on which nodes of a cluster the parts run.
     """
 
     SHIPPED: ClassVar[str | None] = "answer.yaml"
@@ -46,6 +48,7 @@ class RunConfig(Settings):
     analyzer: AnalyzerConfig
     llm: LlmConfig
     query_embedder: QueryEmbedderConfig = QueryEmbedderConfig()
+    reranker: RerankerConfig = RerankerConfig()
     scorer: ScorerConfig | None = None
     sara: SaraConfig = SaraConfig()
     search: SearchConfig = SearchConfig()
@@ -96,6 +99,8 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
         "scorer": config.scorer.model if config.scorer is not None and strategy.needs_scorer else None,
         "archive": archive.get("fingerprint"),
     }
+    if strategy.needs_reranker:  # without one the hash is that of before there was any
+        parts["reranker"] = config.reranker.identity()
     if strategy.reads_vectors or strategy.needs_compressor:  # without any the hash is that of before there were any
         precision = config.sara.precision if strategy.reads_vectors else None
         parts["sara"] = [weights_digest(config.sara.folder()), precision]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, answer_prompt
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools, Vectors
-from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval
+from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval, sort_hits
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import LocalShard, search
@@ -31,6 +31,7 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Analysis,
     Candidates,
+    ConfigError,
     Hit,
     Message,
     NobodyAsked,
@@ -38,6 +39,7 @@ from okralong.pipelines.core.types import (
     Pattern,
     Plan,
     Question,
+    Reading,
     Reply,
     Usage,
 )
@@ -48,6 +50,9 @@ from okralong.pipelines.lab.evidence.writers import WRITTEN, GoldWriter, Writer
 from okralong.pipelines.lab.gold import PATTERN_CHUNKS, answer_recall, evidence_label, gold_analysis, pattern_label
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.sara.artifact import ArrayCompressor
+
+if TYPE_CHECKING:
+    from okralong.pipelines.models.cross_encoder import CrossEncoder
 
 RANK_CONSTANT: Final = 60.0
 """Of the plain hybrid: Cormack et al. 2009, section 2."""
@@ -118,7 +123,7 @@ class PolicyRun:
 
     ``analyzer`` None means the gold labels, for sets whose questions all have a type. ``likelihood`` is needed by
     policies with ``selection.method: csi``, ``compressor`` by those with ``selection.space: compressor``;
-    ``query_prefix`` stands before queries where they are embedded.
+    ``query_prefix`` stands before queries where they are embedded; ``reader`` is needed by policies that ``rerank``.
     """
 
     policy: Policy
@@ -127,17 +132,23 @@ class PolicyRun:
     likelihood: Likelihood | None = None
     query_prefix: str = ""
     compressor: ArrayCompressor | None = None
+    reader: RememberedReader | None = None
 
 
-async def run_plain(bench: Bench, name: str, method: PlainMethod) -> list[Row]:
-    """Every question at every count of a plain method."""
+async def run_plain(bench: Bench, name: str, method: PlainMethod, reader: RememberedReader | None = None) -> list[Row]:
+    """Every question at every count of a plain method; ``reader`` is needed where it has ``rerank``."""
     rows = []
     for question in bench.pooled.questions:
-        asked, deepest = question.item.gold.question.question, max(method.counts)
+        asked, deepest = question.item.gold.question.question, max(*method.counts, method.rerank)
         found = await bench.retrievals.find(
             asked, question.doc_ids, method.granularity, deepest, prefix=method.query_prefix
         )
-        hits = ranked(found, method.retriever)
+        hits = list(ranked(found, method.retriever))
+        if reader is not None and method.rerank:
+            pool = hits[: method.rerank]
+            readings = reader.read(asked, [hit.chunk.text for hit in pool])
+            pool = sort_hits([Hit(hit.chunk, each.relevance) for hit, each in zip(pool, readings, strict=True)])
+            hits = pool + hits[method.rerank :]
         for count in method.counts:
             passages = [passage_of(hit) for hit in hits[:count]]
             spent = 1, 0, prompt_size(answer_prompt(asked, passages))
@@ -168,13 +179,14 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
             run.likelihood,
             run.query_prefix,
             run.compressor,
+            run.reader,
         )
         if not isinstance(run.writer, GoldWriter):  # a model may write otherwise the next time
             rows.append(await _followed(bench, name, tools, question, point))
             continue
         asked = question.item.gold.question
         plan = await _plan(tools, asked.question)
-        key = (asked.query_id, policy, run.query_prefix, replace(plan, reasons=()))
+        key = (asked.query_id, policy, run.query_prefix, run.reader and run.reader.name, replace(plan, reasons=()))
         if key not in bench.followed:
             bench.followed[key] = await _followed(bench, name, tools, question, point)
         rows.append(replace(bench.followed[key], method=name, point=point))
@@ -184,7 +196,7 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
 async def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> Analyze:
     if run.analyzer is not None:
         return analyzed_by(run.analyzer)
-    lookup = Lookup(bench.retrievals, run.policy, question.doc_ids, run.query_prefix)
+    lookup = Lookup(bench.retrievals, run.policy, question.doc_ids, run.query_prefix, run.reader)
     chunks, _ = await primary_retrieval(lookup, "primary/retrieve", question.item.gold.question.question)
     found = await gold_labels(bench.retrievals, bench.texts, question, run.policy.primary.granularity, chunks)
     pattern, evidence = found or ("same", False)
@@ -243,6 +255,7 @@ class BenchTools(QuestionTools):
         likelihood: Likelihood | None = None,
         query_prefix: str = "",
         compressor: ArrayCompressor | None = None,
+        reader: RememberedReader | None = None,
     ) -> None:
         async def embed(texts: list[str]) -> Vectors:
             return retrievals.encoder.encode([query_prefix + text for text in texts])
@@ -252,6 +265,9 @@ class BenchTools(QuestionTools):
 
         async def compress(vectors: Vectors) -> Vectors:
             return compressor.pooled(vectors) if compressor else vectors
+
+        async def read(query: str, passages: list[str]) -> list[Reading]:
+            return reader.read(query, passages) if reader else []
 
         ports = Ports(
             archive=retrievals.archive,
@@ -267,6 +283,7 @@ class BenchTools(QuestionTools):
             demonstrate=writer.demonstrate,
             score=score if likelihood else None,
             compress=compress if compressor else None,
+            read=read if reader else None,
         )
         self.calls = 0
         self.prompt_tokens = 0
@@ -409,6 +426,27 @@ class Remembered:
         return [self._said[asked] for asked in batch]
 
 
+@dataclass
+class RememberedReader:
+    """A cross-encoder that reads each pair of query and passage once. ``load`` makes it when it is first needed."""
+
+    name: str
+    load: Callable[[], CrossEncoder]
+    _model: CrossEncoder | None = None
+    _read: dict[tuple[str, str], Reading] = field(default_factory=dict)
+
+    def read(self, query: str, passages: Sequence[str]) -> list[Reading]:
+        """The readings of passages for a query, in their order."""
+        new = [passage for passage in dict.fromkeys(passages) if (query, passage) not in self._read]
+        if new:
+            if self._model is None:
+                self._model = self.load()
+            self._read.update(
+                zip([(query, each) for each in new], self._model.read([query] * len(new), new), strict=True)
+            )
+        return [self._read[query, passage] for passage in passages]
+
+
 # --------
 # Pattern and evidence of a question as our own retrievers make them: the labels that no set annotates.
 
@@ -438,10 +476,17 @@ class Lookup:
     policy: Policy
     doc_ids: tuple[str, ...]
     prefix: str = ""
+    reader: RememberedReader | None = None
 
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         """See ``Tools``."""
         return await self.retrievals.find(query, self.doc_ids, granularity, k, self.prefix)
+
+    async def read(self, step: str, query: str, hits: Sequence[Hit]) -> list[Reading]:
+        """See ``Tools``. Raises ConfigError where nobody reads."""
+        if self.reader is None:
+            raise ConfigError(f"The policy {self.policy.name!r} ranks by a cross-encoder, and there is none.")
+        return self.reader.read(query, [hit.chunk.text for hit in hits])
 
 
 def _share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from okralong.pipelines.answering.analyzer import AnalyzerConfig
+from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.lab.split import MANIFEST
@@ -45,7 +46,8 @@ class SetChoice(Settings):
 class PlainMethod(Settings):
     """One retrieval of ``count`` chunks, shown as they are, best first. ``counts`` are the points of its curve.
 
-    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
+    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``. With ``rerank`` so many of the first chunks
+    are ordered anew by ``reranker``, one of the sweep's.
     """
 
     retriever: Retriever
@@ -54,6 +56,8 @@ class PlainMethod(Settings):
     granularity: Annotated[int, Field(ge=16, le=8192)]
     count: Count
     counts: list[Count] = Field(min_length=1)
+    rerank: Annotated[int, Field(ge=0, le=200)] = 0
+    reranker: str = SHIPPED
 
     @model_validator(mode="after")
     def _point_on_curve(self) -> Self:
@@ -68,6 +72,7 @@ class PolicyMethod(Settings):
 
     ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``; ``writer`` says who writes sub-questions and next
     queries: gold (those of the set), embedded (the embedded model as it is) or reader (with the shipped reader).
+    ``reranker`` is one of the sweep's ``rerankers``, for a policy that ranks by a cross-encoder.
     ``scales`` multiply every count and token budget of the policy: the points of its curve; 1 must be among them.
     ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
     """
@@ -77,6 +82,7 @@ class PolicyMethod(Settings):
     boundaries: Boundaries = "sentences"
     analyzer: str = "rules"
     writer: Literal["gold", "embedded", "reader"] = "gold"
+    reranker: str = SHIPPED
     overrides: dict[str, Any] = Field(default_factory=dict)
     scales: list[Scale] = Field(default=[1.0], min_length=1)
 
@@ -108,7 +114,7 @@ class Sweep(Settings):
     ``okralong split`` writes it; both may be files of one's own. ``scorer`` is the language model of policies with
     ``selection.method: csi``: "embedded", a model folder or a hub name; ``compressor`` that of policies with
     ``selection.space: compressor``: "shipped" or a folder that ``okralong train-sara`` wrote. ``analyzers`` are further
-    analyzers, under the names that methods give them.
+    analyzers, and ``rerankers`` further cross-encoders beside "shipped", under the names that methods give them.
     """
 
     title: str
@@ -124,6 +130,7 @@ class Sweep(Settings):
     scorer: str = Field(default=EMBEDDED, min_length=1)
     compressor: str = Field(default=SHIPPED, min_length=1)
     analyzers: dict[str, AnalyzerConfig] = Field(default_factory=dict)
+    rerankers: dict[str, RerankerConfig] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:
@@ -134,6 +141,9 @@ class Sweep(Settings):
         for name, method in self.methods.items():
             if isinstance(method, PolicyMethod) and method.analyzer not in known:
                 raise ValueError(f"methods.{name}.analyzer = {method.analyzer!r} is none of {', '.join(sorted(known))}")
+        for name, method in self.methods.items():
+            if method.reranker not in {SHIPPED, *self.rerankers}:
+                raise ValueError(f"methods.{name}.reranker = {method.reranker!r} is none of the sweep's rerankers")
         chosen = [(each.name, each.part) for each in self.sets]
         _each_once("against", self.against)
         _each_once("sets", [f"{name} {part}" for name, part in chosen])

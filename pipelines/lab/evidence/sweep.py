@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,16 +12,27 @@ from okralong.pipelines.answering.analysis import Analyzer, ScorerConfig, load_s
 from okralong.pipelines.answering.analyzer import Corrupted, load_analyzer
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.evidence.bench import Bench, Likelihood, PolicyRun, Remembered, Row, run_plain, run_policy
+from okralong.pipelines.lab.evidence.bench import (
+    Bench,
+    Likelihood,
+    PolicyRun,
+    Remembered,
+    RememberedReader,
+    Row,
+    run_plain,
+    run_policy,
+)
 from okralong.pipelines.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, Sweep
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.pipelines.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
 from okralong.pipelines.lab.split import Split
+from okralong.pipelines.models.weights import SHIPPED
 from okralong.pipelines.sara.artifact import NONE, ArrayCompressor, compressor_folder
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
@@ -41,9 +53,18 @@ def run_sweep(
     if not wanted <= writers.keys():
         raise ValueError("A method of the sweep has a model write its queries that is not among those given.")
     analyzers, likelihood, compressor = _analyzers(sweep), _likelihood(sweep, policies), _compressor(sweep, policies)
+    readers = {name: RememberedReader(name, partial(load_reranker, each)) for name, each in rerankers(sweep).items()}
     runs = {
         name: {
-            scale: PolicyRun(policy, analyzers[m.analyzer], writers[m.writer], likelihood, m.query_prefix, compressor)
+            scale: PolicyRun(
+                policy,
+                analyzers[m.analyzer],
+                writers[m.writer],
+                likelihood,
+                m.query_prefix,
+                compressor,
+                readers[m.reranker] if policy.needs_reranker else None,
+            )
             for scale, policy in policies[name].items()
         }
         for name, m in sweep.methods.items()
@@ -68,8 +89,13 @@ def run_sweep(
     for choice, documents in zip(sweep.sets, pooled, strict=True):
         say(f"{choice.name} {choice.part}: {len(documents.questions)} questions, {len(documents.documents)} documents")
         benches = {at: store.bench(choice, documents, config) for at, config in indexes.items()}
-        rows += asyncio.run(_run_set(sweep, benches, runs, say))
+        rows += asyncio.run(_run_set(sweep, benches, runs, readers, say))
     return rows
+
+
+def rerankers(sweep: Sweep) -> dict[str, RerankerConfig]:
+    """The cross-encoders that methods may name: the shipped one and the sweep's own."""
+    return {SHIPPED: RerankerConfig(), **sweep.rerankers}
 
 
 def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> Likelihood | None:
@@ -121,7 +147,11 @@ def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) 
 
 
 async def _run_set(
-    sweep: Sweep, benches: Mapping[Boundaries, Bench], runs: Mapping[str, Mapping[float, PolicyRun]], say: Say
+    sweep: Sweep,
+    benches: Mapping[Boundaries, Bench],
+    runs: Mapping[str, Mapping[float, PolicyRun]],
+    readers: Mapping[str, RememberedReader],
+    say: Say,
 ) -> list[Row]:
     rows: list[Row] = []
     for bench in benches.values():
@@ -129,7 +159,7 @@ async def _run_set(
     for name, method in sweep.methods.items():
         bench = benches[method.boundaries]
         if isinstance(method, PlainMethod):
-            rows += await run_plain(bench, name, method)
+            rows += await run_plain(bench, name, method, readers[method.reranker])
         else:
             for scale, run in runs[name].items():
                 rows += await run_policy(bench, name, run, scale)

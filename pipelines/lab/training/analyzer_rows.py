@@ -24,7 +24,6 @@ from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.types import (
     CallFailed,
-    Candidates,
     EndpointError,
     Message,
     OverBudget,
@@ -38,7 +37,7 @@ from okralong.pipelines.lab.datasets.base import Catalog, Item, load_catalog
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.evidence.bench import Bench, Retrievals, gold_labels
+from okralong.pipelines.lab.evidence.bench import Bench, Lookup, gold_labels
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, drawn, measurable
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
@@ -135,19 +134,6 @@ def primary_granularities(policy: Policy) -> list[int]:
     return sorted({policy.primary.granularity} | ({around.granularity} if around else set()))
 
 
-@dataclass(frozen=True)
-class _Lookup:
-    """A ``Retriever`` for one question of a bench."""
-
-    retrievals: Retrievals
-    policy: Policy
-    doc_ids: tuple[str, ...]
-
-    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
-        """See ``Tools``."""
-        return await self.retrievals.find(query, self.doc_ids, granularity, k)
-
-
 async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
     """A row for each question of a set that is indexed at the policy's chunk sizes."""
     return [await _row(bench, policy, question) for question in bench.pooled.questions]
@@ -155,7 +141,7 @@ async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
 
 async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> TrainingRow:
     asked = question.item.gold.question
-    tools = _Lookup(bench.retrievals, policy, question.doc_ids)
+    tools = Lookup(bench.retrievals, policy, question.doc_ids)
     chunks, scores = await primary_retrieval(tools, "primary/retrieve", asked.question)
     labels = await gold_labels(bench.retrievals, bench.texts, question, policy.primary.granularity, chunks)
     pattern, evidence = labels or (None, None)

@@ -137,11 +137,17 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
     """The definition of what a recipe trains. Raises ConfigError for SARA, which has a command of its own."""
     # Imported here: what heads read needs more packages than a reader does, and a bare machine need not have them.
     if recipe.kind == "sara":
-        raise ConfigError("kind: sara is trained by `okralong train-sara`. Give label_scorer, heads or reader.")
+        raise ConfigError(
+            "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader or cross_encoder."
+        )
     if recipe.kind == "reader":
         from okralong.pipelines.lab.training.reader import ReaderDefinition
 
         return ReaderDefinition()
+    if recipe.kind == "cross_encoder":
+        from okralong.pipelines.lab.training.cross_encoder import CrossEncoderDefinition
+
+        return CrossEncoderDefinition()
     from okralong.pipelines.lab.training.analyzer import AnalyzerDefinition
 
     return AnalyzerDefinition()

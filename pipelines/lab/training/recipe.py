@@ -15,7 +15,7 @@ from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
-Kind = Literal["label_scorer", "heads", "reader", "sara"]
+Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder"]
 """What is trained; a stage of SARA has a command of its own."""
 
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -44,8 +44,9 @@ class Recipe(Settings):
     ``model`` is "embedded", a folder or a hub name; ``lora`` None leaves it frozen. Learning rate, epochs and
     accumulation default to the paper's (appendix B.1: 1e-4, 5, 64); the rest is ours. ``evaluations`` are made an
     epoch; after ``patience`` of them without a lower loss on validation the training stops. ``reads``, ``hidden``,
-    ``dropout`` and ``heads_learning_rate`` (None: that of the encoder's adapter) are for heads alone. ``max_tokens``
-    bounds a label scorer's prompt; rows of a reader whose prompt and reply have more are left out. A label scorer or a
+    ``dropout`` and ``heads_learning_rate`` (None: that of the encoder) are for heads, the last two for a cross-encoder
+    too, which learns the encoder's blocks from ``first_block`` on. ``max_tokens`` bounds a label scorer's prompt and a
+    cross-encoder's pair; rows of a reader whose prompt and reply have more are left out. A label scorer or a
     reader goes on from the adapter ``start`` ("shipped" or a folder, of the same shape); None: from one that changes
     nothing. Of the rows the first ``rows`` are learned, the first ``validation_rows`` measured; None: all.
     """
@@ -67,6 +68,7 @@ class Recipe(Settings):
     reads: Literal["question", "pairs"] = "question"
     hidden: Count = 128
     dropout: Share = 0.2
+    first_block: Annotated[int, Field(ge=0)] = 0
     max_tokens: Annotated[int, Field(ge=128)] = 1024
     rows: Count | None = None
     validation_rows: Count | None = None
@@ -81,6 +83,8 @@ class Recipe(Settings):
     def _learns_something(self) -> Self:
         if self.kind in ("label_scorer", "reader") and self.lora is None:
             raise ValueError(f"a {self.kind} learns an adapter: give lora, with the layers that it targets")
+        if self.kind == "cross_encoder" and (self.lora is not None or self.start is not None):
+            raise ValueError("a cross_encoder learns whole blocks from first_block on: leave lora and start out")
         if self.kind == "heads" and self.start is not None:
             raise ValueError("start is the adapter of a label_scorer or a reader; heads begin anew")
         return self
@@ -101,6 +105,8 @@ class Recipe(Settings):
     def learned_words(self) -> str:
         """What of the model is learned, in words."""
         lora = self.lora
+        if self.kind == "cross_encoder":
+            return f"the blocks from {self.first_block} on, and heads"
         if lora is None:
             return "heads over the frozen encoder"
         learned = f"LoRA on {', '.join(lora.targets)}"
@@ -182,7 +188,36 @@ class ReadingExample:
         return self.user[: max(0, self.user.rfind(QUESTION_MARK))]
 
 
-AnyExample = Example | ReadingExample
+@dataclass(frozen=True, slots=True)
+class RankingExample:
+    """A query with passages. ``relevance`` is 0 to 1, ``answerable`` 1, 0 or UNKNOWN, ``starts`` and ``ends`` the
+    characters of each passage where the answer stands, -1 where it does not or nobody knows.
+    """
+
+    question: str
+    passages: tuple[str, ...]
+    relevance: tuple[float, ...]
+    answerable: tuple[int, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """See ``Learned``: all passages are padded to the longest."""
+        return len(self.passages) * (len(self.question) + max(map(len, self.passages)))
+
+    @property
+    def instructions(self) -> str:
+        """See ``Learned``."""
+        return ""
+
+    @property
+    def context(self) -> str:
+        """See ``Learned``."""
+        return ""
+
+
+AnyExample = Example | ReadingExample | RankingExample
 
 
 def write_examples(path: Path, examples: Sequence[AnyExample]) -> None:
@@ -197,6 +232,10 @@ def read_examples(path: Path) -> list[AnyExample]:
         row = json.loads(line)
         if "reply" in row:
             found.append(ReadingExample(**row))
+            continue
+        if "relevance" in row:
+            question = row.pop("question")
+            found.append(RankingExample(question, **{name: tuple(values) for name, values in row.items()}))
             continue
         asked = row["asked"]
         scores = RetrieverScores(**{name: tuple(values) for name, values in asked["scores"].items()})

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from okralong.pipelines.answering.analysis import PATTERNS, TYPES
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.schemas import READING_ROWS, TRAINING_ROWS
+from okralong.pipelines.core.schemas import RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Message, Passage, Pattern, Question, QuestionType, RetrieverScores
 from okralong.pipelines.indexing.config import IndexConfig
@@ -228,6 +228,52 @@ texts, under the sets' own licences; those of `sample` are made up. Contexts are
 executor's, replies follow from the sets' annotation. *held back*: the passages do not hold the answer, and the reply
 says so. *expressions*: the prompt asks for a calculation's expression, which the executor evaluates.""",
     _reader_counts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankingRow:
+    """What the cross-encoder learns from: a question with passages, those that hold evidence first.
+
+    ``source`` is "set part"; ``documents`` are those that it asks about. ``relevance`` (0 to 1) is how much of a piece
+    of evidence a passage holds, ``answerable`` 1 or 0 for whether it holds the answer (-100: nobody knows), ``starts``
+    and ``ends`` the characters where the answer stands (-1: nowhere, or nobody knows).
+    """
+
+    query_id: str
+    source: str
+    documents: tuple[str, ...]
+    question: str
+    passages: tuple[str, ...]
+    relevance: tuple[float, ...]
+    answerable: tuple[int, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+def _ranking_counts(rows: Sequence[RankingRow]) -> dict[str, int]:
+    held = Counter(value for row in rows for value in row.answerable)
+    return {
+        "passages": sum(len(row.passages) for row in rows),
+        "relevant": sum(value > 0 for row in rows for value in row.relevance),
+        "hold the answer": held[1],
+        "do not": held[0],
+        "with its place": sum(start >= 0 for row in rows for start in row.starts),
+    }
+
+
+RANKING: Final = RowTable[RankingRow](
+    "ranking.parquet",
+    RANKING_ROWS,
+    lambda values: RankingRow(**values),
+    "ranking rows. Make them with `okralong train-data DATA --for cross_encoder --out DIR`.",
+    """# Rows of the cross-encoder
+
+Made by `okralong train-data --for cross_encoder`; do not edit. The rows are not in the repository: they hold the sets'
+own texts, under the sets' own licences; those of `sample` are made up. Passages are our own chunks, those without
+evidence what our own retrievers rank high. An answer's place is where its words stand within the evidence; of an answer
+in sentences, where the words stand that the question does not have.""",
+    _ranking_counts,
 )
 
 

@@ -1,0 +1,79 @@
+"""Ranking by a cross-encoder, which reads query and chunk together. Ours; the paper ranks by fusion alone.
+
+The retrievers find the evidence among their first twenty to forty chunks far more often than among the five that are
+shown. The cross-encoder orders those candidates anew: milliseconds of a processor against tokens of a paid model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from okralong.pipelines.answering.tools import Retriever
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import Hit
+from okralong.pipelines.models.weights import SHIPPED, adapter_digest, available_cores, shipped_adapter
+
+if TYPE_CHECKING:
+    from okralong.pipelines.models.cross_encoder import CrossEncoder
+
+
+class RerankerConfig(Settings):
+    """The ``reranker`` part of a run's config: which cross-encoder ranks where the policy has ``rerank.candidates``.
+
+    ``model`` is "shipped", a folder that `okralong train` wrote, or the folder or hub name of a sentence-transformers
+    cross-encoder (BAAI/bge-reranker-v2-m3). ``precision`` is auto (bfloat16 on a GPU and with AMX, else float32),
+    float32, bfloat16, or int8 for processors. Up to ``max_batch`` pairs share a pass; queries that arrive within
+    ``batch_wait_s`` seconds are read together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    """
+
+    model: str = Field(default=SHIPPED, min_length=1)
+    precision: Literal["auto", "bfloat16", "float32", "int8"] = "auto"
+    max_batch: Annotated[int, Field(ge=1, le=4096)] = 64
+    batch_wait_s: Annotated[float, Field(ge=0, le=10)] = 0.005
+    replicas: Annotated[int, Field(ge=1, le=256)] = 1
+    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
+
+    def folder(self) -> Path:
+        """Where the model is; a hub name stays as it is. Raises ConfigError when the shipped one is missing."""
+        return shipped_adapter("cross_encoder") if self.model == SHIPPED else Path(self.model).expanduser()
+
+    def identity(self) -> dict[str, Any]:
+        """What decides a reading: the model by its content, and the precision."""
+        return {"model": adapter_digest(self.folder()) or self.model, "precision": self.precision}
+
+
+def load_reranker(config: RerankerConfig) -> CrossEncoder:
+    """The model that ``config`` names, ready to use in this process. Raises ConfigError when it cannot be loaded."""
+    # Imported here: torch and transformers take seconds.
+    from okralong.pipelines.models.cross_encoder import CrossEncoder
+
+    folder = config.folder()
+    # Ray gives an actor one thread unless told otherwise.
+    return CrossEncoder.load(folder if folder.is_dir() else config.model, config.precision, threads=available_cores())
+
+
+async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -> list[Hit]:
+    """The first of ``hits`` that the policy lets the cross-encoder read, best first by their new scores (0 to 1); all
+    of ``hits`` as they are where it reads none. Steps: ``step``.
+    """
+    policy = tools.policy.rerank
+    pool = list(hits[: policy.candidates])
+    if not pool:
+        return list(hits)
+    new = stretched([each.relevance for each in await tools.read(step, query, pool)])
+    old = stretched([hit.score for hit in pool])
+    mixed = [policy.weight * mine + (1 - policy.weight) * fused for mine, fused in zip(new, old, strict=True)]
+    ranked = [Hit(hit.chunk, score) for hit, score in zip(pool, mixed, strict=True)]
+    return sorted(ranked, key=lambda hit: (-hit.score, hit.chunk.chunk_id))
+
+
+def stretched(scores: Sequence[float]) -> list[float]:
+    """Scores stretched to 0..1. Of scores that are all equal, or of one, 1 throughout."""
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    if not high > low:
+        return [1.0] * len(scores)
+    return [(score - low) / (high - low) for score in scores]

@@ -1,0 +1,246 @@
+"""How the cross-encoder is trained: one query with its passages at a time, three losses together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer
+
+from okralong.pipelines.lab.training.fit import Definition, Learner, Log
+from okralong.pipelines.lab.training.recipe import UNKNOWN, RankingExample, Recipe
+from okralong.pipelines.models.cross_encoder import (
+    CrossEncoder,
+    CrossEncoderModel,
+    CrossEncoderShape,
+    passage_mask,
+    read_shape,
+    save_cross_encoder,
+    tokens_of,
+    write_shape,
+)
+from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
+
+if TYPE_CHECKING:
+    from okralong.pipelines.lab.training.rows import RankingRow
+
+SPAN_WEIGHT: Final = 0.5
+"""Of the span's loss beside those of relevance and answerable, which count 1 each; ours."""
+
+RELEVANT: Final = 0.5
+"""Share of a piece of evidence that a passage must hold to count as found in the figures; ours."""
+
+
+class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
+    """See ``Definition``."""
+
+    use = "reranker.model: {out} in an answer config"
+
+    def base(self, recipe: Recipe) -> ResolvedModel:
+        """See ``Definition``."""
+        return resolve_embedding_model(recipe.model)
+
+    def examples(self, rows: Sequence[RankingRow]) -> list[RankingExample]:
+        """See ``Definition``."""
+        return [
+            RankingExample(row.question, row.passages, row.relevance, row.answerable, row.starts, row.ends)
+            for row in rows
+        ]
+
+    def learner(
+        self, recipe: Recipe, train: Sequence[RankingExample], base: ResolvedModel, device: str, dtype: torch.dtype
+    ) -> Learner:
+        """See ``Definition``."""
+        return CrossEncoderLearner(recipe, base.path, base.sha256, device, dtype)
+
+    def card(
+        self, recipe: Recipe, base: str, out: Path, train: Sequence[RankingRow], held: Sequence[RankingRow], log: Log
+    ) -> list[str]:
+        """See ``Definition``: whether a passage holds the answer is calibrated on ``held``."""
+        shape = calibrate(out, held)
+        pairs = sum(len(row.passages) for row in train)
+        last = [entry for entry in log if "eval_loss" in entry][-1]
+        figures = ", ".join(f"{name.removeprefix('eval_')} {last[name]:.3f}" for name in _FIGURES if name in last)
+        return [
+            "# The cross-encoder of okralong",
+            f"Made by `okralong train`. On {base}: its blocks from {shape.first_block} on (blocks before them and the "
+            f"embeddings are the encoder's own), and heads for relevance, the answer's place, and whether the passage "
+            f"holds it. {recipe.schedule_words()} {len(train):,} train rows of {pairs:,} passages, {len(held):,} "
+            "validation rows.",
+            f"Answerable = sigmoid({shape.scale:.2f} x logit + {shape.shift:.2f}), measured on validation.",
+            f"## On validation\n\nAt the end: {figures}.",
+        ]
+
+
+_FIGURES: Final = (
+    "eval_reciprocal_rank",
+    "eval_first_relevant",
+    "eval_answerable_accuracy",
+    "eval_span_start",
+    "eval_span_end",
+)
+
+
+class CrossEncoderLearner(Learner):
+    """Learns the encoder's upper blocks and the heads. ``model`` is the encoder's folder, ``sha256`` its weights'.
+
+    The encoder runs without dropout: it would halve the speed on a processor, and each row is seen but twice.
+    """
+
+    def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        encoder: Any = AutoModel.from_pretrained(
+            model,
+            dtype=torch.float32,
+            use_safetensors=True,
+            attn_implementation="sdpa",
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
+        self.net = CrossEncoderModel(encoder, recipe.dropout).to(device)
+        learned = {id(value) for value in self.net.learned(recipe.first_block).values()}
+        for value in self.net.parameters():
+            value.requires_grad_(id(value) in learned)
+        self.heads = self.net.heads  # by this name the optimizer finds those that may learn faster
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        self._device, self._dtype = device, dtype
+
+    def collate(self, examples: Sequence[RankingExample]) -> dict[str, Any]:
+        """See ``Learner``. A batch is all pairs of its queries, one after the other."""
+        counts = [len(each.passages) for each in examples]
+        queries = [each.question for each in examples for _ in each.passages]
+        passages = [passage for each in examples for passage in each.passages]
+        encoded = tokens_of(self._tokenizer, queries, passages, self._shape.max_tokens)
+        offsets = encoded.pop("offset_mapping")
+        inside = passage_mask(encoded, len(passages))
+        starts = [start for each in examples for start in each.starts]
+        ends = [end for each in examples for end in each.ends]
+        places = [_tokens_at(offsets[n], inside[n], starts[n], ends[n]) for n in range(len(passages))]
+        return {
+            "labels": torch.tensor(counts),
+            "tokens": dict(encoded.items()),
+            "inside": inside,
+            "relevance": torch.tensor([value for each in examples for value in each.relevance]),
+            "answerable": torch.tensor([value for each in examples for value in each.answerable]),
+            "spans": torch.tensor(places),
+        }
+
+    def forward(
+        self,
+        labels: Tensor,
+        tokens: dict[str, Tensor],
+        inside: Tensor,
+        relevance: Tensor,
+        answerable: Tensor,
+        spans: Tensor,
+    ) -> dict[str, Tensor]:
+        """See ``Learner``. ``right`` is (queries, 7): reciprocal rank of the first relevant passage, whether it is the
+        first, whether there is one to find; answerable right, of; span ends right (both as one sum), of.
+        """
+        amp = torch.autocast(self._device, dtype=torch.bfloat16, enabled=self._dtype == torch.bfloat16)
+        with amp:
+            score, held, ends = self.net(tokens)
+        counts = labels.tolist()
+        wanted, said = _padded(relevance, counts, 0.0), _padded(score, counts, float("-inf"))
+        some = wanted.sum(dim=1) > 0
+        target = wanted[some] / wanted[some].sum(dim=1, keepdim=True)
+        listwise = -(target * said[some].log_softmax(dim=1).masked_fill(target == 0, 0.0)).sum(dim=1)
+        known = answerable != UNKNOWN
+        binary = nn.functional.binary_cross_entropy_with_logits(held[known], answerable[known].float())
+        masked = ends.masked_fill(~inside.unsqueeze(-1), -1e4)
+        placed = spans[:, 0] >= 0
+        losses = [binary] if known.any() else []
+        if some.any():
+            losses.append(listwise.mean())
+        if placed.any():
+            start, end = masked[placed].unbind(dim=-1)
+            span = nn.functional.cross_entropy(start, spans[placed, 0]) + nn.functional.cross_entropy(
+                end, spans[placed, 1]
+            )
+            losses.append(SPAN_WEIGHT * span / 2)
+        loss = torch.stack(losses).sum() if losses else score.sum() * 0.0
+        with torch.no_grad():
+            right = self._right(wanted, said, counts, (held > 0).long() == answerable, known, masked, spans, placed)
+        return {"loss": loss, "right": right}
+
+    def _right(
+        self,
+        wanted: Tensor,
+        said: Tensor,
+        counts: Sequence[int],
+        sure: Tensor,
+        known: Tensor,
+        ends: Tensor,
+        spans: Tensor,
+        placed: Tensor,
+    ) -> Tensor:
+        order = said.argsort(dim=1, descending=True)
+        found = wanted.gather(1, order) >= RELEVANT
+        some = found.any(dim=1)
+        rank = found.long().argmax(dim=1) + 1.0
+        reciprocal = torch.where(some, 1.0 / rank, torch.zeros_like(rank))
+        hit = ends.argmax(dim=1) == spans
+        columns = [
+            reciprocal,
+            (reciprocal == 1.0).float(),
+            some.float(),
+            _padded((sure & known).float(), counts, 0.0).sum(dim=1),
+            _padded(known.float(), counts, 0.0).sum(dim=1),
+            _padded((hit.float().sum(dim=1) / 2 * placed), counts, 0.0).sum(dim=1),
+            _padded(placed.float(), counts, 0.0).sum(dim=1),
+        ]
+        return torch.stack(columns, dim=1)
+
+    def measures(self, right: Tensor) -> Mapping[str, float]:
+        """See ``Learner``."""
+        total = right.sum(dim=0).clamp(min=1e-9).tolist()
+        return {
+            "reciprocal_rank": total[0] / total[2],
+            "first_relevant": total[1] / total[2],
+            "answerable_accuracy": total[3] / total[4],
+            "span_ends": total[5] / total[6],
+        }
+
+    def save(self, folder: Path) -> None:
+        """See ``Learner``."""
+        save_cross_encoder(folder, self.net, self._shape)
+
+
+def _padded(values: Tensor, counts: Sequence[int], fill: float) -> Tensor:
+    """Values of all pairs as a row for each query, (queries, most passages)."""
+    return nn.utils.rnn.pad_sequence(list(torch.split(values, list(counts))), batch_first=True, padding_value=fill)
+
+
+def _tokens_at(offsets: Tensor, inside: Tensor, start: int, end: int) -> tuple[int, int]:
+    """The first and last token of the characters [start, end) of the passage; (-1, -1) where they were cut off."""
+    if start < 0:
+        return -1, -1
+    touched = inside & (offsets[:, 1] > start) & (offsets[:, 0] < end)
+    places = touched.nonzero().flatten().tolist()
+    return (places[0], places[-1]) if places and int(offsets[places[-1], 1]) >= end else (-1, -1)
+
+
+def calibrate(folder: Path, held: Sequence[RankingRow]) -> CrossEncoderShape:
+    """Fit scale and shift of ``answerable`` on validation rows (Platt 1999) and write them beside the weights."""
+    shape = replace(read_shape(folder), scale=1.0, shift=0.0)
+    write_shape(folder, shape)
+    model = CrossEncoder.load(folder)
+    queries = [row.question for row in held for _ in row.passages]
+    readings = model.read(queries, [passage for row in held for passage in row.passages])
+    truth = np.array([value for row in held for value in row.answerable])
+    said = np.clip(np.array([each.answerable for each in readings], dtype=np.float64), 1e-6, 1 - 1e-6)
+    known = truth != UNKNOWN
+    if len(set(truth[known].tolist())) == 2:
+        from sklearn.linear_model import LogisticRegression
+
+        logits = np.log(said / (1 - said))[known].reshape(-1, 1)
+        fitted = LogisticRegression(C=1e6).fit(logits, truth[known])
+        shape = replace(shape, scale=float(fitted.coef_[0, 0]), shift=float(fitted.intercept_[0]))
+        write_shape(folder, shape)
+    return shape

@@ -1,0 +1,303 @@
+"""Training rows of the cross-encoder: what our retrievers rank high for a question, and what of it holds the evidence.
+
+Passages are chunks as the chunker cuts them, so a positive may end in the middle of a table, as it does in use. Labels
+follow from the sets' evidence; nothing is paid for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from okralong.pipelines.answering.retrieve import fuse_ranks
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import Chunk
+from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.datasets.pooling import PooledQuestion, Span
+from okralong.pipelines.lab.encoder import cached_encoder
+from okralong.pipelines.lab.evidence.bench import Bench
+from okralong.pipelines.lab.evidence.config import SetChoice
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say
+from okralong.pipelines.lab.gold import answer_recall, findable, words
+from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
+from okralong.pipelines.lab.training.recipe import UNKNOWN
+from okralong.pipelines.lab.training.rows import LEARNED, Limit, RankingRow, SampleRows, indexed, sample_of
+
+UNANSWERABLE: Final = "unanswerable"
+"""The gold answer of a question that its text does not answer."""
+
+
+class RankingConfig(Settings):
+    """What ``configs/training/ranking.yaml`` may say: of which sets the cross-encoder's rows are made.
+
+    For each question and each chunk size of ``granularities`` (o200k tokens): at most ``positives`` chunks that hold
+    evidence, and ``negatives`` that hold none: half of them the first that BM25 and vectors find among ``candidates``
+    each, the others drawn from the rest of these. ``wide_sets`` (names) are cut at ``wide`` tokens as well: their
+    evidence is prose that runs on.
+    """
+
+    seed: int = 7
+    sets: list[SetChoice] = Field(min_length=1)
+    sample: SampleRows | None = None
+    granularity: Annotated[int, Field(ge=16, le=1024)] = 150
+    wide: Annotated[int, Field(ge=16, le=1024)] = 400
+    wide_sets: list[str] = Field(default_factory=list)
+    candidates: Annotated[int, Field(ge=2, le=100)] = 20
+    positives: Limit = 2
+    negatives: Limit = 5
+    catalog: str = "datasets.yaml"
+    split: str = MANIFEST
+
+
+def build_ranking(config: RankingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[RankingRow]]:
+    """The rows of every side. Archives and vectors are kept below ``work``.
+
+    Raises ConfigError or InputError naming what cannot be read.
+    """
+    catalog, encoder, split = load_catalog(config.catalog), cached_encoder(work), Split.load(config.split)
+    rows: dict[Side, list[RankingRow]] = {}
+    for side in SIDES:
+        if side == "tune":  # for the policy's values
+            continue
+        say(f"{side}:")
+        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
+        asked = [choice for choice in config.sets if store.read(choice.name, choice.part).items]
+        pooled = [(choice, store.pooled(choice, every=True)) for choice in asked]
+        pooled += [sample_of(config.sample, side)] if config.sample and side in LEARNED else []
+        # A wording counts once for each document and chunk size: of a question that two sets ask, the first one's.
+        kept: dict[tuple[str, tuple[str, ...], int], RankingRow] = {}
+        for choice, questions in pooled:
+            sizes = [config.granularity, *([config.wide] if choice.name in config.wide_sets else [])]
+            bench = indexed(store, choice, questions, sizes)
+            for size in sizes:
+                for row in asyncio.run(rows_of(bench, config, size)):
+                    kept.setdefault((question_hash(row.question), row.documents, size), row)
+        rows[side] = list(kept.values())
+        # The first so many rows of a side are a fair sample of it.
+        random.Random(config.seed).shuffle(rows[side])
+    return rows
+
+
+async def rows_of(bench: Bench, config: RankingConfig, granularity: int) -> list[RankingRow]:
+    """The rows of one set that is indexed at this chunk size; a question without any label has none."""
+    cutter = _Chunks(bench, granularity)
+    found = [await _row(bench, cutter, config, granularity, question) for question in bench.pooled.questions]
+    return [row for row in found if row is not None]
+
+
+@dataclass
+class _Chunks:
+    """All chunks of a document at one size, read once."""
+
+    bench: Bench
+    granularity: int
+    _known: dict[str, list[Chunk]] = field(default_factory=dict)
+
+    def of(self, doc_id: str) -> list[Chunk]:
+        if doc_id not in self._known:
+            shards = [client.shard for client in self.bench.retrievals.shards(self.granularity)]
+            rows = [(shard, part) for shard in shards for part in shard.rows_of([doc_id])]
+            self._known[doc_id] = [chunk for shard, part in rows for chunk in shard.chunks(part)]
+        return self._known[doc_id]
+
+
+async def _row(
+    bench: Bench, cutter: _Chunks, config: RankingConfig, granularity: int, question: PooledQuestion
+) -> RankingRow | None:
+    asked = question.item.gold.question
+    impossible = not question.evidence and asked.answers == (UNANSWERABLE,)
+    if not question.evidence and not impossible:
+        return None
+    draw = random.Random(f"{config.seed}:{asked.query_id}:{granularity}")
+    found = await bench.retrievals.find(asked.question, question.doc_ids, granularity, config.candidates)
+    ranked = [hit.chunk for hit in fuse_ranks(found, 1.0, 1.0)]
+    holding = {doc_id: cutter.of(doc_id) for doc_id in dict.fromkeys(span.doc_id for span in question.evidence)}
+    shares = {
+        chunk.chunk_id: (chunk, share)
+        for chunks in holding.values()
+        for chunk in chunks
+        if (share := _share(chunk, question.evidence)) > 0
+    }
+    answers = findable(asked.answers)
+    positives = sorted(shares.values(), key=lambda pair: -pair[1])[: config.positives]
+    positives = [(chunk, share) for chunk, share in positives if share >= _LEAST]
+    if not positives and not impossible:
+        return None
+    # Another chunk that holds the answer's words may answer as well as the marked one: it is no negative.
+    others = [c for c in ranked if c.chunk_id not in shares and not _tells(answers, c.text)]
+    first = (config.negatives + 1) // 2
+    rest = others[first:]
+    chosen = others[:first] + draw.sample(rest, min(len(rest), config.negatives - first))
+    return _labelled(bench, question, answers, [*positives, *((chunk, 0.0) for chunk in chosen)])
+
+
+_LEAST: Final = 0.3
+"""A chunk that holds less of every piece of evidence is neither learned as relevant nor as not; ours."""
+
+_SURE: Final = 0.9
+"""Share of the evidence that a chunk must hold to be taken for one that holds the answer, where it has no words that
+can be looked for; ours, a sentence may end in the next chunk."""
+
+
+def _share(chunk: Chunk, evidence: Sequence[Span]) -> float:
+    """How much of a piece of evidence the chunk holds, or how much of the chunk is evidence, whichever is more."""
+    best = 0.0
+    for span in evidence:
+        if span.doc_id == chunk.doc_id:
+            shared = min(chunk.end_char, span.end_char) - max(chunk.start_char, span.start_char)
+            least = max(1, min(span.end_char - span.start_char, chunk.end_char - chunk.start_char))
+            best = max(best, min(1.0, shared / least))
+    return best
+
+
+def _labelled(
+    bench: Bench, question: PooledQuestion, answers: Sequence[str], chosen: Sequence[tuple[Chunk, float]]
+) -> RankingRow:
+    asked = question.item.gold.question
+    # The answer of a question with several pieces stands in none of them alone, unless its words do.
+    alone = len(question.evidence) == 1
+    held, places = [], []
+    for chunk, share in chosen:
+        place = _place(chunk, question.evidence, asked.question, asked.answers, answers) if share else None
+        told = place is not None or (alone and not answers and _covers(chunk, question.evidence[0]))
+        unsure = share > 0 and not told and (share < _SURE or not alone)
+        held.append(UNKNOWN if unsure or (told and not alone) else int(told))
+        places.append(place or (-1, -1))
+    return RankingRow(
+        query_id=asked.query_id,
+        source=bench.name,
+        documents=question.item.documents or question.doc_ids,
+        question=asked.question,
+        passages=tuple(chunk.text for chunk, _ in chosen),
+        relevance=tuple(share for _, share in chosen),
+        answerable=tuple(held),
+        starts=tuple(start for start, _ in places),
+        ends=tuple(end for _, end in places),
+    )
+
+
+def _covers(chunk: Chunk, span: Span) -> bool:
+    """Whether the chunk holds the piece of evidence, but for some of its characters."""
+    shared = min(chunk.end_char, span.end_char) - max(chunk.start_char, span.start_char)
+    return chunk.doc_id == span.doc_id and shared >= _SURE * (span.end_char - span.start_char)
+
+
+def _tells(answers: Sequence[str], text: str) -> bool:
+    """Whether the text holds an answer of some length; a short number stands anywhere."""
+    return any(len(answer) > 3 and answer_recall(((answer,),), [text]) for answer in answers)
+
+
+def _place(
+    chunk: Chunk, evidence: Sequence[Span], question: str, gold: Sequence[str], answers: Sequence[str]
+) -> tuple[int, int] | None:
+    """The characters of the chunk where the answer stands, within the evidence that the chunk holds.
+
+    An answer of a sentence is found by those of its words that the question does not have.
+    """
+    for span in evidence:
+        if span.doc_id != chunk.doc_id:
+            continue
+        start = max(0, span.start_char - chunk.start_char)
+        text = chunk.text[: max(0, span.end_char - chunk.start_char)]
+        for answer in answers:
+            pattern = r"\s+".join(map(re.escape, answer.split()))
+            match = re.compile(rf"(?<!\w){pattern}(?!\w)", re.IGNORECASE).search(text, start)
+            if match is not None:
+                return match.span()
+        if not answers:
+            for answer in gold:
+                if (place := _covering(text, start, question, answer)) is not None:
+                    return place
+    return None
+
+
+_WORD: Final = re.compile(r"\d[\d.,]*\d|\w+")
+_MOST_EXTRA: Final = 4
+"""Words that a window may have beside those looked for; ours."""
+_FEWEST: Final = 1
+_COMMON: Final = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "for",
+        "and",
+        "or",
+        "by",
+        "with",
+        "from",
+        "as",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "its",
+        "it",
+        "this",
+        "that",
+        "their",
+        "his",
+        "her",
+        "which",
+        "what",
+        "who",
+        "how",
+        "when",
+        "where",
+        "did",
+        "does",
+        "do",
+        "has",
+        "have",
+        "had",
+        "not",
+        "than",
+        "into",
+        "under",
+        "over",
+        "per",
+        "between",
+    ]
+)
+
+
+def _covering(text: str, start: int, question: str, answer: str) -> tuple[int, int] | None:
+    """The shortest run of words from ``start`` on that holds all words of the answer which the question lacks."""
+    wanted = set(words(answer)) - set(words(question)) - _COMMON
+    if not _FEWEST <= len(wanted) <= 20:
+        return None
+    tokens = [(match.start(), match.end(), frozenset(words(match[0]))) for match in _WORD.finditer(text, start)]
+    best: tuple[int, int] | None = None
+    for first, last in _windows([found & wanted for *_, found in tokens], wanted):
+        if last - first + 1 <= len(wanted) * 2 + _MOST_EXTRA and (best is None or last - first < best[1] - best[0]):
+            best = first, last
+    return None if best is None else (tokens[best[0]][0], tokens[best[1]][1])
+
+
+def _windows(found: Sequence[frozenset[str]], wanted: set[str]) -> Iterator[tuple[int, int]]:
+    """Each minimal range of places (both ends in it) whose words together are all that are wanted."""
+    counts = dict.fromkeys(wanted, 0)
+    left = 0
+    for right, here in enumerate(found):
+        for word in here:
+            counts[word] += 1
+        while all(counts.values()):
+            if found[left]:
+                yield left, right
+            for word in found[left]:
+                counts[word] -= 1
+            left += 1
