@@ -77,13 +77,7 @@ class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
         ]
 
 
-_FIGURES: Final = (
-    "eval_reciprocal_rank",
-    "eval_first_relevant",
-    "eval_answerable_accuracy",
-    "eval_span_start",
-    "eval_span_end",
-)
+_FIGURES: Final = ("eval_reciprocal_rank", "eval_first_relevant", "eval_answerable_accuracy", "eval_span_ends")
 
 
 class CrossEncoderLearner(Learner):
