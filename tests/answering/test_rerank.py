@@ -1,0 +1,91 @@
+"""Ranking by a cross-encoder: what is read, in which order it comes back, and that a resumed question reads nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+from okralong.pipelines.answering.question_tools import QuestionTools
+from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker, rerank, stretched
+from okralong.pipelines.core.types import Chunk, ConfigError, Hit, Question, Reading
+from okralong.pipelines.models.weights import resolve_embedding_model
+from tests.answering.test_choice_kept import KeptLog, fan_out, ports
+from tests.fakes.tools import paper_policy
+
+
+def hits(count: int) -> list[Hit]:
+    chunks = [Chunk(f"d:{n}", "d", 150, n, n * 10, n * 10 + 9, 5, f"passage {n}") for n in range(count)]
+    return [Hit(each, 1.0 - n / 10) for n, each in enumerate(chunks)]
+
+
+async def test_the_first_candidates_are_ordered_anew_and_the_others_left_out(tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    async def read(query: str, passages: list[str]) -> list[Reading]:
+        asked.append(passages)
+        return [Reading(float(text.split()[1])) for text in passages]  # the last is the best
+
+    policy = paper_policy(rerank__candidates=4)
+    shared, log = replace(ports(tmp_path), policy=policy, read=read), KeptLog()
+    tools = QuestionTools(shared, Question("q1", "q"), (), log, fan_out)
+    found = await rerank(tools, "rerank", "q", hits(6))
+    assert [hit.chunk.ordinal for hit in found] == [3, 2, 1, 0]
+    assert [hit.score for hit in found] == pytest.approx([1.0, 2 / 3, 1 / 3, 0.0])
+    # Read before by the same question: not again. Journaled: a resumed question reads nothing at all.
+    await rerank(tools, "again", "q", hits(5))
+    resumed = QuestionTools(replace(shared, read=None), Question("q1", "q"), (), log, fan_out)
+    assert await rerank(resumed, "rerank", "q", hits(6)) == found
+    assert asked == [["passage 0", "passage 1", "passage 2", "passage 3"]]
+    assert [kind for _, kind in log.rows] == ["readings", "readings"]
+
+
+async def test_the_fused_score_has_its_weight(tmp_path: Path) -> None:
+    async def read(query: str, passages: list[str]) -> list[Reading]:
+        return [Reading(float(n)) for n in range(len(passages))]
+
+    shared = replace(ports(tmp_path), policy=paper_policy(rerank__candidates=3, rerank__weight=0.4), read=read)
+    tools = QuestionTools(shared, Question("q1", "q"), (), KeptLog(), fan_out)
+    assert [hit.chunk.ordinal for hit in await rerank(tools, "rerank", "q", hits(3))] == [0, 1, 2]
+
+
+async def test_nothing_is_read_where_the_policy_says_none_or_the_run_has_no_model(tmp_path: Path) -> None:
+    plain = QuestionTools(replace(ports(tmp_path), policy=paper_policy()), Question("q1", "q"), (), KeptLog(), fan_out)
+    assert await rerank(plain, "rerank", "q", hits(3)) == hits(3)
+    shared = replace(ports(tmp_path), policy=paper_policy(rerank__candidates=3))
+    with pytest.raises(ConfigError, match=r"rerank\.candidates.*reranker in the answer config"):
+        await rerank(QuestionTools(shared, Question("q2", "q"), (), KeptLog(), fan_out), "rerank", "q", hits(3))
+
+
+def test_scores_are_stretched() -> None:
+    assert stretched([2.0, 4.0, 3.0]) == [0.0, 1.0, 0.5]
+    assert stretched([2.0, 2.0]) == [1.0, 1.0]
+    assert stretched([]) == []
+
+
+def sentence_transformers_folder(folder: Path, labels: int = 1) -> Path:
+    """A small cross-encoder as sentence-transformers keeps it."""
+    torch.manual_seed(3)
+    config = BertConfig(
+        vocab_size=30522, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+    )
+    config.num_labels = labels
+    BertForSequenceClassification(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(resolve_embedding_model("embedded").path).save_pretrained(folder)
+    return folder
+
+
+def test_any_cross_encoder_of_sentence_transformers_is_one_line(tmp_path: Path) -> None:
+    folder = sentence_transformers_folder(tmp_path / "theirs")
+    model = load_reranker(RerankerConfig(model=str(folder), precision="float32"))
+    read = model.read(["bread", "bread"], ["Bread was sold.", "Rails of steel."])
+    assert len({each.relevance for each in read}) == 2
+    assert not model.reads_spans
+    assert {each.answerable for each in read} == {None}
+    with pytest.raises(ConfigError, match="has 2 outputs"):
+        load_reranker(RerankerConfig(model=str(sentence_transformers_folder(tmp_path / "two", 2))))
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        load_reranker(RerankerConfig(model=str(tmp_path / "nothing")))

@@ -1,0 +1,149 @@
+"""Training a cross-encoder for real: it learns, it is resumed, and what is written reads as what was trained."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from okralong.pipelines.core.types import Chunk, ConfigError
+from okralong.pipelines.lab.datasets.pooling import Span
+from okralong.pipelines.lab.training.cross_encoder import calibrate
+from okralong.pipelines.lab.training.cross_encoder_rows import _covering, _place, _share
+from okralong.pipelines.lab.training.fit import HISTORY, fit_recipe
+from okralong.pipelines.lab.training.recipe import (
+    UNKNOWN,
+    RankingExample,
+    Recipe,
+    export_files,
+    read_examples,
+)
+from okralong.pipelines.lab.training.rows import RankingRow
+from okralong.pipelines.models.cross_encoder import DESCRIPTION, WEIGHTS, CrossEncoder, read_shape
+from okralong.pipelines.models.weights import resolve_embedding_model
+
+RECIPE = Recipe(
+    kind="cross_encoder",
+    first_block=4,
+    learning_rate=0.0005,
+    heads_learning_rate=0.002,
+    epochs=8,
+    batch_size=4,
+    accumulation=1,
+    dropout=0.0,
+    max_tokens=128,
+    patience=20,
+)
+FIRMS = ("Alder", "Birch", "Cedar", "Dogwood", "Elm", "Fir", "Ginkgo", "Hazel")
+
+
+def example(number: int) -> RankingExample:
+    firm, sum_ = FIRMS[number % len(FIRMS)], f"{number + 3},{number * 37 % 900 + 100}"
+    holds = f"{firm} sold bread for {sum_} crowns in its bakeries."
+    others = [f"{firm} keeps its bakeries clean and its bakers happy.", f"{FIRMS[number % 7]} runs on rails of steel."]
+    start = holds.index(sum_)
+    return RankingExample(
+        f"For how much did {firm} sell bread?",
+        (holds, *others),
+        (1.0, 0.0, 0.0),
+        (1, 0, 0),
+        (start, -1, -1),
+        (start + len(sum_), -1, -1),
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("cross-encoder")
+    model = resolve_embedding_model("embedded")
+    fit_recipe(RECIPE, [example(n) for n in range(24)], [example(n) for n in range(24, 32)], model, out)
+    return out
+
+
+def test_it_learns_to_rank_to_point_and_to_say_whether_it_is_there(trained: Path) -> None:
+    model = CrossEncoder.load(trained, precision="float32")
+    for number in range(40, 44):
+        unseen = example(number)
+        read = model.read([unseen.question] * 3, unseen.passages)
+        assert max(range(3), key=lambda n: read[n].relevance) == 0
+        assert [each.answerable is not None and each.answerable > 0.5 for each in read] == [True, False, False]
+        assert unseen.passages[0][read[0].start : read[0].end] == unseen.passages[0][unseen.starts[0] : unseen.ends[0]]
+        assert 0 < (read[0].span or 0) <= 1
+    last = [entry for entry in json.loads((trained / HISTORY).read_text())["history"] if "eval_loss" in entry][-1]
+    assert last["eval_first_relevant"] == last["eval_answerable_accuracy"] == 1.0
+    assert (trained / WEIGHTS).stat().st_size < 9_000_000
+
+
+def test_batches_and_precision_change_little(trained: Path) -> None:
+    pairs = [(each.question, text) for each in map(example, range(50, 54)) for text in each.passages]
+    queries, passages = [query for query, _ in pairs], [text for _, text in pairs]
+    plain = CrossEncoder.load(trained, precision="float32")
+    together, alone = plain.read(queries, passages), plain.read(queries, passages, max_batch=1)
+    small = CrossEncoder.load(trained, precision="int8").read(queries, passages)
+    for one, other, int8 in zip(together, alone, small, strict=True):
+        assert one.relevance == pytest.approx(other.relevance, abs=1e-3)
+        assert (one.start, one.end) == (other.start, other.end)
+        assert int8.relevance == pytest.approx(one.relevance, abs=1.5)
+
+
+def test_calibration_is_written_beside_the_weights(trained: Path) -> None:
+    rows = [
+        RankingRow(query_id=f"q{n}", source="made up", documents=("d",), **asdict(example(n))) for n in range(24, 32)
+    ]
+    shape = calibrate(trained, rows)
+    assert shape == read_shape(trained)
+    assert shape.scale > 0
+
+
+def test_a_long_query_and_an_empty_passage_are_read(trained: Path) -> None:
+    model = CrossEncoder.load(trained, precision="float32")
+    read = model.read(["why " * 400, ""], ["", "Bread."])
+    assert [each.start >= 0 for each in read] == [True, True]
+
+
+def test_examples_travel_as_json(tmp_path: Path) -> None:
+    _, train, _ = export_files(RECIPE, [example(1)], [], tmp_path)
+    assert read_examples(train) == [example(1)]
+
+
+def test_other_weights_and_missing_files_are_refused(trained: Path, tmp_path: Path) -> None:
+    said = json.loads((trained / DESCRIPTION).read_text())
+    (tmp_path / DESCRIPTION).write_text(json.dumps({**said, "sha256": "0" * 64}))
+    with pytest.raises(ConfigError, match="trained on other weights"):
+        CrossEncoder.load(tmp_path)
+    (tmp_path / DESCRIPTION).write_text(json.dumps(said))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        CrossEncoder.load(tmp_path)
+    (tmp_path / DESCRIPTION).write_text("{}")
+    with pytest.raises(ConfigError, match="no cross-encoder that this okralong can read"):
+        CrossEncoder.load(tmp_path)
+
+
+def chunk(text: str, start: int = 0) -> Chunk:
+    return Chunk("d:0", "d", 150, 0, start, start + len(text), 10, text)
+
+
+def test_a_share_of_the_evidence_or_of_the_chunk_counts() -> None:
+    held = chunk("x" * 100, start=50)
+    assert _share(held, [Span("d", 60, 80)]) == 1.0  # the evidence stands in the chunk
+    assert _share(held, [Span("d", 0, 400)]) == 1.0  # the chunk stands in the evidence
+    assert _share(held, [Span("d", 140, 160)]) == 0.5
+    assert _share(held, [Span("e", 60, 80)]) == 0.0
+
+
+def test_an_answer_is_placed_within_the_evidence_alone() -> None:
+    text = "In 1990 sales were 12. In 1991 sales were 12 million."
+    evidence = [Span("d", 23, len(text))]
+    assert _place(chunk(text), evidence, "?", ("12",), ("12",)) == (42, 44)
+    assert _place(chunk(text), [Span("d", 0, 8)], "?", ("12",), ("12",)) is None
+
+
+def test_a_sentence_is_placed_by_the_words_that_the_question_lacks() -> None:
+    text = "The company was founded in Leeds, and its first chairman was Vera Crowhurst, a baker."
+    place = _covering(text, 0, "Who was the first chairman?", "The first chairman was Vera Crowhurst.")
+    assert place is not None
+    assert text[place[0] : place[1]] == "Vera Crowhurst"
+    assert _covering(text, 0, "Who was it?", "Somebody else altogether") is None
+    assert UNKNOWN == -100
