@@ -36,6 +36,7 @@ from okralong.actors.llm import (
 )
 from okralong.actors.models import ADDRESS
 from okralong.actors.retrieval import REVIVED, RetrievalClient, RetrievalNames, hold, started_retrieval, wait_for
+from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.cost_model import plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
@@ -227,6 +228,7 @@ class Planner:
         self._making: dict[str, asyncio.Task[Any]] = {}
         self._turn = count()
         found = RetrievalClient(setup.retrieval)
+        self._checks = found.checks
         self._transport = found.transport
         self._shared_replies = SharedReplies.load(setup.replies_from)
         self._client = self._new_client()
@@ -278,6 +280,8 @@ class Planner:
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)
+            if self._checks is not None:
+                answer = await with_confidence(tools, question.question, answer, self._checks)
         except (EndpointError, BrokenError, *BROKEN):
             raise
         except OverBudget as error:
@@ -453,6 +457,8 @@ def _ports(
         demonstrate=bool(llm.demonstrations),
         calculator=bool(llm.calculator),
         read=retrieval.read if retrieval.has_reranker else None,
+        reads_spans=retrieval.reads_spans,
+        reads_answers=retrieval.reads_answers,
         score=retrieval.score if retrieval.has_scorer else None,
         token_ends=retrieval.token_ends if retrieval.has_scorer else None,
         compress=retrieval.compress if retrieval.has_compressor else None,

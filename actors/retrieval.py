@@ -35,6 +35,7 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
 from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError, Reading
+from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.prepare import Prepared
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
@@ -51,7 +52,8 @@ class RetrievalNames:
     """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace, for each shard
     number one or more; ``analyzer`` (None: the generator analyses), ``embedder``, ``reranker``, ``scorer`` and
     ``generator`` (None where nothing needs one) run on Ray Serve; ``compresses`` says whether the embedder has a
-    compressor.
+    compressor, ``reads_spans`` whether the reranker says where answers stand, ``reads_answers`` whether it may answer
+    and ``checks`` the weights by which an answer is judged (None: none is).
     """
 
     archive: str
@@ -62,13 +64,25 @@ class RetrievalNames:
     scorer: str | None
     generator: str | None = None
     compresses: bool = False
+    reads_spans: bool = False
+    reads_answers: bool = False
+    checks: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
         """Those of a run; ``apps`` are the names of its applications, by part."""
         optional = {part: apps.get(part) for part in APPS if part != "embedder"}
-        compresses = prepared.strategy.needs_compressor
-        return cls(prepared.archive.location, shards, embedder=apps["embedder"], compresses=compresses, **optional)
+        reranker, ours = prepared.config.reranker, "reranker" in apps and prepared.config.reranker.reads_spans
+        return cls(
+            prepared.archive.location,
+            shards,
+            embedder=apps["embedder"],
+            compresses=prepared.strategy.needs_compressor,
+            reads_spans=ours,
+            reads_answers=ours and reranker.may_answer(prepared.config.llm.base_url == EMBEDDED),
+            checks=reranker.confidence_weights() if ours else None,
+            **optional,
+        )
 
 
 @dataclass(frozen=True)
@@ -94,7 +108,7 @@ def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
     if config.analyzer.kind != "llm":
         analysis = (config.analyzer.identity(), config.analyzer.model_dump(mode="json"), places.analyzer.options())
         apps["analyzer"] = _App(analysis, lambda: analyzer_app(config.analyzer, places.analyzer))
-    if strategy.needs_reranker:
+    if strategy.needs_reranker or (asking and config.reranker.confidence and config.reranker.reads_spans):
         ranking = (config.reranker.identity(), config.reranker.model_dump(), places.reranker.options())
         apps["reranker"] = _App(ranking, lambda: reranker_app(config.reranker, places.reranker))
     if strategy.needs_scorer and scorer is not None:
@@ -215,6 +229,7 @@ class RetrievalClient:
         self.archive = Archive.open(names.archive)
         self.has_analyzer = names.analyzer is not None
         self.has_reranker = names.reranker is not None
+        self.reads_spans, self.reads_answers, self.checks = names.reads_spans, names.reads_answers, names.checks
         self.has_scorer = names.scorer is not None
         self.has_compressor = names.compresses
         self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]

@@ -204,7 +204,8 @@ class _Printer:
         self._line(f"scope: {self._scope(row['doc_ids'])}", 2)
         for name, value in row["carried"] or ():
             self._line(f"{name}: {value}", 2)
-        self._rule(f"answer: {row['status']}")
+        sure = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
+        self._rule(f"answer: {row['status']}{sure}")
         self._line(row["answer"] or "-", 2, "bold")
         if row["error"]:
             self._line(row["error"], 2, "red")

@@ -194,6 +194,16 @@ class RerankPolicy(Settings):
     weight: Share = 1.0
 
 
+class ReadPolicy(Settings):
+    """Answers read off the passages by the cross-encoder, without the generator, where the run's config lets it
+    (``reranker.answers``): for questions of ``types`` that take one retrieval. Where the best passage holds the answer
+    with a probability under ``threshold``, the question is unanswerable. Ours, not in the paper.
+    """
+
+    types: list[QuestionType] = Field(default_factory=list)
+    threshold: Share = 0.3
+
+
 class SelectionPolicy(Settings):
     """Which of the fused candidates are shown, by ``method``: the best ones ("none"), or a choice made one by one for
     what each adds.
@@ -283,6 +293,7 @@ class Policy(Settings):
     std_rag: StdRagPolicy
     doubt: DoubtPolicy = DoubtPolicy()
     rerank: RerankPolicy = RerankPolicy()
+    read: ReadPolicy = ReadPolicy()
     adaptive_rag: AdaptiveRagPolicy = AdaptiveRagPolicy()
     flare: FlarePolicy = FlarePolicy()
     longllmlingua: LongLlmLinguaPolicy = LongLlmLinguaPolicy()
@@ -306,7 +317,7 @@ class Policy(Settings):
     @property
     def needs_reranker(self) -> bool:
         """Whether the run must have a cross-encoder to rank by."""
-        return self.rerank.candidates > 0
+        return self.rerank.candidates > 0 or bool(self.read.types)
 
     @property
     def needs_compressor(self) -> bool:
@@ -324,6 +335,8 @@ class Policy(Settings):
             plain["selection"] = {"space"}
         if self.rerank == RerankPolicy():
             plain["rerank"] = True
+        if self.read == ReadPolicy():
+            plain["read"] = True
         return self.model_dump(exclude=plain)
 
     def granularities(self) -> list[int]:

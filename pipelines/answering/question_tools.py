@@ -8,6 +8,7 @@ Retrieved chunks are kept there without their text, which the archive has.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -81,7 +82,8 @@ class Ports:
     ``admit`` reserves a plan's dollars or raises OverBudget; ``demonstrate`` puts a worked example before each prompt;
     ``calculator`` is that of ``Tools``; ``score`` and ``token_ends`` are None where no model was configured that could,
     ``artifact`` where there is no run to keep one, ``compress`` where nothing needs a compressor (see ``Tools``; shapes
-    (n, dimension) to (n, hidden)), ``read`` where nothing needs a cross-encoder (a query and passages to readings).
+    (n, dimension) to (n, hidden)), ``read`` where the run has no cross-encoder (a query and passages to
+    readings); ``reads_spans`` says whether that one says where answers stand, ``reads_answers`` is that of ``Tools``.
     """
 
     archive: Archive
@@ -101,6 +103,8 @@ class Ports:
     artifact: Callable[[str, str, Branch], Awaitable[Any]] | None = None
     compress: Callable[[Vectors], Awaitable[Vectors]] | None = None
     read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
+    reads_spans: bool = False
+    reads_answers: bool = False
 
 
 _TIMED: Final = ContextVar("timed", default=False)
@@ -216,11 +220,21 @@ class QuestionTools:
         vectors: list[list[float]] = (await self.ports.embed(list(texts))).tolist()
         return vectors
 
-    async def read(self, step: str, query: str, hits: Sequence[Hit]) -> list[Reading]:
+    @property
+    def reads(self) -> bool:
+        """See ``Tools``."""
+        return self.ports.read is not None and self.ports.reads_spans
+
+    @property
+    def reads_answers(self) -> bool:
+        """See ``Tools``."""
+        return self.reads and self.ports.reads_answers
+
+    async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``."""
         path = self._path(step)
         with self._timed("rerank"):
-            wanted = {"query": query, "chunks": [hit.chunk.chunk_id for hit in hits]}
+            wanted = {"query": query, "passages": [hashlib.sha256(text.encode()).hexdigest()[:16] for text in passages]}
             if (body := self._recorded(path, "readings", wanted)) is not None:
                 return [Reading(*row) for row in body["readings"]]
             if self.ports.read is None:
@@ -230,12 +244,11 @@ class QuestionTools:
                 )
             # The primary chunks are mostly among those of the plan: nothing is read twice for a query.
             known = self._readings
-            new = [hit.chunk for hit in hits if (query, hit.chunk.chunk_id) not in known]
+            new = [text for text in dict.fromkeys(passages) if (query, text) not in known]
             if new:
-                read = await self.ports.read(query, [chunk.text for chunk in new])
-                known.update(zip([(query, chunk.chunk_id) for chunk in new], read, strict=True))
-            found = [known[query, hit.chunk.chunk_id] for hit in hits]
-            rows = [[_short(value) for value in astuple(each)] for each in found]
+                read = await self.ports.read(query, new)
+                known.update(zip([(query, text) for text in new], read, strict=True))
+            rows = [[_short(value) for value in astuple(known[query, text])] for text in passages]
             await self.log.record(path, "readings", encode({"wanted": wanted, "readings": rows}))
             return [Reading(*row) for row in rows]
 

@@ -6,16 +6,18 @@ shown. The cross-encoder orders those candidates anew: milliseconds of a process
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from okralong.pipelines.answering.confidence import CONFIDENCE, WEIGHTS
 from okralong.pipelines.answering.tools import Retriever
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Hit
-from okralong.pipelines.models.weights import SHIPPED, adapter_digest, available_cores, shipped_adapter
+from okralong.pipelines.models.weights import CROSS_ENCODER, SHIPPED, adapter_digest, available_cores, shipped_adapter
 
 if TYPE_CHECKING:
     from okralong.pipelines.models.cross_encoder import CrossEncoder
@@ -27,13 +29,18 @@ class RerankerConfig(Settings):
     ``model`` is "shipped", a folder that `okralong train` wrote, or the folder or hub name of a sentence-transformers
     cross-encoder (BAAI/bge-reranker-v2-m3). ``precision`` is auto (bfloat16 on a GPU and with AMX, else float32),
     float32, bfloat16, or int8 for processors. Up to ``max_batch`` pairs share a pass; queries that arrive within
-    ``batch_wait_s`` seconds are read together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    ``batch_wait_s`` seconds are read together; each of ``replicas`` takes ``gpus_per_replica`` GPUs. ``answers`` lets
+    the model answer the questions of ``policy.read`` by itself: always, never, or only in place of the embedded
+    generator (auto). ``confidence`` has it say of each answer how probably it is right. A model of another kind than
+    ours only ranks.
     """
 
     model: str = Field(default=SHIPPED, min_length=1)
     precision: Literal["auto", "bfloat16", "float32", "int8"] = "auto"
     max_batch: Annotated[int, Field(ge=1, le=4096)] = 64
     batch_wait_s: Annotated[float, Field(ge=0, le=10)] = 0.005
+    answers: Literal["auto", "always", "never"] = "auto"
+    confidence: bool = True
     replicas: Annotated[int, Field(ge=1, le=256)] = 1
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
 
@@ -41,9 +48,29 @@ class RerankerConfig(Settings):
         """Where the model is; a hub name stays as it is. Raises ConfigError when the shipped one is missing."""
         return shipped_adapter("cross_encoder") if self.model == SHIPPED else Path(self.model).expanduser()
 
+    @property
+    def reads_spans(self) -> bool:
+        """Whether the model says where answers stand, as ours do."""
+        return (self.folder() / CROSS_ENCODER).is_file()
+
+    def confidence_weights(self) -> tuple[float, ...] | None:
+        """Those of ``answering/confidence.py`` that were fitted for the model; None where answers are not judged."""
+        if not (self.confidence and self.reads_spans):
+            return None
+        fitted = self.folder() / CONFIDENCE
+        return tuple(json.loads(fitted.read_text(encoding="utf-8"))["weights"]) if fitted.is_file() else WEIGHTS
+
+    def may_answer(self, embedded: bool) -> bool:
+        """Whether it answers questions by itself; ``embedded``: the generator is the embedded one."""
+        return self.answers == "always" or (self.answers == "auto" and embedded)
+
     def identity(self) -> dict[str, Any]:
-        """What decides a reading: the model by its content, and the precision."""
-        return {"model": adapter_digest(self.folder()) or self.model, "precision": self.precision}
+        """What decides a reading: the model by its content, the precision, and whether it answers."""
+        return {
+            "model": adapter_digest(self.folder()) or self.model,
+            "precision": self.precision,
+            "answers": self.answers,
+        }
 
 
 def load_reranker(config: RerankerConfig) -> CrossEncoder:
@@ -64,7 +91,7 @@ async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -
     pool = list(hits[: policy.candidates])
     if not pool:
         return list(hits)
-    new = stretched([each.relevance for each in await tools.read(step, query, pool)])
+    new = stretched([each.relevance for each in await tools.read(step, query, [hit.chunk.text for hit in pool])])
     old = stretched([hit.score for hit in pool])
     mixed = [policy.weight * mine + (1 - policy.weight) * fused for mine, fused in zip(new, old, strict=True)]
     ranked = [Hit(hit.chunk, score) for hit, score in zip(pool, mixed, strict=True)]

@@ -54,7 +54,7 @@ class Retriever(Protocol):
         """See ``Tools``."""
         ...
 
-    async def read(self, step: str, query: str, hits: Sequence[Hit]) -> list[Reading]:
+    async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``."""
         ...
 
@@ -113,8 +113,18 @@ class Tools(Protocol):
         """
         ...
 
-    async def read(self, step: str, query: str, hits: Sequence[Hit]) -> list[Reading]:
-        """What the run's cross-encoder says of each chunk for ``query``, in their order; at least one chunk.
+    @property
+    def reads(self) -> bool:
+        """Whether the run has a cross-encoder that says where an answer stands."""
+        ...
+
+    @property
+    def reads_answers(self) -> bool:
+        """Whether it may answer by itself, where the policy's ``read`` says for which questions."""
+        ...
+
+    async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
+        """What the run's cross-encoder says of each passage for ``query``, in their order; at least one.
 
         Made durable before it is used: two passes may round differently. Raises ConfigError when the run has none.
         """

@@ -19,7 +19,7 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
     "documents": {"sections": 2},
     "outcomes": {"reader": 2},
     "sources": {"reader": 2},
-    "answers": {"carried": 2},
+    "answers": {"carried": 2, "confidence": 3},
     "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
 }
 """By table: the columns that were added later, and the first version that has them."""
@@ -204,10 +204,12 @@ ANSWERS: Final = _schema(
         ("error", pa.string()),
         ("finished_at", _UTC),
         ("carried", pa.map_(pa.string(), pa.string())),
+        ("confidence", pa.float32()),
     ],
 )
 """``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
-spans shown in the last prompt; ``carried`` the columns of the question's row that it was told to take along."""
+spans shown in the last prompt; ``carried`` the columns of the question's row that it was told to take along;
+``confidence`` the probability that the answer is right, where the run has a cross-encoder that can say."""
 
 JOURNAL: Final = _schema(
     "journal",
@@ -312,6 +314,7 @@ FLAT_ANSWERS: Final = _described(
         ("question", pa.string(), "its words"),
         ("answer", pa.string(), "the answer; empty unless answered"),
         ("status", pa.string(), "answered, unanswerable, over_budget or failed"),
+        ("confidence", pa.float64(), "probability that the answer is right; null where nothing could judge it"),
         *((name, kind, f"of the first citation: {about}") for name, kind, about in _CITED),
         ("citations", pa.int64(), "how many passages are cited"),
         ("more_citations", pa.string(), "the others, a line each: document, page, words"),

@@ -339,7 +339,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a strategy returns. ``context`` are the passages of the last prompt, in the order shown."""
+    """What a strategy returns. ``context`` are the passages of the last prompt, in the order shown, ``confidence``
+    the probability that the answer is right (see ``answering/confidence.py``); None: nobody said.
+    """
 
     status: Status
     answer: str
@@ -348,6 +350,7 @@ class Answer:
     plan: Plan | None = None
     context: tuple[Passage, ...] = ()
     error: str = ""
+    confidence: float | None = None
 
 
 # Errors that a person reads, and the exit codes that a scheduler reads. Every message is one paragraph that names the

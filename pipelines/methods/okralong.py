@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Final
 
+from okralong.pipelines.answering.confidence import read_answer
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.policy import Policy, organize
@@ -19,12 +20,17 @@ from okralong.pipelines.answering.retrieve import (
     split_retrieval,
 )
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import Answer, Plan, Question
+from okralong.pipelines.core.types import Analysis, Answer, Plan, Question
 
 
 def granularities(policy: Policy) -> list[int]:
     """The chunk sizes that the archive must hold."""
     return policy.granularities()
+
+
+def needs_reranker(policy: Policy) -> bool:
+    """Whether a run must have a cross-encoder to retrieve or to answer."""
+    return policy.needs_reranker
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
@@ -40,7 +46,9 @@ async def _answer_precisely(question: Question, tools: Tools) -> Answer:
     return await orchestrate(question.question, tools, precise=True)
 
 
-PRECISE: Final = SimpleNamespace(answer=_answer_precisely, granularities=_precise_granularities)
+PRECISE: Final = SimpleNamespace(
+    answer=_answer_precisely, granularities=_precise_granularities, needs_reranker=needs_reranker
+)
 """The strategy ``okralong_precise``: answer by the plan, then from the full text if the reply is "unanswerable"."""
 
 
@@ -52,13 +60,13 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
     primary, scores = await primary_retrieval(tools, "primary/retrieve", question)
     analysis = await tools.analyze("analyze", question, primary, scores) if primary else None
     plan = await tools.record_plan("plan", organize(analysis, tools.policy, precise=precise))
-    found = await _execute(question, plan, tools)
+    found = await _execute(question, analysis, plan, tools)
     if plan.escalate and found.status == "unanswerable":
         found = await answer_from_full_text(tools, question)
     return replace(found, analysis=analysis, plan=plan)
 
 
-async def _execute(question: str, plan: Plan, tools: Tools) -> Answer:
+async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> Answer:
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":
@@ -66,4 +74,6 @@ async def _execute(question: str, plan: Plan, tools: Tools) -> Answer:
     else:
         # Linear and extend are one way: the plan's extension_tokens make the difference.
         hits = await assembled_retrieval(tools, "retrieve", question, plan)
+        if tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types:
+            return await read_answer(tools, "read", question, hits)
     return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)

@@ -5,6 +5,7 @@ that the archive must hold. Further attributes say what else it needs:
 
 - ``NEEDS_SCORER = True``: it calls ``tools.score``; ``needs_scorer(policy)`` where that depends on the policy.
 - ``needs_compressor(policy)``: whether it calls ``tools.compress``.
+- ``needs_reranker(policy)``: of a built-in one, whether it ranks by the cross-encoder where the policy does.
 - ``NEEDS_LOGPROBS = True``: it asks the generator for log-probabilities.
 - ``READS_VECTORS = True``: it sends vectors of ``tools.compressed``, so SARA's generator must answer.
 - ``UNFORESEEN = "..."``: why no estimate can tell what it will send.
@@ -55,7 +56,7 @@ class StrategySpec:
     ``name`` is the strategy's in tables, ``place`` what any process can load it by. ``identity`` tells it from others:
     of a file, what stands in it and not where it lies. ``granularities`` are the chunk sizes in tokens, rising, that
     the archive must hold. ``needs_scorer`` and ``needs_compressor`` hold for the strategy or its policy,
-    ``needs_reranker`` for the policy.
+    and so does ``needs_reranker``.
     ``unforeseen`` says why no estimate can tell what it will send; None where one can.
     """
 
@@ -110,7 +111,8 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         granularities=tuple(sorted(module.granularities(policy))),
         needs_scorer=policy.needs_scorer or says("NEEDS_SCORER") or says_of_policy("needs_scorer"),
         needs_compressor=policy.needs_compressor or says_of_policy("needs_compressor"),
-        needs_reranker=policy.needs_reranker,
+        # A strategy of somebody else's may retrieve by ``assembled_retrieval``, which ranks as the policy says.
+        needs_reranker=says_of_policy("needs_reranker") if name in BUILT_IN else policy.needs_reranker,
         needs_logprobs=says("NEEDS_LOGPROBS"),
         reads_vectors=says("READS_VECTORS"),
         unforeseen=getattr(module, "UNFORESEEN", None),

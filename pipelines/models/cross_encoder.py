@@ -22,9 +22,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from okralong.pipelines.core.types import ConfigError, Reading
 from okralong.pipelines.models.loading import quantize, settle
-from okralong.pipelines.models.weights import INT8, resolve_embedding_model
+from okralong.pipelines.models.weights import CROSS_ENCODER, INT8, resolve_embedding_model
 
-DESCRIPTION: Final = "cross_encoder.json"
 WEIGHTS: Final = "cross_encoder.safetensors"
 
 LONGEST_QUERY: Final = 96
@@ -123,13 +122,13 @@ def save_cross_encoder(folder: Path, model: CrossEncoderModel, shape: CrossEncod
 
 def write_shape(folder: Path, shape: CrossEncoderShape) -> None:
     """Write the description alone, when only the calibration is new."""
-    (folder / DESCRIPTION).write_text(json.dumps(asdict(shape), indent=2) + "\n", encoding="utf-8")
+    (folder / CROSS_ENCODER).write_text(json.dumps(asdict(shape), indent=2) + "\n", encoding="utf-8")
 
 
 def read_shape(folder: Path) -> CrossEncoderShape:
     """What ``write_shape`` wrote. Raises ConfigError when there is none, or one of another okralong."""
     try:
-        return CrossEncoderShape(**json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")))
+        return CrossEncoderShape(**json.loads((folder / CROSS_ENCODER).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(
             f"{folder} holds no cross-encoder that this okralong can read: {error}. Name a folder that `okralong "
@@ -157,7 +156,7 @@ class CrossEncoder:
         weights are others than those it was trained on.
         """
         target, dtype = settle(device, "float32" if precision == INT8 else precision, threads)
-        own = (Path(folder) / DESCRIPTION).is_file()
+        own = (Path(folder) / CROSS_ENCODER).is_file()
         loaded = cls._own(Path(folder), target) if own else cls._foreign(str(folder), target)
         if precision == INT8:
             quantize(loaded._model)

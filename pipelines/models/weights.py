@@ -160,6 +160,9 @@ def _packaged(package: str, file_name: str, sha256: str) -> Path:
 SHIPPED: Final = "shipped"
 """The name that stands for a shipped adapter in every config."""
 
+CROSS_ENCODER: Final = "cross_encoder.json"
+"""The file that tells the folder of a cross-encoder of ours from others."""
+
 _WEIGHTS: Final = ("*.safetensors", "*.json")
 
 

@@ -139,6 +139,7 @@ def _answer(
         "question": row["question"],
         "answer": row["answer"] or "",
         "status": row["status"],
+        "confidence": row["confidence"],
         **(_cited(citations[0]) if citations else {}),
         "citations": len(citations),
         "more_citations": "\n".join(map(described, citations[1:])),

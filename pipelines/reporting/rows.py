@@ -42,7 +42,7 @@ STAGES: Final[Mapping[str, str]] = {
 }
 """What a sweep knows of a question's time, beside its total."""
 
-MEASURES: Final[Mapping[str, str]] = {**ACCURACY, **COST}
+MEASURES: Final[Mapping[str, str]] = {**ACCURACY, "confidence": "Confidence", **COST}
 
 OPEN: Final = "over_budget"
 """The status of a question that the budget did not reach."""
@@ -93,6 +93,8 @@ def run_row(
         measures["alone_usd"] = alone_usd
     if "total" in seconds:
         measures["seconds_total"] = float(seconds["total"])
+    if answer["confidence"] is not None:
+        measures["confidence"] = float(answer["confidence"])
     if gold is not None:
         marks = answer_marks("", answer["status"] or "", answer["answer"] or "", gold.answers)
         known = {"f1": marks.f1, "em": marks.em, "numeric": marks.numeric}

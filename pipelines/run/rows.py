@@ -38,6 +38,7 @@ def answer_row(
         "seconds": sorted(seconds.items()),
         "error": answer.error,
         "carried": sorted(question.carried.items()),
+        "confidence": answer.confidence,
     }
 
 

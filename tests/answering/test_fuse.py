@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from okralong.pipelines.answering.rerank import stretched
 from okralong.pipelines.answering.retrieve import (
     fuse,
     fuse_by,
     fuse_ranks,
-    normalised,
     pool,
     select,
     sort_hits,
@@ -41,8 +41,8 @@ def test_worked_example() -> None:
 
 
 def test_constant_and_single_lists_count_one() -> None:
-    assert normalised([hit("a", 0.2)]) == [1.0]
-    assert normalised([hit("a", 4.0), hit("b", 4.0)]) == [1.0, 1.0]
+    assert stretched([hit.score for hit in [hit("a", 0.2)]]) == [1.0]
+    assert stretched([4.0, 4.0]) == [1.0, 1.0]
     assert fuse(Candidates((), ()), 1.0, 1.0) == []
 
 

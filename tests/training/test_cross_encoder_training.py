@@ -21,8 +21,8 @@ from okralong.pipelines.lab.training.recipe import (
     read_examples,
 )
 from okralong.pipelines.lab.training.rows import RankingRow
-from okralong.pipelines.models.cross_encoder import DESCRIPTION, WEIGHTS, CrossEncoder, read_shape
-from okralong.pipelines.models.weights import resolve_embedding_model
+from okralong.pipelines.models.cross_encoder import WEIGHTS, CrossEncoder, read_shape
+from okralong.pipelines.models.weights import CROSS_ENCODER, resolve_embedding_model
 
 RECIPE = Recipe(
     kind="cross_encoder",
@@ -109,14 +109,14 @@ def test_examples_travel_as_json(tmp_path: Path) -> None:
 
 
 def test_other_weights_and_missing_files_are_refused(trained: Path, tmp_path: Path) -> None:
-    said = json.loads((trained / DESCRIPTION).read_text())
-    (tmp_path / DESCRIPTION).write_text(json.dumps({**said, "sha256": "0" * 64}))
+    said = json.loads((trained / CROSS_ENCODER).read_text())
+    (tmp_path / CROSS_ENCODER).write_text(json.dumps({**said, "sha256": "0" * 64}))
     with pytest.raises(ConfigError, match="trained on other weights"):
         CrossEncoder.load(tmp_path)
-    (tmp_path / DESCRIPTION).write_text(json.dumps(said))
+    (tmp_path / CROSS_ENCODER).write_text(json.dumps(said))
     with pytest.raises(ConfigError, match="cannot be read"):
         CrossEncoder.load(tmp_path)
-    (tmp_path / DESCRIPTION).write_text("{}")
+    (tmp_path / CROSS_ENCODER).write_text("{}")
     with pytest.raises(ConfigError, match="no cross-encoder that this okralong can read"):
         CrossEncoder.load(tmp_path)
 

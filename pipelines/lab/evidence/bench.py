@@ -482,11 +482,11 @@ class Lookup:
         """See ``Tools``."""
         return await self.retrievals.find(query, self.doc_ids, granularity, k, self.prefix)
 
-    async def read(self, step: str, query: str, hits: Sequence[Hit]) -> list[Reading]:
+    async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``. Raises ConfigError where nobody reads."""
         if self.reader is None:
             raise ConfigError(f"The policy {self.policy.name!r} ranks by a cross-encoder, and there is none.")
-        return self.reader.read(query, [hit.chunk.text for hit in hits])
+        return self.reader.read(query, passages)
 
 
 def _share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:

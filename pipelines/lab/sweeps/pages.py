@@ -205,7 +205,7 @@ def _row(score: Mapping[str, Any], labels: Labels, answer: Mapping[str, Any]) ->
         dataset=score["set"],
         cell=score["cell"],
         cited=bool(answer.get("cited")),
-        measures={name: float(score[name]) for name in held if score[name] is not None},
+        measures={name: float(score[name]) for name in held if score.get(name) is not None},
         stages={stage: float(score[name]) for name, stage in STAGES.items() if asked and score[name] is not None},
     )
 

@@ -67,6 +67,7 @@ function columnsOf(questions, main) {
       ? el("span", { class: "answer said", dir: "auto", text: questions.answer(row) })
       : el("span", { class: "tag " + questions.status(row), text: questions.status(row) || "–" })) },
     main && number(main, overview.measures[main]),
+    has("confidence") && number("confidence", "Sure"),
     has("weighted_tokens") && number("weighted_tokens", "Tokens"),
     has(usd) && number(usd, "Cost"),
     has("seconds_total") && number("seconds_total", "Seconds"),
