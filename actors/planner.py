@@ -446,7 +446,7 @@ def _ports(
     return Ports(
         archive=retrieval.archive,
         shards=retrieval.shards,
-        embed=retrieval.embed,
+        embed=retrieval.embed if retrieval.has_embedder else None,
         analyze=retrieval.analyze if retrieval.has_analyzer else None,
         complete=complete,
         admit=admit,

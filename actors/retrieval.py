@@ -44,22 +44,22 @@ REVIVED: Final[dict[str, Any]] = {"max_restarts": 3, "max_task_retries": 3}
 """Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
 
 APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "generator")
-"""The applications on Ray Serve; only the embedder is needed by every run."""
+"""The applications on Ray Serve; a run has those that its strategy and its archive need."""
 
 
 @dataclass(frozen=True)
 class RetrievalNames:
     """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace, for each shard
-    number one or more; ``analyzer`` (None: the generator analyses), ``embedder``, ``reranker``, ``scorer`` and
-    ``generator`` (None where nothing needs one) run on Ray Serve; ``compresses`` says whether the embedder has a
-    compressor, ``reads_spans`` whether the reranker says where answers stand, ``reads_answers`` whether it may answer
-    and ``checks`` the weights by which an answer is judged (None: none is).
+    number one or more; ``analyzer`` (None: the generator analyses), ``embedder`` (None: the archive has no vectors),
+    ``reranker``, ``scorer`` and ``generator`` (None where nothing needs one) run on Ray Serve; ``compresses`` says
+    whether the embedder has a compressor, ``reads_spans`` whether the reranker says where answers stand,
+    ``reads_answers`` whether it may answer and ``checks`` the weights by which an answer is judged (None: none is).
     """
 
     archive: str
     shards: tuple[tuple[str, ...], ...]
     analyzer: str | None
-    embedder: str
+    embedder: str | None
     reranker: str | None
     scorer: str | None
     generator: str | None = None
@@ -71,17 +71,15 @@ class RetrievalNames:
     @classmethod
     def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
         """Those of a run; ``apps`` are the names of its applications, by part."""
-        optional = {part: apps.get(part) for part in APPS if part != "embedder"}
         reranker, ours = prepared.config.reranker, "reranker" in apps and prepared.config.reranker.reads_spans
         return cls(
             prepared.archive.location,
             shards,
-            embedder=apps["embedder"],
             compresses=prepared.strategy.needs_compressor,
             reads_spans=ours,
             reads_answers=ours and reranker.may_answer(prepared.config.llm.base_url == EMBEDDED),
             checks=reranker.confidence_weights() if ours else None,
-            **optional,
+            **{part: apps.get(part) for part in APPS},
         )
 
 
@@ -100,11 +98,11 @@ def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
     compressor = config.sara.folder() if strategy.needs_compressor else None
     embedding = (prepared.manifest["config"]["embedding"], encoders.model_dump(), places.embedder.options(), compressor)
     replicas = encoders.replicas, encoders.gpus_per_replica
-    apps = {
-        "embedder": _App(
+    apps = {}
+    if prepared.archive.has_vectors:
+        apps["embedder"] = _App(
             embedding, lambda: query_embedder_app(prepared.manifest, *replicas, places.embedder, compressor)
         )
-    }
     if config.analyzer.kind != "llm":
         analysis = (config.analyzer.identity(), config.analyzer.model_dump(mode="json"), places.analyzer.options())
         apps["analyzer"] = _App(analysis, lambda: analyzer_app(config.analyzer, places.analyzer))
@@ -134,8 +132,9 @@ def started_retrieval(prepared: Prepared, key: str, tag: str, asking: bool = Tru
     apps = _apps(prepared, asking)
     with ExitStack() as held:
         shards, ready = _start_shards(held, prepared, tag)
-        held.callback(remove_apps, list(names.values()))
-        run_apps({names[part]: app.make() for part, app in apps.items()})
+        if apps:  # without vectors and with the generator as analyzer there is none, and Ray Serve need not start
+            held.callback(remove_apps, list(names.values()))
+            run_apps({names[part]: app.make() for part, app in apps.items()})
         wait_for(ready)
         yield RetrievalNames.of(prepared, shards, {part: names[part] for part in apps})
 
@@ -227,13 +226,14 @@ class RetrievalClient:
 
     def __init__(self, names: RetrievalNames) -> None:
         self.archive = Archive.open(names.archive)
+        self.has_embedder = names.embedder is not None
         self.has_analyzer = names.analyzer is not None
         self.has_reranker = names.reranker is not None
         self.reads_spans, self.reads_answers, self.checks = names.reads_spans, names.reads_answers, names.checks
         self.has_scorer = names.scorer is not None
         self.has_compressor = names.compresses
         self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]
-        self._embedder: Any = serve.get_app_handle(names.embedder)
+        self._embedder: Any = serve.get_app_handle(names.embedder) if names.embedder else None
         self._analyzer: Any = serve.get_app_handle(names.analyzer) if names.analyzer else None
         self._reranker: Any = serve.get_app_handle(names.reranker) if names.reranker else None
         self._scorer: Any = serve.get_app_handle(names.scorer) if names.scorer else None
@@ -244,7 +244,7 @@ class RetrievalClient:
         return [RayShard(replicas, granularity) for replicas in self._shards]
 
     async def embed(self, texts: list[str]) -> Vectors:
-        """Unit vectors, shape (texts, dimension)."""
+        """Unit vectors, shape (texts, dimension); only where there is an embedder."""
         vectors = [retry_replica(partial(self._embedder.remote, text)) for text in texts]
         return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
 

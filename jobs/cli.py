@@ -54,6 +54,9 @@ def index(
         list[str] | None,
         typer.Option(help="Files to leave out: '*.png', or 'drafts/*' below the folder; may be repeated."),
     ] = None,
+    embed: Annotated[
+        str | None, typer.Option(help="Which chunks get a vector, as embedding.of: each, or none for BM25 alone.")
+    ] = None,
     rehash: Annotated[
         bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
     ] = False,
@@ -67,7 +70,7 @@ def index(
     from okralong.pipelines.indexing.config import IndexConfig
 
     console = Console()
-    given = {"metadata": metadata, "exclude": exclude or None}
+    given = {"metadata": metadata, "exclude": exclude or None, "embedding.of": embed}
     settings = load_config(IndexConfig, config, {key: value for key, value in given.items() if value is not None})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -108,6 +111,8 @@ def _summary(console: Console, result: IndexResult) -> None:
                 f"{count:,} chunks of {size} tokens are longer than the encoder sees; their tails have no vector"
             )
     opened = Archive.open(f"{result.archive}@{result.version}")
+    if not opened.has_vectors:
+        lines.append("no vectors: the archive is searched by BM25 alone (embedding.of: none)")
     ocr = opened.manifest.get("ocr") or {}
     if ocr.get("pages"):
         lines.append(f"by OCR: {ocr['pages']:,} pages of {ocr['documents']:,} documents")
@@ -312,6 +317,7 @@ def log(archive: Place) -> None:
         lines.append(
             f"version {number}  {manifest['written_at']}  {manifest['documents']:,} documents  {counts or 'no changes'}"
             f"  ({manifest['failures']:,} not read)"
+            f"{'  no vectors' if manifest['embedding'].get('of') == 'none' else ''}"
         )
     told = purges(folder)
     lines += [

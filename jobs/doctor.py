@@ -185,4 +185,6 @@ def _archive(location: str) -> str:
 
     archive = Archive.open(location)
     sizes = ", ".join(map(str, archive.granularities))
-    return f"{len(archive.doc_ids())} documents, chunks of {sizes} tokens, {archive.n_shards} shards"
+    encoder = archive.manifest["embedding"]["name"]
+    vectors = f"vectors of {encoder}" if archive.has_vectors else "no vectors, BM25 alone"
+    return f"{len(archive.doc_ids())} documents, chunks of {sizes} tokens, {archive.n_shards} shards, {vectors}"

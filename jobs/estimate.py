@@ -148,12 +148,16 @@ def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
     """The strategies that can be shown side by side over this archive, and why the others cannot."""
     held = set(prepared.manifest["granularities"])
     strategies = side_by_side(prepared.config.strategy)
-    missing = {name: sorted(set(describe(name, prepared.policy).granularities) - held) for name in strategies}
+    specs = {name: describe(name, prepared.policy) for name in strategies}
+    missing = {name: sorted(set(spec.granularities) - held) for name, spec in specs.items()}
     left_out = {
         name: f"the archive was indexed without chunks of {', '.join(map(str, sizes))} tokens"
         for name, sizes in missing.items()
         if sizes
     }
+    if not prepared.archive.has_vectors:
+        why = "the archive was indexed without vectors (embedding.of: none)"
+        left_out |= {name: why for name, spec in specs.items() if spec.needs_vectors}
     return tuple(name for name in strategies if name not in left_out), left_out
 
 

@@ -91,12 +91,14 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
 
 
 async def best_chunks(tools: Tools, question: str) -> list[Passage]:
-    """The longest run of top dense chunks that fits the window, neighbours merged, in reading order."""
+    """The longest run of top dense chunks that fits the window, neighbours merged, in reading order. Where the archive
+    has no vectors they are the top chunks by BM25.
+    """
     policy = tools.policy.full_text
     found = await tools.retrieve(
         "full_text/retrieve", question, granularity=policy.fallback_granularity, k=policy.fallback_count
     )
-    hits = list(found.semantic[: policy.fallback_count])
+    hits = list((found.semantic or found.exact)[: policy.fallback_count])
     build = partial(answer_prompt, question, calculator=tools.calculator)
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
     # Not even one fits: the first is handed on, and cut where it is shown.

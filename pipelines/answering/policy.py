@@ -324,6 +324,11 @@ class Policy(Settings):
         """Whether the run must have SARA's compressor to choose by."""
         return self.selection.method == "novelty" and self.selection.space == "compressor"
 
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether the archive must have dense vectors to choose evidence by, or to retrieve by alone."""
+        return self.selection.method == "novelty" or self.fusion.only == "semantic"
+
     def identity(self) -> dict[str, Any]:
         """What tells this policy from another. A baseline's section with nothing changed is left out, and what of
         ``fusion`` and ``selection`` is not said: runs that began before there was one go on.

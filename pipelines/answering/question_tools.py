@@ -78,17 +78,18 @@ class Complete(Protocol):
 class Ports:
     """What the tools of every question of a run share.
 
-    ``embed`` turns texts into unit vectors of shape (n, dimension); ``analyze`` None lets the generator analyse;
-    ``admit`` reserves a plan's dollars or raises OverBudget; ``demonstrate`` puts a worked example before each prompt;
-    ``calculator`` is that of ``Tools``; ``score`` and ``token_ends`` are None where no model was configured that could,
-    ``artifact`` where there is no run to keep one, ``compress`` where nothing needs a compressor (see ``Tools``; shapes
-    (n, dimension) to (n, hidden)), ``read`` where the run has no cross-encoder (a query and passages to
-    readings); ``reads_spans`` says whether that one says where answers stand, ``reads_answers`` is that of ``Tools``.
+    ``embed`` turns texts into unit vectors of shape (n, dimension), None where the archive has no vectors; ``analyze``
+    None lets the generator analyse; ``admit`` reserves a plan's dollars or raises OverBudget; ``demonstrate`` puts a
+    worked example before each prompt; ``calculator`` is that of ``Tools``; ``score`` and ``token_ends`` are None where
+    no model was configured that could, ``artifact`` where there is no run to keep one, ``compress`` where nothing needs
+    a compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where the run has no cross-encoder (a
+    query and passages to readings); ``reads_spans`` says whether that one says where answers stand, ``reads_answers``
+    is that of ``Tools``.
     """
 
     archive: Archive
     shards: Callable[[int], Sequence[ShardClient]]
-    embed: Callable[[list[str]], Awaitable[Vectors]]
+    embed: Callable[[list[str]], Awaitable[Vectors]] | None
     analyze: Callable[[AnalysisInput], Awaitable[Analysis]] | None
     complete: Complete
     admit: Callable[[str, Plan], Awaitable[None]]
@@ -171,7 +172,7 @@ class QuestionTools:
             wanted = {"query": query, "granularity": granularity, "k": k}
             if (body := self._recorded(path, "retrieval", wanted)) is not None:
                 return chunks_from_record(body, self.ports.archive.document)
-            vector = (await self.ports.embed([query]))[0]
+            vector = None if self.ports.embed is None else (await self.ports.embed([query]))[0]
             found = await search(self.ports.shards(granularity), query, vector, self.doc_ids, k)
             await self.log.record(path, "retrieval", encode({"wanted": wanted, **retrieval_record(found)}))
             return found
@@ -217,6 +218,11 @@ class QuestionTools:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """See ``Tools``."""
+        if self.ports.embed is None:
+            raise ConfigError(
+                "The strategy works with dense vectors, and the archive was indexed without any (embedding.of: none). "
+                "Set embedding.of: each in the index config and run okralong index again, or choose another strategy."
+            )
         vectors: list[list[float]] = (await self.ports.embed(list(texts))).tolist()
         return vectors
 

@@ -195,7 +195,12 @@ def fuse_ranks(
 
 
 def fuse_by(policy: FusionPolicy, candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
-    """``fuse`` or ``fuse_ranks``, as the policy's ``method`` says."""
+    """``fuse`` or ``fuse_ranks``, as the policy's ``method`` says.
+
+    An archive without vectors finds nothing semantic: then BM25 alone ranks, whatever the weights.
+    """
+    if not candidates.semantic:
+        exact_weight = exact_weight or 1.0
     if policy.method == "reciprocal_rank":
         return fuse_ranks(candidates, exact_weight, semantic_weight, policy.rank_constant)
     return fuse(candidates, exact_weight, semantic_weight)

@@ -86,7 +86,8 @@ class Tools(Protocol):
         ...
 
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
-        """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller.
+        """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller, and none of
+        the semantic one where the archive has no vectors.
 
         Raises QuestionError when the scope names no document.
         """
@@ -141,7 +142,7 @@ class Tools(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Unit vectors of the archive's dense model."""
+        """Unit vectors of the archive's dense model. Raises ConfigError when the archive has no vectors."""
         ...
 
     async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:

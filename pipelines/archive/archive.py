@@ -90,6 +90,11 @@ class Archive:
         """The number of the version."""
         return int(self.manifest["version"])
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether chunks can be found by dense vectors; else by BM25 alone (``embedding.of: none``)."""
+        return bool(self.manifest["embedding"].get("of") != "none")
+
     def entries(self) -> dict[str, DocumentEntry]:
         """The documents as the version's catalogue has them, by doc_id."""
         return active(read_catalogue(self.folder, self.manifest["files"]["catalogue"]))

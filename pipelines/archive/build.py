@@ -28,7 +28,8 @@ from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import ArchiveError
 
 Rows = tuple[pa.RecordBatch, NDArray[np.float32], NDArray[np.bool_]]
-"""Some chunks in the columns of ``files.ROWS_SCHEMA``, their vectors, and which are over the encoder's limit."""
+"""Some chunks in the columns of ``files.ROWS_SCHEMA``, their vectors, shape (chunks, dimension), and which are over the
+encoder's limit. Without vectors the dimension is 0."""
 NewRows = Callable[[str, set[str]], Iterator[Rows]]
 """The chunks of some documents of a part."""
 _VECTOR: Final = "vector"
@@ -73,7 +74,8 @@ def rebuild_shards(
 ) -> list[BuiltShard]:
     """Have every shard of ``names``, in order of their numbers, in the folder ``place``; build those that are missing.
 
-    ``documents`` are all that the shards together hold. One shard is in memory at a time.
+    ``documents`` are all that the shards together hold. One shard is in memory at a time. With a ``dimension`` of 0 the
+    shards have no vectors.
     """
     missing = {number for number, name in enumerate(names) if not place.at(name).exists(MANIFEST)}
     wanted: dict[int, dict[str, Held]] = {number: {} for number in missing}
@@ -105,14 +107,17 @@ def rebuild_shards(
 
 def _deal(fresh: Mapping[str, set[str]], new_rows: NewRows, shards: int, dimension: int, scratch: Path) -> None:
     """One pass over the parts that hold new documents: each row goes to the scratch file of its shard."""
-    vector = pa.list_(pa.float32(), dimension)
-    schema = files.ROWS_SCHEMA.append(pa.field(_VECTOR, vector)).append(pa.field(_OVER, pa.bool_()))
+    schema = files.ROWS_SCHEMA.append(pa.field(_OVER, pa.bool_()))
+    if dimension:
+        schema = schema.append(pa.field(_VECTOR, pa.list_(pa.float32(), dimension)))
     writers: dict[int, pa.RecordBatchFileWriter] = {}
     try:
         for part, doc_ids in sorted(fresh.items()):
             for rows, values, over in new_rows(part, doc_ids):
-                column = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), dimension)
-                batch = pa.RecordBatch.from_arrays([*rows.columns, column, pa.array(over)], schema=schema)
+                columns = [*rows.columns, pa.array(over)]
+                if dimension:
+                    columns.append(pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), dimension))
+                batch = pa.RecordBatch.from_arrays(columns, schema=schema)
                 owners = np.array([shard_of(doc_id, shards) for doc_id in rows.column("doc_id").to_pylist()])
                 for number in np.unique(owners).tolist():
                     if number not in writers:
@@ -147,17 +152,19 @@ def _build(
         taken.append((shard, kept))
         for rows in kept:
             tables.append(shard.rows.slice(rows.start, len(rows)))
-            values.append(shard.vectors[rows.start : rows.stop])
+            if dimension:
+                values.append(shard.vectors[rows.start : rows.stop])
             flags.append(shard.over_limit[rows.start : rows.stop])
     old_rows = sum(map(len, tables))
     texts: list[str] = []
     if scratch.exists():
         dealt = pa.ipc.open_file(pa.memory_map(str(scratch))).read_all()
         tables.append(dealt.select(files.ROWS_SCHEMA.names))
-        values.extend(
-            batch.flatten().to_numpy(zero_copy_only=False).reshape(len(batch), -1)
-            for batch in dealt.column(_VECTOR).chunks
-        )
+        if dimension:
+            values.extend(
+                batch.flatten().to_numpy(zero_copy_only=False).reshape(len(batch), -1)
+                for batch in dealt.column(_VECTOR).chunks
+            )
         flags.append(dealt.column(_OVER).to_numpy())
         texts = dealt.column("text").to_pylist()
     rows_table, order = _ordered(tables, folder)
@@ -315,14 +322,15 @@ class BaseShard:
         try:
             with files.mapped_here(folder) as path:
                 rows = files.open_columns(path, files.ROWS, files.ROWS_SCHEMA)
-                flags = (path / files.OVER_LIMIT).exists()
+                flags, embedded = ((path / name).exists() for name in (files.OVER_LIMIT, files.VECTORS))
+                nothing = np.empty((len(rows), 0), dtype=np.float32)
                 words = files.open_columns(path, files.VOCABULARY, files.VOCABULARY_SCHEMA).column("term")
                 postings = {"pointers": files.POINTERS, "rows": files.POSTING_ROWS}
                 postings |= {"frequencies": files.FREQUENCIES, "lengths": files.LENGTHS}
                 return cls(
                     rows=rows,
                     ranges=files.open_ranges(path),
-                    vectors=files.open_array(path, files.VECTORS),
+                    vectors=files.open_array(path, files.VECTORS) if embedded else nothing,
                     over_limit=files.open_array(path, files.OVER_LIMIT) if flags else np.zeros(len(rows), bool),
                     vocabulary=words.combine_chunks(),
                     counted={name: files.open_array(path, file) for name, file in postings.items()},
@@ -350,13 +358,14 @@ def write_shard(
     """Write the files of one shard, its manifest last. ``rows`` are in order of (doc_id, ordinal), row i of ``matrix``
     is the vector of row i. ``dense`` says whether it gets an approximate index beside its vectors (None: it does not),
     ``over_limit`` of which rows the encoder does not see the end. ``postings`` are those of the rows where they are
-    known.
+    known. A shard of BM25 alone has a ``matrix`` of shape (rows, 0), for which nothing is written.
     """
     folder.remove(MANIFEST)
     over_limit = np.zeros(len(rows), dtype=np.bool_) if over_limit is None else over_limit
-    files.write_array(folder, files.VECTORS, matrix)
-    files.write_array(folder, files.OVER_LIMIT, over_limit)
-    approximate = None if dense is None else build_approximate(matrix, dense)
+    if matrix.shape[1]:
+        files.write_array(folder, files.VECTORS, matrix)
+        files.write_array(folder, files.OVER_LIMIT, over_limit)
+    approximate = None if dense is None or not matrix.shape[1] else build_approximate(matrix, dense)
     if approximate is None:
         folder.remove(files.APPROXIMATE)
     else:

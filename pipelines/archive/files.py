@@ -32,7 +32,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Chunk
 
 VECTORS: Final = "vectors.npy"
-"""float32, shape (rows, dimension), C-contiguous."""
+"""float32, shape (rows, dimension), C-contiguous. A shard of BM25 alone has no such file."""
 OVER_LIMIT: Final = "over-limit.npy"
 """bool, shape (rows,): the encoder does not see the chunk's end. For the next build alone; old shards have it not."""
 LENGTHS: Final = "lengths.npy"

@@ -88,12 +88,14 @@ async def search(
     """The best ``k`` chunks of the scope for each retriever; fewer where fewer match.
 
     ``shards`` are all shards of one granularity in order of their numbers; ``vector`` is the query's, of shape
-    (dimension,); an empty ``doc_ids`` means the whole archive.
+    (dimension,), or None for BM25 alone; an empty ``doc_ids`` means the whole archive.
     """
     parts, terms = _parts(shards, doc_ids), analyze_query(query)
     if len(parts) == 1:
         client, part = parts[0]
         return await client.candidates(terms, vector, part, k)
+    if vector is None:
+        return Candidates(tuple(await _exact(parts, terms, k)), ())
     exact, semantic = await asyncio.gather(
         _exact(parts, terms, k),
         asyncio.gather(*(client.semantic(vector, part, k) for client, part in parts)),

@@ -23,7 +23,8 @@ from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Candidates, Chunk, Hit
 
-Vector = Sequence[float] | NDArray[np.float32]
+Vector = Sequence[float] | NDArray[np.float32] | None
+"""A query's, of shape (dimension,). None where nothing embeds queries: then no chunk is found by vectors."""
 
 RECENT_CHUNKS: Final = 8_192
 """Chunks kept as they were built, for the next question about the same documents; ours: some 10 MB a shard."""
@@ -87,7 +88,9 @@ class Shard:
 
     @classmethod
     def _map(cls, path: Path, manifest: dict[str, Any]) -> Shard:
-        vectors = files.open_array(path, files.VECTORS)
+        has_vectors = manifest.get("dimension") != 0
+        rows = int(manifest["rows"])
+        vectors = files.open_array(path, files.VECTORS) if has_vectors else np.empty((rows, 0), dtype=np.float32)
         beside = manifest.get("approximate")
         shard = cls(
             granularity=manifest["granularity"],
@@ -104,8 +107,13 @@ class Shard:
         return shard
 
     def on_a_gpu(self) -> Shard:
-        """The same shard with its vectors on the GPU too. Raises ConfigError where FAISS has none."""
-        return replace(self, on_gpu=GpuRows(self.vectors))
+        """The same shard with its vectors, if it has any, on the GPU too. Raises ConfigError where FAISS has none."""
+        return replace(self, on_gpu=GpuRows(self.vectors)) if self.has_vectors else self
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether chunks can be found by vectors, and not by BM25 alone."""
+        return bool(self.vectors.shape[1])
 
     @property
     def doc_ids(self) -> tuple[str, ...]:
@@ -147,16 +155,21 @@ class Shard:
     def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
         """The ``k`` chunks whose vectors have the largest inner product with ``vector``, of shape (dimension,).
 
-        Exact, except that an approximate index may overlook some when the scope is the whole shard. Raises ValueError
-        when the vector's dimension is not that of the index.
+        Exact, except that an approximate index may overlook some when the scope is the whole shard. None where the
+        shard has no vectors. Raises ValueError when the vector's dimension is not that of the index.
         """
         return self._hits(self._semantic(vector, self._scope(doc_ids).rows, k), k)
 
     def vectors_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
         """The vectors of some chunks of this shard, shape (chunks, dimension), in the order given.
 
-        Raises KeyError when the shard does not hold a chunk's document.
+        Raises KeyError when the shard does not hold a chunk's document, and ArchiveError when it has no vectors.
         """
+        if not self.has_vectors:
+            raise ArchiveError(
+                f"The archive holds no vectors of its chunks of {self.granularity} tokens: it was indexed with "
+                "embedding.of: none. Set embedding.of: each in configs/index.yaml and run okralong index again."
+            )
         return np.asarray(self.vectors[self._rows_of_chunks(chunks)], dtype=np.float32)
 
     def compressed_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
@@ -207,7 +220,7 @@ class Shard:
         return rows_of.rows_at(places), scores
 
     def _semantic(self, vector: Vector, scope: RowRanges, k: int) -> _Scored:
-        if k <= 0 or not scope.size:
+        if k <= 0 or not scope.size or vector is None or not self.has_vectors:
             return _NOTHING
         query = np.asarray(vector, dtype=np.float32)
         if query.shape != self.vectors.shape[1:]:

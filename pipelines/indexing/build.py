@@ -57,7 +57,7 @@ from okralong.pipelines.archive.versions import (
 from okralong.pipelines.core.schemas import FAILURES, SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
-from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.models.weights import ResolvedModel
@@ -65,6 +65,9 @@ from okralong.pipelines.sara.artifact import ArrayCompressor, compressor_to_inde
 
 Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""
+
+NO_MODEL: Final = ResolvedModel("", "none", None)
+"""Stands for the encoder of an archive without vectors."""
 
 _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "pypdfium2")
 """Whose versions a manifest names."""
@@ -93,8 +96,10 @@ class VersionBuild:
 
     @property
     def encoder(self) -> str:
-        """The key of the encoder, see ``encoder_key``."""
+        """The key of the encoder, see ``encoder_key``; that of an archive without vectors is "none"."""
         one = self.config.embedding
+        if one.of == "none":
+            return NO_MODEL.name
         seen = (one.max_seq_length, one.passage_prefix)
         return encoder_key(self.model.name, self.model.sha256, *seen, one.dtype, one.precision)
 
@@ -136,23 +141,28 @@ class VersionBuild:
     def _keys(self) -> dict[str, Keys]:
         """The keys of each part that the parent has not embedded."""
         known: set[str] = set()
-        if self._base_sizes() >= set(self.config.granularities):
+        sizes = self.config.embedded_sizes
+        if not sizes:
+            return {}
+        if self._base_sizes() >= set(sizes):
             known = {entry.part for entry in self.before.values()}
-        folders = [chunks_folder(self.archive, size, self.config.boundaries) for size in self.config.granularities]
+        folders = [chunks_folder(self.archive, size, self.config.boundaries) for size in sizes]
         new = (part for part in self._parts() if part not in known)
         return {part: np.unique(np.concatenate([read_keys(folder, part) for folder in folders])) for part in new}
 
     def _base_sizes(self) -> set[int]:
         """The granularities at which the parent's shards are of the same chunks and vectors as this version's."""
-        if self.parent is None or self.parent["files"]["encoder"] != self.encoder:
+        if self.parent is None or self.parent["config"]["boundaries"] != self.config.boundaries:
             return set()
-        same = self.parent["config"]["boundaries"] == self.config.boundaries
-        return set(self.parent["granularities"]) if same else set()
+        before = embedded_sizes(self.parent)
+        plain = set(self.parent["granularities"]) - set(before) - set(self.config.embedded_sizes)
+        same = self.parent["files"]["encoder"] == self.encoder
+        return plain | (set(before) & set(self.config.embedded_sizes) if same else set())
 
     def build_shards(self, index: TextIndex) -> dict[int, list[BuiltShard]]:
         """The shards of each granularity; those that are there already are taken over."""
-        about = index.store.about()
-        if about is None:
+        about, embedded = index.store.about(), self.config.embedded_sizes
+        if about is None and embedded:
             raise ArchiveError(f"{self.archive.path} holds no vectors. Run okralong index again: it embeds all texts.")
         tokens = sum(entry.n_tokens for entry in self.live.values())
         shards = self.shards or self.config.shard_count(tokens, int(self.parent["shards"]) if self.parent else 1)
@@ -163,11 +173,14 @@ class VersionBuild:
         built = {}
         for size in self.config.granularities:
             # What a shard's files depend on beside its documents.
-            salt = (self.encoder, self.config.boundaries, size, self.config.dense.model_dump())
+            salt: tuple[Any, ...] = (self.config.boundaries, size)
+            if size in embedded:
+                salt = (self.encoder, *salt, self.config.dense.model_dump())
+            dimension = about[0] if about is not None and size in embedded else 0
             names = [f"shard-{number:05d}-{digest((salt, held))}" for number, held in enumerate(mine)]
             place, base = granularity_folder(self.archive, size), self._base(size)
             rows_of, dense = self._rows_of(index, size), self.config.dense
-            built[size] = rebuild_shards(place, size, names, documents, base, rows_of, about[0], dense)
+            built[size] = rebuild_shards(place, size, names, documents, base, rows_of, dimension, dense)
         return built
 
     def _base(self, granularity: int) -> Base:
@@ -179,12 +192,17 @@ class VersionBuild:
 
     def _rows_of(self, index: TextIndex, granularity: int) -> Callable[[str, set[str]], Iterator[Rows]]:
         folder = chunks_folder(self.archive, granularity, self.config.boundaries)
+        embedded = granularity in self.config.embedded_sizes
 
         def rows(part: str, doc_ids: set[str]) -> Iterator[Rows]:
             wanted = pa.array(sorted(doc_ids))
             for whole in chunk_batches(folder, part):
                 batch = whole.filter(pc.is_in(whole.column("doc_id"), value_set=wanted))
                 if not len(batch):
+                    continue
+                (cast,) = pa.Table.from_batches([batch]).cast(layout.ROWS_SCHEMA).combine_chunks().to_batches()
+                if not embedded:
+                    yield cast, np.empty((len(batch), 0), dtype=np.float32), np.zeros(len(batch), dtype=np.bool_)
                     continue
                 files, places = index.find(text_keys(batch.column("text").to_pylist()))
                 if (files < 0).any():
@@ -193,7 +211,6 @@ class VersionBuild:
                         f"{index.store.folder.path}. Run okralong index again: it embeds what is missing."
                     )
                 values, over = index.store.gather(files, places)
-                (cast,) = pa.Table.from_batches([batch]).cast(layout.ROWS_SCHEMA).combine_chunks().to_batches()
                 yield cast, values, over
 
         return rows
@@ -274,10 +291,11 @@ class VersionBuild:
         return [replace(facts, given=given.get(key, {})) for key, facts in all_of_them.items()]
 
     def _embedding_facts(self) -> dict[str, Any]:
-        """The encoder, for those who embed questions."""
+        """The encoder, for those who embed questions, and which chunks have vectors of it."""
         dimension, precision = self.store.about() or (0, "")
         return {
-            "model": self.config.embedding.model,
+            "of": self.config.embedding.of,
+            "model": self.config.embedding.model if self.config.embedded_sizes else self.model.name,
             "name": self.model.name,
             "sha256": self.model.sha256,
             "dimension": dimension,
@@ -385,7 +403,7 @@ def share_texts(archive: str, share: Share, config: IndexConfig) -> Iterator[dic
     keys: list[bytes] = []
     texts: list[str] = []
     number = share.first
-    for granularity in config.granularities:
+    for granularity in config.embedded_sizes:
         for batch in chunk_batches(chunks_folder(folder, granularity, config.boundaries), share.part):
             column = batch.column("text")
             for row in _new_rows(text_keys(column.to_pylist()), owned, todo):
@@ -415,7 +433,7 @@ def _new_rows(found: Any, owned: Any, todo: Any) -> Sequence[tuple[int, int]]:
 def wanted_compressor(config: IndexConfig, model: ResolvedModel) -> ArrayCompressor | None:
     """The compressor whose table the archive is to have, None for none. Raises ConfigError for one that cannot be."""
     encoder = {"sha256": model.sha256, "model": config.embedding.model}
-    folder = compressor_to_index(config.compressor, encoder, config.granularities)
+    folder = compressor_to_index(config.compressor, encoder, config.embedded_sizes)
     return None if folder is None else ArrayCompressor.load(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -11,7 +12,7 @@ from okralong.pipelines.core.config import IndexPlacement, Settings
 from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries
 from okralong.pipelines.indexing.documents import Limits
 from okralong.pipelines.indexing.formats.ocr import ocr_is_installed
-from okralong.pipelines.sara.artifact import AUTO
+from okralong.pipelines.sara.artifact import AUTO, NONE
 
 
 class EmbeddingConfig(Settings):
@@ -22,8 +23,11 @@ class EmbeddingConfig(Settings):
     "auto" is one where the cluster has a GPU, else none; ``dtype`` is that of the stored vectors. ``precision`` int8
     runs on processors alone. ``query_prefix`` and ``passage_prefix`` stand before a text when it is embedded, as E5 or
     BGE were trained; null: what the model's own configuration says, which for most models is nothing.
+
+    ``of`` says which chunks get a vector: "each", or "none" for an archive that is searched by BM25 alone.
     """
 
+    of: Literal["each", "none"] = "each"
     model: str = Field(default="embedded", min_length=1)
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_seq_length: int = Field(default=512, ge=16)
@@ -109,6 +113,14 @@ class IndexConfig(Settings):
     limits: LimitsConfig = LimitsConfig()
     placement: IndexPlacement = IndexPlacement()
 
+    @model_validator(mode="after")
+    def _vectors_where_needed(self) -> Self:
+        if self.embedding.of == "none" and self.dense.index != "flat":
+            raise ValueError(f"dense.index {self.dense.index} searches vectors, and embedding.of is none")
+        if self.embedding.of == "none" and self.compressor not in (AUTO, NONE):
+            raise ValueError("compressor makes its table of vectors, and embedding.of is none")
+        return self
+
     @field_validator("granularities")
     @classmethod
     def _usable(cls, value: list[int]) -> list[int]:
@@ -120,7 +132,14 @@ class IndexConfig(Settings):
         """What an archive depends on: all but where it was made, what says itself what it made (files left out,
         metadata, OCR), and the compressor, for which a table stands beside the rest."""
         content = self.model_dump(exclude={"placement", "compressor", "exclude", "metadata", "ocr"})
+        if self.embedding.of == "each":  # as it was before there was a choice
+            del content["embedding"]["of"]
         return content | {"limits": self.limits.model_dump(exclude={"ocr_page_s", "ocr_pages"})}
+
+    @property
+    def embedded_sizes(self) -> list[int]:
+        """The granularities whose chunks get vectors."""
+        return _with_vectors(self.embedding.of, self.granularities)
 
     def shard_count(self, tokens: int, before: int = 1) -> int:
         """How many shards an archive of so many tokens has that had ``before``. With "auto" a power of two that only
@@ -145,3 +164,12 @@ class IndexConfig(Settings):
             ocr_page_seconds=self.limits.ocr_page_s,
             ocr_pages=self.limits.ocr_pages,
         )
+
+
+def embedded_sizes(manifest: Mapping[str, Any]) -> list[int]:
+    """The granularities whose chunks have vectors in the version of an archive that ``manifest`` is of."""
+    return _with_vectors(manifest["config"]["embedding"].get("of", "each"), manifest["granularities"])
+
+
+def _with_vectors(of: str, granularities: Sequence[int]) -> list[int]:
+    return [] if of == "none" else list(granularities)

@@ -36,6 +36,7 @@ from okralong.pipelines.archive.versions import (
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, Document, InputError
 from okralong.pipelines.indexing.build import (
+    NO_MODEL,
     Built,
     Share,
     VersionBuild,
@@ -182,25 +183,32 @@ def run_index(
     location = archive if "://" in archive else str(Path(archive).resolve())
     sidecar = read_sidecar(config.metadata) if config.metadata else None
     listing = list_sources(sources, outside=location, exclude=config.exclude, apart=config.metadata or "")
-    model = resolve_embedding_model(config.embedding.model)
+    model = resolve_embedding_model(config.embedding.model) if config.embedded_sizes else NO_MODEL
     with Folder.of(location).locked("okralong index"):
         job = IndexJob(location, config, model, streams(location, config), progress or (lambda _: None))
         return job.index_sources(listing, sources, rehash, sidecar)
 
 
-def index_here(location: str, raw: Sequence[RawDocument], config: IndexConfig, encoder: Encoder) -> Archive:
+def index_here(
+    location: str, raw: Sequence[RawDocument], config: IndexConfig, encoder: Encoder | None = None
+) -> Archive:
     """The archive of ``raw`` at ``location``, as its next version, but for purged documents; the same documents and
-    config make none. In this process, without Ray: for documents that one encoder can take in while one waits.
+    config make none. In this process, without Ray: for documents that one encoder can take in while one waits. Only an
+    archive without vectors needs no ``encoder``.
 
-    Raises ValueError when there is no document or two have one id, LockedError while another process writes there.
+    Raises ValueError when there is no document, two have one id, or there is no encoder for the vectors that the config
+    wants; LockedError while another process writes there.
     """
+    if encoder is None and config.embedded_sizes:
+        raise ValueError("The config wants vectors (embedding.of is not none), and no encoder was given.")
+    model = encoder.model if encoder is not None and config.embedded_sizes else NO_MODEL
     ids = {document.doc_id for document in raw}
     if not raw or len(ids) < len(raw):
         raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs an id of its own.")
-    wanted_compressor(config, encoder.model)  # one that does not fit is refused before a folder is made
+    wanted_compressor(config, model)  # one that does not fit is refused before a folder is made
     folder = Folder.of(location)
     with folder.locked(f"the archive {folder.path}"):
-        job = IndexJob(location, config, encoder.model, LocalStreams(location, config, encoder))
+        job = IndexJob(location, config, model, LocalStreams(location, config, encoder))
         documents = sorted(map(make_document, raw), key=lambda document: document.doc_id)
         entries = job.write_documents([each for each in documents if each.doc_id not in job.purged])
         job.make_version(entries, [], [], {"limits": "", "listed_at_ns": 0, "refused": []})
@@ -436,7 +444,7 @@ class LocalStreams:
 
     archive: str
     config: IndexConfig
-    encoder: Encoder
+    encoder: Encoder | None
 
     def read(
         self, parts: Mapping[str, Sequence[Source]], limits: str, purged: Sequence[str]
@@ -450,11 +458,14 @@ class LocalStreams:
 
     def embed(self, shares: Sequence[Share], encoder: str, model: ResolvedModel) -> Iterator[dict[str, Any]]:
         """File by file, by the encoder that was given."""
+        own = self.encoder
+        if own is None:
+            raise ValueError("Texts are to be embedded, and no encoder was given.")
         store = VectorStore.of(Folder.of(self.archive), encoder, self.config.embedding.dtype)
         for order in (order for share in shares for order in share_texts(self.archive, share, self.config)):
             started, texts = time.perf_counter(), order["texts"]
-            vectors, over_limit = self.encoder.encode(texts), self.encoder.over_limit(texts)
-            store.write(order["number"], order["keys"], vectors, over_limit, self.encoder.precision())
+            vectors, over_limit = own.encode(texts), own.over_limit(texts)
+            store.write(order["number"], order["keys"], vectors, over_limit, own.precision())
             spent = time.perf_counter() - started
             yield {"number": order["number"], "texts": len(texts), "embed_seconds": spent}
 

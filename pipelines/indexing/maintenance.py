@@ -40,7 +40,7 @@ from okralong.pipelines.archive.versions import (
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
 from okralong.pipelines.indexing.build import WORK, Built, VersionBuild, carry_without
-from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
 from okralong.pipelines.indexing.ingest import (
     CHUNKS_FOLDER,
     OUTCOMES_FOLDER,
@@ -178,7 +178,7 @@ def _vacuum_vectors(
 
 def _used(archive: Folder, manifests: Sequence[Mapping[str, Any]]) -> Iterator[Keys]:
     for manifest in manifests:
-        for size in manifest["granularities"]:
+        for size in embedded_sizes(manifest):
             folder = chunks_folder(archive, size, manifest["config"]["boundaries"])
             there = set(folder.names(".npy"))
             for part in manifest["files"]["parts"]:

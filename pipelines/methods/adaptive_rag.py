@@ -29,6 +29,8 @@ from okralong.pipelines.methods.flare import write_sentence
 
 UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and asks"
 
+NEEDS_VECTORS: Final = True
+
 
 def granularities(policy: Policy) -> list[int]:
     """The chunk size that the archive must hold."""

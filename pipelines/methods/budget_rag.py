@@ -25,6 +25,11 @@ def granularities(policy: Policy) -> list[int]:
     return [policy.budget_rag.granularity]
 
 
+def needs_vectors(policy: Policy) -> bool:
+    """Whether the archive must have dense vectors."""
+    return policy.budget_rag.retriever == "semantic"
+
+
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``generate``. The chunks are shown best first."""
     policy = tools.policy.budget_rag

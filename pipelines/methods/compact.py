@@ -36,6 +36,8 @@ from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Q
 UNFORESEEN: Final = "it stops when the generator finds a summary complete"
 ROLE: Final = "compress"
 
+NEEDS_VECTORS: Final = True
+
 
 def granularities(policy: Policy) -> list[int]:
     """The chunk size that the archive must hold."""

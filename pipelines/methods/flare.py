@@ -42,6 +42,8 @@ UNFORESEEN: Final = "how sure the generator is of each sentence decides how ofte
 NEEDS_LOGPROBS: Final = True
 ROLE: Final = "sentence"
 
+NEEDS_VECTORS: Final = True
+
 
 def granularities(policy: Policy) -> list[int]:
     """The chunk size that the archive must hold."""

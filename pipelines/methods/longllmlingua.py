@@ -43,6 +43,8 @@ Span = tuple[int, int]
 Kept = list[tuple[Hit, list[Span]]]
 """Chunks in the order in which they are shown, each with the stretches of its text that stay."""
 
+NEEDS_VECTORS: Final = True
+
 
 def granularities(policy: Policy) -> list[int]:
     """The chunk size that the archive must hold."""

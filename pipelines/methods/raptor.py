@@ -63,6 +63,8 @@ SEED: Final = 224
 TRIED_BEYOND: Final = 5
 """Numbers of clusters that are tried beyond the best one so far. Ours: the authors try all up to the most."""
 
+NEEDS_VECTORS: Final = True
+
 
 def granularities(policy: Policy) -> list[int]:
     """The chunk size of the leaves."""

@@ -4,6 +4,8 @@ A strategy is a module (or any object) with ``answer(question, tools)`` and ``gr
 that the archive must hold. Further attributes say what else it needs:
 
 - ``NEEDS_SCORER = True``: it calls ``tools.score``; ``needs_scorer(policy)`` where that depends on the policy.
+- ``NEEDS_VECTORS = True``: it retrieves by dense vectors alone, or calls ``tools.embed`` or ``tools.vectors``;
+  ``needs_vectors(policy)`` where that depends on the policy.
 - ``needs_compressor(policy)``: whether it calls ``tools.compress``.
 - ``needs_reranker(policy)``: of a built-in one, whether it ranks by the cross-encoder where the policy does.
 - ``NEEDS_LOGPROBS = True``: it asks the generator for log-probabilities.
@@ -55,8 +57,8 @@ class StrategySpec:
 
     ``name`` is the strategy's in tables, ``place`` what any process can load it by. ``identity`` tells it from others:
     of a file, what stands in it and not where it lies. ``granularities`` are the chunk sizes in tokens, rising, that
-    the archive must hold. ``needs_scorer`` and ``needs_compressor`` hold for the strategy or its policy,
-    and so does ``needs_reranker``.
+    the archive must hold. ``needs_scorer``, ``needs_compressor``, ``needs_reranker`` and ``needs_vectors`` (whether the
+    archive must have dense vectors) hold for the strategy or its policy.
     ``unforeseen`` says why no estimate can tell what it will send; None where one can.
     """
 
@@ -69,6 +71,7 @@ class StrategySpec:
     needs_reranker: bool = False
     needs_logprobs: bool = False
     reads_vectors: bool = False
+    needs_vectors: bool = False
     unforeseen: str | None = None
 
 
@@ -104,17 +107,20 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         shown = stem if function == "answer" else f"{stem}:{function}"
         place = f"{Path(file).expanduser().resolve()}:{function}"
         identity = f"{hashlib.sha256(_read(file)).hexdigest()}:{function}"
+    compresses = policy.needs_compressor or says_of_policy("needs_compressor")
+    by_vectors = policy.needs_vectors or says("NEEDS_VECTORS") or says_of_policy("needs_vectors")
     return StrategySpec(
         name=shown,
         place=place,
         identity=identity,
         granularities=tuple(sorted(module.granularities(policy))),
         needs_scorer=policy.needs_scorer or says("NEEDS_SCORER") or says_of_policy("needs_scorer"),
-        needs_compressor=policy.needs_compressor or says_of_policy("needs_compressor"),
+        needs_compressor=compresses,
         # A strategy of somebody else's may retrieve by ``assembled_retrieval``, which ranks as the policy says.
         needs_reranker=says_of_policy("needs_reranker") if name in BUILT_IN else policy.needs_reranker,
         needs_logprobs=says("NEEDS_LOGPROBS"),
         reads_vectors=says("READS_VECTORS"),
+        needs_vectors=by_vectors or compresses or says("READS_VECTORS"),
         unforeseen=getattr(module, "UNFORESEEN", None),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.generate import generate
@@ -10,6 +11,8 @@ from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
+
+NEEDS_VECTORS: Final = True
 
 
 def granularities(policy: Policy) -> list[int]:

@@ -90,7 +90,7 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
     package is followed as far as it goes with a generator that knows no answer. Without the method among
     ``strategies``, plain or precise, nothing is analysed.
     """
-    ports = replace(ports, embed=_remembering(ports.embed))
+    ports = replace(ports, embed=None if ports.embed is None else _remembering(ports.embed))
     forecasts: dict[str, Forecast] = {}
     problems: dict[str, str] = {}
     kind, workflow = UNKNOWN, "linear"

@@ -25,6 +25,7 @@ from okralong.jobs.submit import Submission
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, shipped_config
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.lab.datasets.base import Catalog
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.nightly import NightlyConfig
 from tests.docs import reference
@@ -46,6 +47,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "sweep.yaml (in part)": (Sweep, "sweeps/sample.yaml"),
     "tune.yaml": (Tune, None),
     "evidence.yaml (in part)": (EvidenceSweep, "evidence/test.yaml"),
+    "catalog.yaml": (Catalog, None),
 }
 """By the title of a YAML block: the model that reads such a file, and the shipped file that the block changes."""
 KEYS = (RunConfig, IndexConfig, Policy, Sweep, Tune, EvidenceSweep, Submission, NightlyConfig)

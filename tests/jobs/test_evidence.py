@@ -129,3 +129,56 @@ def test_what_cannot_be_swept_is_said_before_anything_is_embedded(
     assert says in said
     assert "Traceback" not in said
     assert not (tmp_path / "work").exists()
+
+
+OWN = """
+title: Ours
+side: all
+catalog: {data}/own.yaml
+sets:
+  - {{name: good, part: all}}
+  - {{name: bad, part: all}}
+methods:
+  bm25: {{retriever: exact, granularity: 64, count: 1, counts: [1, 2]}}
+  dense: {{retriever: semantic, granularity: 64, count: 1, counts: [1]}}
+against: [bm25]
+"""
+
+
+def test_ones_own_sets_are_swept_whole_and_one_that_cannot_be_read_is_named(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("good", "bad"):
+        (data / name / "documents").mkdir(parents=True)
+        (data / name / "documents" / "alder.txt").write_text("Alder Ltd.\n\nThe rent is 12 crowns. It is due in May.")
+    rows = [
+        {"query_id": "rent", "question": "What is the rent?", "evidence": ["The rent is 12 crowns."]},
+        {"query_id": "lost", "question": "Who is the owner?", "evidence": ["The owner is Ann."]},
+    ]
+    (data / "good" / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (data / "bad" / "q.jsonl").write_text(json.dumps({**rows[0], "doc_ids": "oak"}))
+    (data / "own.yaml").write_text(
+        "sources:\n"
+        "  - {name: good, part: all, format: own, path: good/q.jsonl}\n"
+        "  - {name: bad, part: all, format: own, path: bad/q.jsonl}\n"
+        "  - {name: town, part: all, format: hotpotqa, path: town/questions.json}\n"
+    )
+    sweep = tmp_path / "ours.yaml"
+    sweep.write_text(OWN.format(data=data), encoding="utf-8")
+    arguments = ["evidence", sweep, "--data", data, "--work", tmp_path / "work", "--out", tmp_path / "out"]
+    code, said = call(monkeypatch, capsys, *arguments)
+    assert code == 0, said
+    said = " ".join(said.split())
+    assert "row 2: the field 'evidence' holds 'The owner is Ann.'" in said
+    assert "bad all is left out of the sweep" in said
+    assert "names 'oak'" in said
+    page = (tmp_path / "out" / "ours.md").read_text(encoding="utf-8")
+    assert "Side of the split: all." in page
+    assert "Left out, since it could not be read: bad all." in page
+    assert "## good all\n\n1 questions on 1 source documents; recall is evidence recall." in page
+    assert str(tmp_path) not in page
+
+    sweep.write_text(OWN.format(data=data).replace("name: bad", "name: town"), encoding="utf-8")
+    code, said = call(monkeypatch, capsys, *arguments)
+    assert code == 2, said
+    assert "side: all takes sets whole, and town all is a public set" in " ".join(said.split())

@@ -112,13 +112,15 @@ class Item:
 class DataSet:
     """One source file (or folder) as read. ``name`` is the set's ("hotpotqa"), ``part`` the file's ("dev").
 
-    ``texts`` by text_id; every text_id of an item is in it.
+    ``texts`` by text_id; every text_id of an item is in it. ``notes`` are lines for whoever wrote the file: what was
+    not taken as it stands there, with its row and the reason.
     """
 
     name: str
     part: str
     texts: Mapping[str, Text]
     items: tuple[Item, ...]
+    notes: tuple[str, ...] = ()
 
 
 def text_id(text: str) -> str:
@@ -138,11 +140,12 @@ class Builder:
         self.name, self.part = name, part
         self.texts: dict[str, Text] = {}
         self.items: list[Item] = []
+        self.notes: list[str] = []
         self._ids: set[str] = set()
 
     def built(self) -> DataSet:
         """The data set with all that was added."""
-        return DataSet(self.name, self.part, self.texts, tuple(self.items))
+        return DataSet(self.name, self.part, self.texts, tuple(self.items), tuple(self.notes))
 
     def gold(
         self,

@@ -401,7 +401,8 @@ class RememberedShard(LocalShard):
         self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
     ) -> Candidates:
         """See ``Shard.candidates``."""
-        key = (tuple(terms), np.asarray(vector).tobytes(), doc_ids if doc_ids is None else tuple(doc_ids))
+        looked_for = None if vector is None else np.asarray(vector).tobytes()
+        key = (tuple(terms), looked_for, doc_ids if doc_ids is None else tuple(doc_ids))
         if key not in self.found or k > DEPTH:
             self.found[key] = self.shard.candidates(terms, vector, doc_ids, max(k, DEPTH))
         return Candidates(self.found[key].exact[:k], self.found[key].semantic[:k])

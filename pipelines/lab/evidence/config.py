@@ -107,7 +107,8 @@ Method = Annotated[
 
 
 class Sweep(Settings):
-    """A whole sweep: every method on every set, on one side of the split.
+    """A whole sweep: every method on every set, on one side of the split, or with ``side: all`` on whole sets of one's
+    own (format ``own``), on which nothing was trained.
 
     ``against`` names the methods that each other one is compared with, on each set and over all; ``pictured`` are
     drawn, and ``words`` stand above the figures. ``catalog`` says where the sets' files are, ``split`` is a manifest as
@@ -118,7 +119,7 @@ class Sweep(Settings):
     """
 
     title: str
-    side: Literal["validation", "tune", "test"]
+    side: Literal["validation", "tune", "test", "all"]
     seed: int = 7
     sets: list[SetChoice] = Field(min_length=1)
     methods: dict[str, Method] = Field(min_length=1)

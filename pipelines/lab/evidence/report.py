@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, TypeAlias
@@ -89,9 +89,12 @@ def markdown(
         sweep.words.strip(),
         f"Side of the split: {sweep.side}. Intervals: 95 %, bootstrap over source documents, paired. Tokens are o200k. "
         "The sets are subsets of the published ones: scores are not comparable with any paper's. A dash: not "
-        "reached, or not defined.",
+        "reached, or not defined; a mean without a set: not on that set.",
         "Methods:\n\n" + "\n".join(f"- `{m}`: {_words(choice)}" for m, choice in sweep.methods.items()),
     ]
+    held = {figures.name for figures in sets}
+    if lost := [name for choice in sweep.sets if (name := f"{choice.name} {choice.part}") not in held]:
+        parts.append(f"Left out, since it could not be read: {', '.join(lost)}.")
     if len(sets) > 1:
         parts += [f"## Mean over {len(sets)} sets, each counted alike", _mean_table(sweep, sets)]
     for other, by_method in overall.items():
@@ -184,15 +187,14 @@ def _comparison_table(compared: Mapping[str, Comparison]) -> str:
     rows = []
     for name, each in compared.items():
         half = estimate_words(each.half) + ("" if each.half_tokens is None else f" ({each.half_tokens:.2f})")
-        rows.append(
-            [
-                name,
-                estimate_words(each.token_ratio),
-                estimate_words(each.recall_difference, "+.3f"),
-                estimate_words(each.all_evidence_ratio),
-                half,
-            ]
-        )
+        cells = {
+            "token_ratio": estimate_words(each.token_ratio),
+            "recall_difference": estimate_words(each.recall_difference, "+.3f"),
+            "all_evidence_ratio": estimate_words(each.all_evidence_ratio),
+            "half": half,
+        }
+        without = {figure: f" without {', '.join(names)}" for figure, names in each.left_out.items()}
+        rows.append([name, *(words + without.get(figure, "") for figure, words in cells.items())])
     return markdown_table(head, rows)
 
 
@@ -236,6 +238,7 @@ class MethodFigures:
 class Comparison:
     """A method against another. ``half`` is the ratio of all-evidence rates at the method's largest
     point of at most half of the other's tokens, with that point's share of tokens; None where there is no such point.
+    ``left_out`` has, by figure, the sets on which it is not reached or not defined: a mean is over the others.
     """
 
     token_ratio: Estimate
@@ -243,6 +246,7 @@ class Comparison:
     all_evidence_ratio: Estimate
     half: Estimate
     half_tokens: float | None
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -282,7 +286,7 @@ def set_figures(sweep: Sweep, name: str, rows: Sequence[Row]) -> SetFigures:
         questions=len(first.clusters),
         documents=len({document for row in first.rows for document in row.documents}),
         methods={method: _figures(arrays) for method, arrays in methods.items()},
-        against={other: _against([methods], other, sweep.seed) for other in sweep.against},
+        against={other: _against({name: methods}, other, sweep.seed) for other in sweep.against},
     )
 
 
@@ -301,50 +305,64 @@ def measured(name: str, rows: Sequence[Row]) -> tuple[str, list[Row]]:
 
 
 def over_sets(sweep: Sweep, rows: Sequence[Row], names: Sequence[str]) -> dict[str, dict[str, Comparison]]:
-    """By each method that the sweep names, the others against it: the mean of the comparison over the sets."""
-    by_set = []
+    """By each method that the sweep names, the others against it: the mean of the comparison over the sets.
+
+    A set on which a figure is not reached or not defined is left out of that figure's mean, and named.
+    """
+    by_set = {}
     for name in names:
         own = measured(name, rows)[1]
-        by_set.append({method: _arrays(sweep, method, own) for method in sweep.methods})
+        by_set[name] = {method: _arrays(sweep, method, own) for method in sweep.methods}
     return {other: _against(by_set, other, sweep.seed) for other in sweep.against}
 
 
-def _against(by_set: Sequence[dict[str, _Method]], other: str, seed: int) -> dict[str, Comparison]:
-    methods = [name for name in by_set[0] if name != other]
-    return {name: _compare([(methods_of[name], methods_of[other]) for methods_of in by_set], seed) for name in methods}
+def _against(by_set: Mapping[str, Mapping[str, _Method]], other: str, seed: int) -> dict[str, Comparison]:
+    methods = [name for name in next(iter(by_set.values())) if name != other]
+    return {
+        name: _compare({each: (methods_of[name], methods_of[other]) for each, methods_of in by_set.items()}, seed)
+        for name in methods
+    }
 
 
-def _compare(pairs: Sequence[tuple[_Method, _Method]], seed: int) -> Comparison:
-    curves = [Pair(method.results, other.results, method.clusters, other.at) for method, other in pairs]
-    whole = [
-        Rates(mine[method.at], theirs[other.at], method.clusters)
-        for method, other in pairs
+def _compare(pairs: Mapping[str, tuple[_Method, _Method]], seed: int) -> Comparison:
+    """A method and another, by set."""
+    curves = [Pair(method.results, other.results, method.clusters, other.at) for method, other in pairs.values()]
+    whole = {
+        name: Rates(mine[method.at], theirs[other.at], method.clusters)
+        for name, (method, other) in pairs.items()
         if (mine := method.all_evidence) is not None and (theirs := other.all_evidence) is not None
-    ]
-    half, half_tokens = _at_half(pairs, seed)
+    }
+    halves = {name: half for name in whole if (half := _at_half(*pairs[name])) is not None}
+    found = {
+        "token_ratio": dict(zip(pairs, _token_ratios(curves, seed, DRAWS), strict=True)),
+        "recall_difference": dict(zip(pairs, _recall_differences(curves, seed, DRAWS), strict=True)),
+        "all_evidence_ratio": dict(zip(whole, _rate_ratios(list(whole.values()), seed, DRAWS), strict=True)),
+        "half": dict(zip(halves, _rate_ratios([rates for rates, _ in halves.values()], seed, DRAWS), strict=True)),
+    }
+    read = {figure: [name for name, (value, _) in of.items() if np.isfinite(value)] for figure, of in found.items()}
+    asked = {"token_ratio": pairs, "recall_difference": pairs, "all_evidence_ratio": whole, "half": whole}
+    lost = {figure: tuple(name for name in asked[figure] if name not in names) for figure, names in read.items()}
+    shares = [halves[name][1] for name in read["half"] or halves]
+    means = {figure: _over_sets(list(of.values())) for figure, of in found.items()}
     return Comparison(
-        token_ratio=token_ratio(*curves, seed=seed),
-        recall_difference=recall_difference(*curves, seed=seed),
-        all_evidence_ratio=rate_ratio(*whole, seed=seed),
-        half=half,
-        half_tokens=half_tokens,
+        **means,
+        half_tokens=float(np.mean(shares)) if shares else None,
+        left_out={figure: names for figure, names in lost.items() if names and read[figure]},
     )
 
 
-def _at_half(pairs: Sequence[tuple[_Method, _Method]], seed: int) -> tuple[Estimate, float | None]:
-    rates, shares = [], []
-    for method, other in pairs:
-        if method.all_evidence is None or other.all_evidence is None:
-            continue
-        whole = other.results.tokens[other.at].mean()
-        means = method.results.tokens.mean(axis=1)
-        fitting = [point for point in range(len(means)) if means[point] <= HALF * whole]
-        if not fitting:
-            return Estimate(None), None
-        best = max(fitting, key=lambda point: means[point])
-        rates.append(Rates(method.all_evidence[best], other.all_evidence[other.at], method.clusters))
-        shares.append(float(means[best] / whole))
-    return rate_ratio(*rates, seed=seed), float(np.mean(shares)) if shares else None
+def _at_half(method: _Method, other: _Method) -> tuple[Rates, float] | None:
+    """All-evidence rates at the method's largest point within half of the other's tokens, and its share of them."""
+    if method.all_evidence is None or other.all_evidence is None:
+        return None
+    whole = other.results.tokens[other.at].mean()
+    means = method.results.tokens.mean(axis=1)
+    fitting = [point for point in range(len(means)) if means[point] <= HALF * whole]
+    if not fitting:
+        return None
+    best = max(fitting, key=lambda point: means[point])
+    rates = Rates(method.all_evidence[best], other.all_evidence[other.at], method.clusters)
+    return rates, float(means[best] / whole)
 
 
 def _arrays(sweep: Sweep, method: str, rows: Sequence[Row]) -> _Method:
@@ -450,7 +468,14 @@ class Rates:
 
 
 def recall_difference(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
-    """The method's recall at the baseline's tokens, less the baseline's recall: the mean over the pairs, one a set."""
+    """The method's recall at the baseline's tokens, less the baseline's recall: the mean over the pairs, one a set.
+
+    Pairs on which it is not defined are left out, where it is on another; so are they of the ratios below.
+    """
+    return _over_sets(_recall_differences(pairs, seed, draws))
+
+
+def _recall_differences(pairs: Sequence[Pair], seed: int, draws: int) -> list[Drawn]:
     return _compared(pairs, lambda tokens, recall, x, y: recall_at(tokens, recall, x) - y, seed, draws)
 
 
@@ -459,7 +484,10 @@ def token_ratio(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
 
     Where the method does not reach that recall the ratio is out of reach: no value, or no upper end.
     """
+    return _over_sets(_token_ratios(pairs, seed, draws))
 
+
+def _token_ratios(pairs: Sequence[Pair], seed: int, draws: int) -> list[Drawn]:
     def compare(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
         reached = tokens_at(tokens, recall, other_recall)
         return _by(np.where(np.isnan(reached), np.inf, reached), other_tokens)
@@ -469,16 +497,20 @@ def token_ratio(*pairs: Pair, seed: int = 7, draws: int = DRAWS) -> Estimate:
 
 def rate_ratio(*rates: Rates, seed: int = 7, draws: int = DRAWS) -> Estimate:
     """The method's rate by the baseline's: the mean over the sets. Out of reach where the baseline's rate is zero."""
-    found = []
+    return _over_sets(_rate_ratios(rates, seed, draws))
+
+
+def _rate_ratios(rates: Sequence[Rates], seed: int, draws: int) -> list[Drawn]:
+    found: list[Drawn] = []
     for n, rate in enumerate(rates):
         both = np.stack([rate.method, rate.baseline]).astype(np.float64)
         drawn = resample(rate.clusters, seed + n, draws)
         found.append((_by(*both.mean(axis=1)), _by(*drawn.means(both).T) if drawn else None))
-    return _over_sets(found)
+    return found
 
 
-def _compared(pairs: Sequence[Pair], compare: _Compare, seed: int, draws: int) -> Estimate:
-    """The comparison on the questions as they are, and in each draw; the mean over the sets."""
+def _compared(pairs: Sequence[Pair], compare: _Compare, seed: int, draws: int) -> list[Drawn]:
+    """For each pair the comparison on the questions as they are, and in each draw."""
 
     def means(pair: Pair, mean: Callable[[Floats], Floats]) -> Floats:
         method, baseline, at = pair.method, pair.baseline, pair.at
@@ -489,7 +521,7 @@ def _compared(pairs: Sequence[Pair], compare: _Compare, seed: int, draws: int) -
         drawn = resample(pair.clusters, seed + n, draws)
         whole = means(pair, lambda values: values.mean(axis=-1)[None])[0]
         found.append((whole, means(pair, drawn.means) if drawn else None))
-    return _over_sets(found)
+    return found
 
 
 def _by(above: Floats, below: Floats) -> Floats:
@@ -498,7 +530,9 @@ def _by(above: Floats, below: Floats) -> Floats:
 
 
 def _over_sets(found: Sequence[Drawn]) -> Estimate:
-    return estimate(*mean_over_sets(found)) if found else Estimate(None)
+    """The mean over the sets on which the figure is a number; as on all where it is one on none."""
+    read = [each for each in found if np.isfinite(each[0])] or found
+    return estimate(*mean_over_sets(read)) if read else Estimate(None)
 
 
 def recall_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:

@@ -52,6 +52,8 @@ class DataSetStore:
     def read(self, name: str, part: str) -> DataSet:
         """What of a set stands on this side of the split; all of it where there is none."""
         dataset = read_dataset(self.source(name, part), self.data)
+        for note in dataset.notes:
+            self.say(note)
         return dataset if self.split is None or self.side == "all" else self.split.filter(dataset, self.side)
 
     def pooled(self, choice: SetChoice, every: bool = False) -> Pooled:

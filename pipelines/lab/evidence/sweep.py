@@ -14,9 +14,12 @@ from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.config import parse_config, read_config
+from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.datasets.other import OWN
+from okralong.pipelines.lab.datasets.pooling import Pooled
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import (
     Bench,
@@ -28,7 +31,7 @@ from okralong.pipelines.lab.evidence.bench import (
     run_plain,
     run_policy,
 )
-from okralong.pipelines.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, Sweep
+from okralong.pipelines.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, SetChoice, Sweep
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.pipelines.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
 from okralong.pipelines.lab.split import Split
@@ -45,7 +48,8 @@ def run_sweep(
     """The rows of every method on every set, over archives kept below ``work``.
 
     ``models`` are asked by methods whose writer is embedded or reader; ValueError is raised where it is missing. Raises
-    ConfigError or InputError before anything is embedded when a policy, a set or a model cannot be used.
+    ConfigError or InputError before anything is embedded when a policy or a model cannot be used, a set is none of the
+    catalog, or none of the sets can be read; one of several that cannot is named and left out.
     """
     policies = {name: scaled_policies(m) for name, m in sweep.methods.items() if isinstance(m, PolicyMethod)}
     writers: dict[str, Writer] = {"gold": GoldWriter(), **(models or {})}
@@ -70,9 +74,10 @@ def run_sweep(
         for name, m in sweep.methods.items()
         if isinstance(m, PolicyMethod)
     }
+    catalog = load_catalog(sweep.catalog)
     store = DataSetStore(
-        catalog=load_catalog(sweep.catalog),
-        split=Split.load(sweep.split),
+        catalog=catalog,
+        split=None if sweep.side == "all" else Split.load(sweep.split),
         data=data,
         work=work,
         side=sweep.side,
@@ -80,13 +85,14 @@ def run_sweep(
         encoder=cached_encoder(work),
         say=say,
     )
-    pooled = [store.pooled(choice) for choice in sweep.sets]  # all of them first: a bad set must not cost an hour
+    _check_side(sweep, store)
+    pooled = _readable(sweep, store)  # all of them first: a bad set must not cost an hour
     if any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values()):
-        for choice, documents in zip(sweep.sets, pooled, strict=True):
+        for choice, documents in pooled:
             check_types(choice, documents)
     indexes = index_configs(sweep, policies)
     rows: list[Row] = []
-    for choice, documents in zip(sweep.sets, pooled, strict=True):
+    for choice, documents in pooled:
         say(f"{choice.name} {choice.part}: {len(documents.questions)} questions, {len(documents.documents)} documents")
         benches = {at: store.bench(choice, documents, config) for at, config in indexes.items()}
         rows += asyncio.run(_run_set(sweep, benches, runs, readers, say))
@@ -96,6 +102,32 @@ def run_sweep(
 def rerankers(sweep: Sweep) -> dict[str, RerankerConfig]:
     """The cross-encoders that methods may name: the shipped one and the sweep's own."""
     return {SHIPPED: RerankerConfig(), **sweep.rerankers}
+
+
+def _check_side(sweep: Sweep, store: DataSetStore) -> None:
+    """Every set must be one of the catalog, and of one's own where sets are taken whole."""
+    named = [(choice.name, choice.part) for choice in sweep.sets]
+    named += [(name, part) for choice in sweep.sets for name, part in (each.split(" ", 1) for each in choice.fill)]
+    public = [source for source in (store.source(*each) for each in named) if source.format != OWN]
+    if sweep.side == "all" and public:
+        raise ConfigError(
+            f"side: all takes sets whole, and {public[0].name} {public[0].part} is a public set, on parts of which the "
+            "shipped models and policies were chosen. Choose a side of the split, or sets of the format own alone."
+        )
+
+
+def _readable(sweep: Sweep, store: DataSetStore) -> list[tuple[SetChoice, Pooled]]:
+    """The sets that can be had; of any other it is said why. Raises its InputError when there is none."""
+    found, errors = [], []
+    for choice in sweep.sets:
+        try:
+            found.append((choice, store.pooled(choice)))
+        except InputError as error:
+            errors.append(error)
+            store.say(f"{choice.name} {choice.part} is left out of the sweep: {error}")
+    if not found:
+        raise errors[0]
+    return found
 
 
 def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> Likelihood | None:

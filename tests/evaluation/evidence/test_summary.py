@@ -63,8 +63,11 @@ def test_over_sets_is_the_mean_of_the_sets() -> None:
     assert both.token_ratio.value == pytest.approx((0.4 + 0.8) / 2)
     assert both.all_evidence_ratio.value == pytest.approx(2.0)
     assert one.half.value is not None
-    # Half the tokens must be had in every set.
-    assert (two.half.value, both.half.value) == (None, None)
+    assert both.recall_difference == two.recall_difference
+    # Half the tokens cannot be had in one set: the mean is the other's, and says so.
+    assert (two.half.value, both.half, both.half_tokens) == (None, one.half, one.half_tokens)
+    assert (one.left_out, two.left_out) == ({}, {})
+    assert both.left_out == {"recall_difference": ("one all",), "half": ("two all",)}
 
 
 def test_a_set_without_evidence_is_judged_by_its_answers() -> None:
