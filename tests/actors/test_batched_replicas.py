@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from okralong.actors.cluster import remove_apps, run_apps
-from okralong.actors.models import QueryEmbedderReplica, analyzer_app, query_embedder_app
+from okralong.actors.models import QueryEmbedderReplica, analyzer_app, query_embedder_app, reranker_app
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import MINILM_SHA256
 
@@ -52,6 +53,24 @@ def test_query_embedder_batches_and_agrees_with_single_calls(ray_cluster: None) 
     assert sum(size * count for size, count in sizes.items()) == CALLS + 1
     assert max(sizes) >= 4
     remove_apps(["embedder-under-test"])
+
+
+def test_reranker_reads_queries_together_and_agrees_with_single_calls(ray_cluster: None) -> None:
+    config = RerankerConfig(precision="float32", batch_wait_s=0.5)
+    (handle,) = run_apps({"reranker-under-test": reranker_app(config)})
+    passages = ["Alder sold 1,204 loaves in 2023.", "Rails are made of steel."]
+    pending = [handle.remote(f"How many loaves did Alder sell in {2020 + n}?", passages[: 1 + n % 2]) for n in range(8)]
+    together = [one.result(timeout_s=120) for one in pending]
+    assert [len(found) for found in together] == [1, 2] * 4
+    alone = load_reranker(config).read(["How many loaves did Alder sell in 2023?"] * 2, passages)
+    for one, other in zip(together[3], alone, strict=True):
+        assert one.relevance == pytest.approx(other.relevance, abs=1e-3)
+        assert (one.start, one.end) == (other.start, other.end)
+    assert together[3][0].relevance > together[3][1].relevance
+    sizes = handle.stats.remote().result(timeout_s=60)
+    assert sum(size * count for size, count in sizes.items()) == 8
+    assert max(sizes) >= 4
+    remove_apps(["reranker-under-test"])
 
 
 def test_what_cannot_be_loaded_is_explained(ray_cluster: None) -> None:

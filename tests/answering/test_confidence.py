@@ -1,0 +1,93 @@
+"""Answers read off the passages, and how probably an answer is right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from okralong.pipelines.answering.confidence import (
+    features,
+    line_around,
+    logit,
+    probability,
+    read_answer,
+    sigmoid,
+    with_confidence,
+)
+from okralong.pipelines.answering.question_tools import QuestionTools
+from okralong.pipelines.core.types import Answer, Chunk, Citation, Hit, Passage, Question, Reading
+from tests.answering.test_choice_kept import KeptLog, fan_out, ports
+from tests.fakes.tools import paper_policy
+
+TEXT = "Alder sold bread.\nRevenue was 1,204 crowns in 2023. It rose.\nThe end."
+CHUNK = Chunk("d:0", "d", 150, 0, 1000, 1000 + len(TEXT), 20, TEXT)
+OTHER = Chunk("d:1", "d", 150, 1, 2000, 2010, 3, "Rails here")
+
+
+def tools(tmp_path: Path, readings: dict[str, Reading]) -> QuestionTools:
+    async def read(query: str, passages: list[str]) -> list[Reading]:
+        return [readings[text] for text in passages]
+
+    policy = paper_policy(read__types=["extractive"], read__threshold=0.4)
+    shared = replace(ports(tmp_path), policy=policy, read=read, reads_spans=True, reads_answers=True)
+    return QuestionTools(shared, Question("q1", "q"), (), KeptLog(), fan_out)
+
+
+HITS = [Hit(OTHER, 1.0), Hit(CHUNK, 0.5)]
+START = TEXT.index("1,204")
+
+
+async def test_the_most_probable_span_is_the_answer_and_its_line_the_source(tmp_path: Path) -> None:
+    readings = {TEXT: Reading(1.0, 0.9, START, START + 5, 0.8), OTHER.text: Reading(2.0, 0.1, 0, 5, 0.9)}
+    answer = await read_answer(tools(tmp_path, readings), "read", "q", HITS)
+    assert (answer.status, answer.answer) == ("answered", "1,204")
+    (source,) = answer.citations
+    assert source.quote == "Revenue was 1,204 crowns in 2023. It rose."
+    assert TEXT[source.start_char - 1000 : source.end_char - 1000] == source.quote
+    assert [passage.doc_id for passage in answer.context] == ["d", "d"]
+
+
+async def test_under_the_threshold_the_question_is_unanswerable(tmp_path: Path) -> None:
+    readings = {TEXT: Reading(1.0, 0.3, START, START + 5, 0.8), OTHER.text: Reading(2.0, 0.1, 0, 5, 0.9)}
+    answer = await read_answer(tools(tmp_path, readings), "read", "q", HITS)
+    assert (answer.status, answer.citations) == ("unanswerable", ())
+    assert answer.confidence == pytest.approx(0.7)
+    nothing = await read_answer(tools(tmp_path, {}), "read", "q", [])
+    assert nothing.status == "unanswerable"
+
+
+def passage(chunk: Chunk) -> Passage:
+    return Passage(chunk.doc_id, chunk.start_char, chunk.end_char, chunk.text, chunk.n_tokens, 1.0)
+
+
+async def test_an_answer_is_judged_by_the_passage_that_it_cites(tmp_path: Path) -> None:
+    readings = {TEXT: Reading(1.0, 0.2, START, START + 5, 0.8), OTHER.text: Reading(2.0, 0.9, 0, 5, 0.9)}
+    cited = Citation("d", 1000 + START, 1005 + START, "1,204")
+    given = Answer("answered", "1,204", (cited,), context=(passage(CHUNK), passage(OTHER)))
+    judged = await with_confidence(tools(tmp_path, readings), "q", given)
+    assert judged.confidence == pytest.approx(0.2)
+    uncited = await with_confidence(tools(tmp_path, readings), "q", replace(given, citations=()))
+    assert uncited.confidence == pytest.approx(0.9)
+    assert features(given, [readings[TEXT], readings[OTHER.text]]) == pytest.approx((logit(0.2), 1.0, 1.0, 1.0))
+    refused = await with_confidence(tools(tmp_path, readings), "q", Answer("unanswerable", "", context=given.context))
+    assert refused.confidence == pytest.approx(0.1)
+    weighed = await with_confidence(tools(tmp_path, readings), "q", given, (-1.0, 0.0, 2.0, 0.0, 0.0))
+    assert weighed.confidence == pytest.approx(sigmoid(1.0))
+
+
+async def test_what_cannot_be_judged_stays_without(tmp_path: Path) -> None:
+    none = tools(tmp_path, {})
+    for answer in (Answer("over_budget", ""), Answer("answered", "x"), Answer("answered", "x", confidence=0.5)):
+        assert await with_confidence(none, "q", answer) is answer
+
+
+def test_lines_and_sentences() -> None:
+    assert TEXT[slice(*line_around(TEXT, START, START + 5))] == "Revenue was 1,204 crowns in 2023. It rose."
+    long = "It began so. " * 40 + "The answer is 42 here. " + "And so on. " * 40
+    at = long.index("42")
+    assert long[slice(*line_around(long, at, at + 2))] == "The answer is 42 here."
+    unbroken = "x" * 5000
+    assert line_around(unbroken, 2500, 2501) == (2100, 2901)
+    assert probability(Reading(1.0)) == 0.0
