@@ -36,11 +36,11 @@ from okralong.actors.llm import (
 )
 from okralong.actors.models import ADDRESS
 from okralong.actors.retrieval import REVIVED, RetrievalClient, RetrievalNames, hold, started_retrieval, wait_for
-from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.cost_model import plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
+from okralong.pipelines.answering.reading import with_confidence
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.core.log import log_as_json
 from okralong.pipelines.core.log import query_id as logged_query

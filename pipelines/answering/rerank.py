@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from okralong.pipelines.answering.confidence import CONFIDENCE, WEIGHTS
 from okralong.pipelines.answering.tools import Retriever
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Hit
@@ -21,6 +20,13 @@ from okralong.pipelines.models.weights import CROSS_ENCODER, SHIPPED, adapter_di
 
 if TYPE_CHECKING:
     from okralong.pipelines.models.cross_encoder import CrossEncoder
+
+
+CONFIDENCE: Final = "confidence.json"
+"""Beside a cross-encoder's weights: the fitted weights of the features of ``reading.features``."""
+
+WEIGHTS: Final = (0.0, 1.0, 0.0, 0.0, 0.0)
+"""The constant, and the weights of these features, where none were fitted: the cross-encoder's word as it is."""
 
 
 class RerankerConfig(Settings):
@@ -54,7 +60,7 @@ class RerankerConfig(Settings):
         return (self.folder() / CROSS_ENCODER).is_file()
 
     def confidence_weights(self) -> tuple[float, ...] | None:
-        """Those of ``answering/confidence.py`` that were fitted for the model; None where answers are not judged."""
+        """Those of ``answering/reading.py`` that were fitted for the model; None where answers are not judged."""
         if not (self.confidence and self.reads_spans):
             return None
         fitted = self.folder() / CONFIDENCE

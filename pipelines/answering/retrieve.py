@@ -109,9 +109,9 @@ async def split_question(tools: Tools, step: str, question: str, limit: int) -> 
         return [question]
 
 
-async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[Hit]:
-    """The chunks of all sub-questions in turns, so that each keeps its evidence. Steps: ``split/questions``, and
-    ``split/1/retrieve`` onward, one branch for each sub-question.
+async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[tuple[str, list[Hit]]]:
+    """The sub-questions, each with its chunks. Steps: ``split/questions``, and ``split/1/retrieve`` onward, one branch
+    for each sub-question.
     """
     sub_questions = await split_question(tools, "split/questions", question, plan.max_sub_questions)
     of_one = replace(plan, count=plan.sub_question_count, max_tokens=plan.sub_question_tokens)
@@ -119,7 +119,7 @@ async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[Hit]:
         Branch(f"split/{number}", assembled_retrieval, {"step": "retrieve", "query": sub_question, "plan": of_one})
         for number, sub_question in enumerate(sub_questions, start=1)
     ]
-    return pool(await tools.gather(branches))
+    return list(zip(sub_questions, await tools.gather(branches), strict=True))
 
 
 async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:

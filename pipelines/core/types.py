@@ -340,7 +340,7 @@ class Reply:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a strategy returns. ``context`` are the passages of the last prompt, in the order shown, ``confidence``
-    the probability that the answer is right (see ``answering/confidence.py``); None: nobody said.
+    the probability that the answer is right (see ``answering/reading.py``); None: nobody said.
     """
 
     status: Status

@@ -9,12 +9,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Final
 
-from okralong.pipelines.answering.confidence import read_answer
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.reading import read_answer, read_comparison
 from okralong.pipelines.answering.retrieve import (
     assembled_retrieval,
+    pool,
     primary_retrieval,
     reason_in_steps,
     split_retrieval,
@@ -70,7 +71,11 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":
-        hits = await split_retrieval(tools, question, plan)
+        finds = await split_retrieval(tools, question, plan)
+        if tools.reads_answers and (compared := await read_comparison(tools, "compare", question, finds)) is not None:
+            return compared
+        # In turns, so that each sub-question keeps its evidence.
+        hits = pool([found for _, found in finds])
     else:
         # Linear and extend are one way: the plan's extension_tokens make the difference.
         hits = await assembled_retrieval(tools, "retrieve", question, plan)

@@ -207,7 +207,9 @@ class Collector:
             hits = pool(finds)
         elif plan.workflow == "split":
             found += self._split(question, plan)
-            hits = await split_retrieval(tools, question.item.gold.question.question, plan)
+            hits = pool(
+                [found for _, found in await split_retrieval(tools, question.item.gold.question.question, plan)]
+            )
         else:
             hits = await assembled_retrieval(tools, "retrieve", question.item.gold.question.question, plan)
         return found + await self._answers(question, hits, plan, tools, drawn)

@@ -1,4 +1,4 @@
-"""What the cross-encoder says of answers: it reads one off the passages, and judges those that a generator gave.
+"""What the cross-encoder says of answers: it reads them off the passages, and judges those that a generator gave.
 
 Ours, not in the paper. Both rest on the same reading of question and passage: whether the answer is there, and where.
 """
@@ -6,6 +6,7 @@ Ours, not in the paper. Both rest on the same reading of question and passage: w
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,14 +14,9 @@ from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.prompts import UNANSWERABLE
+from okralong.pipelines.answering.rerank import WEIGHTS
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Reading
-
-CONFIDENCE: Final = "confidence.json"
-"""Beside a cross-encoder's weights: the fitted weights of the features."""
-
-WEIGHTS: Final = (0.0, 1.0, 0.0, 0.0, 0.0)
-"""Of the features of ``features`` and, first, the constant, where the cross-encoder has no fitted ones."""
 
 LONGEST_LINE: Final = 400
 """Characters around an answer that are quoted as its source at most; ours."""
@@ -43,6 +39,69 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
     at = passage.start_char
     source = Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
     return Answer("answered", text, (source,), context=shown)
+
+
+async def read_comparison(
+    tools: Tools, step: str, question: str, finds: Sequence[tuple[str, Sequence[Hit]]]
+) -> Answer | None:
+    """Which of two named things is earlier, later, more or less, from the values read for the sub-question of each.
+
+    ``finds`` are the sub-questions with their chunks. None where the question compares no two things, no sub-question
+    names one of them alone, or a value is not read with the policy's ``read.threshold``. Steps: ``step/1``, ``step/2``.
+    """
+    asked = _CHOICE.search(question)
+    if asked is None or (sign := _direction(question[: asked.start()])) == 0:
+        return None
+    options = asked["first"].strip(), asked["second"].strip()
+    values: list[tuple[float, ...]] = []
+    read: list[Answer] = []
+    for number, (mine, other) in enumerate((options, options[::-1]), start=1):
+        own = [(q, h) for q, h in finds if mine.casefold() in q.casefold() and other.casefold() not in q.casefold()]
+        if not own:
+            return None
+        found = await read_answer(tools, f"{step}/{number}", *own[0])
+        value = value_of(found.answer) if found.status == "answered" else None
+        if value is None:
+            return None
+        values.append(value)
+        read.append(found)
+    if values[0] == values[1] or len(values[0]) != len(values[1]):
+        return None
+    chosen = options[0] if (values[0] > values[1]) == (sign > 0) else options[1]
+    citations = tuple(dict.fromkeys(each for found in read for each in found.citations))
+    shown = tuple(dict.fromkeys(passage for found in read for passage in found.context))
+    return Answer("answered", chosen, citations, context=shown)
+
+
+_CHOICE: Final = re.compile(r",\s*(?P<first>[^,?]+?)\s+or\s+(?P<second>[^,?]+?)\s*\?\s*$")
+_LESS: Final = re.compile(
+    r"\b(earlier|first|older|sooner|before|lower|smaller|fewer|less|shorter|cheaper)\b", re.IGNORECASE
+)
+_MORE: Final = re.compile(
+    r"\b(later|last|newer|younger|higher|larger|greater|more|bigger|longer|dearer)\b", re.IGNORECASE
+)
+_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DATE: Final = re.compile(
+    r"(?P<day>\d{1,2})?\s*(?P<month>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)\.?\s*"
+    r"(?:(?P<after>\d{1,2}),)?\s*(?P<year>[12]\d{3})",
+    re.IGNORECASE,
+)
+_NUMBER: Final = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+
+
+def _direction(words: str) -> int:
+    """1 where the larger value is asked for, -1 for the smaller, 0 where neither or both are."""
+    return bool(_MORE.search(words)) - bool(_LESS.search(words))
+
+
+def value_of(text: str) -> tuple[float, ...] | None:
+    """What a span can be compared by: (year, month, day) of a date, (number,) of a text with one number; else None."""
+    dated = _DATE.search(text)
+    if dated is not None:
+        day = dated["day"] or dated["after"] or 0
+        return float(dated["year"]), _MONTHS.index(dated["month"][:3].lower()) + 1.0, float(day)
+    numbers = _NUMBER.findall(text)
+    return (float(numbers[0].replace(",", "")),) if len(numbers) == 1 else None
 
 
 def probability(reading: Reading) -> float:

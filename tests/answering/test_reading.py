@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.confidence import (
+from okralong.pipelines.answering.question_tools import QuestionTools
+from okralong.pipelines.answering.reading import (
     features,
     line_around,
     logit,
     probability,
     read_answer,
+    read_comparison,
     sigmoid,
+    value_of,
     with_confidence,
 )
-from okralong.pipelines.answering.question_tools import QuestionTools
 from okralong.pipelines.core.types import Answer, Chunk, Citation, Hit, Passage, Question, Reading
 from tests.answering.test_choice_kept import KeptLog, fan_out, ports
 from tests.fakes.tools import paper_policy
@@ -91,3 +93,39 @@ def test_lines_and_sentences() -> None:
     unbroken = "x" * 5000
     assert line_around(unbroken, 2500, 2501) == (2100, 2901)
     assert probability(Reading(1.0)) == 0.0
+
+
+JOINED = {
+    "When did Vera Alder join?": Chunk("d:2", "d", 150, 2, 0, 31, 9, "Vera Alder joined in May 2011."),
+    "When did Odile Birch join?": Chunk("d:3", "d", 150, 3, 40, 74, 9, "Odile Birch joined on 3 June 2009."),
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "chosen"),
+    [
+        ("Who joined earlier, Vera Alder or Odile Birch?", "Odile Birch"),
+        ("Who joined later, Vera Alder or Odile Birch?", "Vera Alder"),
+        ("Who joined, Vera Alder or Odile Birch?", None),
+        ("Who joined earlier, Vera Alder or Emil Cedar?", None),
+        ("When did Vera Alder join?", None),
+    ],
+)
+async def test_two_things_are_compared_by_what_is_read_of_each(
+    tmp_path: Path, question: str, chosen: str | None
+) -> None:
+    texts = [each.text for each in JOINED.values()]
+    readings = {text: Reading(1.0, 0.9, text.index(" joined ") + 8, len(text) - 1, 0.9) for text in texts}
+    finds = [(asked, [Hit(chunk, 1.0)]) for asked, chunk in JOINED.items()]
+    answer = await read_comparison(tools(tmp_path, readings), "compare", question, finds)
+    assert (answer and answer.answer) == chosen
+    if answer is not None:
+        assert {each.quote for each in answer.citations} == set(texts)
+
+
+def test_values_of_spans() -> None:
+    assert value_of("May 2011") == (2011.0, 5.0, 0.0)
+    assert value_of("June 3, 2009") == (2009.0, 6.0, 3.0)
+    assert value_of("1,204 crowns") == (1204.0,)
+    assert value_of("from 3 to 4") is None
+    assert value_of("none") is None
