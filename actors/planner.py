@@ -280,8 +280,7 @@ class Planner:
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)
-            if self._checks is not None:
-                answer = await with_confidence(tools, question.question, answer, self._checks)
+            answer = await self._checked(tools, question, answer)
         except (EndpointError, BrokenError, *BROKEN):
             raise
         except OverBudget as error:
@@ -296,6 +295,18 @@ class Planner:
         written = await self._ledger.finish(row)
         logger.info("%s in %.1f s", answer.status, seconds["total"])
         return written
+
+    async def _checked(self, tools: QuestionTools, question: Question, answer: Answer) -> Answer:
+        """The answer with its confidence. What cannot be judged stays as it is: it was paid for."""
+        if self._checks is None:
+            return answer
+        try:
+            return await with_confidence(tools, question.question, answer, self._checks)
+        except (EndpointError, BrokenError, *BROKEN):
+            raise
+        except Exception:
+            logger.exception("the answer of question %s could not be judged", question.query_id)
+            return answer
 
     @ray.method(concurrency_group="branches")
     async def branch(
