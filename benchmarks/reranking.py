@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
@@ -51,16 +52,13 @@ def main() -> None:
     embedding = seconds(lambda: encoder.encode(passages)) / given.queries
     rows = []
     for precision in ("auto", "float32", "int8"):
-        model = load_reranker(RerankerConfig(precision=precision))
-        together = seconds(lambda: model.read(queries, passages)) / given.queries
-        alone = seconds(lambda: model.read(queries[: given.candidates], passages[: given.candidates]))
+        read = load_reranker(RerankerConfig(precision=precision)).read
+        together = seconds(partial(read, queries, passages)) / given.queries
+        alone = seconds(partial(read, queries[: given.candidates], passages[: given.candidates]))
         rows.append([precision, f"{1000 * alone:.0f}", f"{1000 * together:.0f}", f"{together / embedding:.2f}"])
     print(f"{given.candidates} candidates of {given.words} words a question, {available_cores()} cores\n")
-    print(
-        markdown_table(
-            ["precision", "ms, one question", f"ms each of {given.queries}", "ratio to embedding them"], rows
-        )
-    )
+    head = ["precision", "ms, one question", f"ms each of {given.queries}", "ratio to embedding them"]
+    print(markdown_table(head, rows))
 
 
 if __name__ == "__main__":
