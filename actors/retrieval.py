@@ -106,7 +106,9 @@ def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
     if config.analyzer.kind != "llm":
         analysis = (config.analyzer.identity(), config.analyzer.model_dump(mode="json"), places.analyzer.options())
         apps["analyzer"] = _App(analysis, lambda: analyzer_app(config.analyzer, places.analyzer))
-    if strategy.needs_reranker or (asking and config.reranker.confidence and config.reranker.reads_spans):
+    # An estimate sets the method beside whatever strategy the config names.
+    ranks = strategy.needs_reranker if asking else prepared.policy.needs_reranker
+    if ranks or (asking and config.reranker.confidence and config.reranker.reads_spans):
         ranking = (config.reranker.identity(), config.reranker.model_dump(), places.reranker.options())
         apps["reranker"] = _App(ranking, lambda: reranker_app(config.reranker, places.reranker))
     if strategy.needs_scorer and scorer is not None:

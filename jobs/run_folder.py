@@ -67,7 +67,9 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
         return True
     now = prepared.config.model_dump(mode="json")
     decides = ("strategy", "policy", "analyzer", "llm", "reranker", "scorer", "sara")
-    changed = [key for key in decides if begun["config"].get(key) != now.get(key)] or ["policy values or the archive"]
+    # A folder of before there was a reranker has none in its config.
+    known = [key for key in decides if key in begun["config"] or key != "reranker"]
+    changed = [key for key in known if begun["config"].get(key) != now.get(key)] or ["policy values or the archive"]
     raise ConfigError(
         f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "
         "of one set-up. Choose another folder, or go back to the config that the folder was begun with "

@@ -249,12 +249,22 @@ class _Printer:
             "analysis": self._analysis,
             "plan": self._plan,
             "selection": self._selection,
+            "readings": self._readings,
             "found": self._found,
             "request": self._request,
             "reply": self._reply,
         }
         for step in sorted(steps, key=lambda each: int(each["seq"])):
-            printers[step["kind"]](step["path"], json.loads(step["body"]))
+            if (printer := printers.get(step["kind"])) is not None:  # a later okralong may keep more
+                printer(step["path"], json.loads(step["body"]))
+
+    def _readings(self, path: str, body: dict[str, Any]) -> None:
+        readings = body["readings"]
+        self._rule(f"{path}: {len(readings)} passages read by the cross-encoder")
+        self._line(f"query: {body['wanted']['query']}", 2)
+        sure = [f"{reading[1]:.2f}" for reading in readings if reading[1] is not None]
+        if sure:
+            self._line(f"hold the answer, in the order read: {', '.join(sure)}", 2)
 
     def _retrieval(self, path: str, body: dict[str, Any]) -> None:
         wanted = body["wanted"]

@@ -17,6 +17,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Answer, CallFailed, QuestionError, ReplyError
 from okralong.pipelines.indexing.job import Encode
+from okralong.pipelines.lab.evidence.bench import reader_of
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.journal import JournalRow
@@ -72,6 +73,7 @@ class Desk:
             return self.analyzer.analyze([asked])[0]
 
         client = DryRunClient(token_counter(self.llm.tokenizer))
+        reader = reader_of(self.policy)
         return Ports(
             archive=self.archive,
             shards=self.archive.clients,
@@ -83,6 +85,7 @@ class Desk:
             window=self.llm.window,
             count=client.count,
             completion_limit=self.llm.completion_limit,
+            read=None if reader is None else reader.port,
         )
 
 

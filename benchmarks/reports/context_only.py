@@ -37,6 +37,7 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Message, OkraError, Plan, Reply, Usage
+from okralong.pipelines.lab.evidence.bench import reader_of
 from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.weights import resolve_embedding_model
@@ -98,6 +99,7 @@ def make_ports(
     async def embed(texts: list[str]) -> Vectors:
         return np.stack([vectors[text] for text in texts])
 
+    reader = reader_of(policy)
     return Ports(
         archive=archive,
         shards=archive.clients,
@@ -109,6 +111,7 @@ def make_ports(
         window=window,
         count=generator.count,
         completion_limit=lambda role: reply,
+        read=None if reader is None else reader.port,
     )
 
 

@@ -196,8 +196,9 @@ class RerankPolicy(Settings):
 
 class ReadPolicy(Settings):
     """Answers read off the passages by the cross-encoder, without the generator, where the run's config lets it
-    (``reranker.answers``): for questions of ``types`` that take one retrieval. Where the best passage holds the answer
-    with a probability under ``threshold``, the question is unanswerable. Ours, not in the paper.
+    (``reranker.answers``): for questions of ``types`` that take one retrieval, and of those that are split the ones
+    that compare two things by a value. Where no passage holds the answer with at least the probability ``threshold``,
+    the question is unanswerable. Ours, not in the paper.
     """
 
     types: list[QuestionType] = Field(default_factory=list)

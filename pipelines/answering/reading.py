@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
@@ -31,10 +31,10 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
         return Answer("unanswerable", UNANSWERABLE)
     readings = await tools.read(step, question, [passage.text for passage in shown])
     passage, reading = max(zip(shown, readings, strict=True), key=lambda pair: probability(pair[1]))
-    sure = reading.answerable or 0.0
     text = passage.text[reading.start : reading.end].strip()
-    if sure < tools.policy.read.threshold or not text:
-        return Answer("unanswerable", UNANSWERABLE, context=shown, confidence=1.0 - sure)
+    # Whether it is there at all is asked of all passages, where it stands of the one that names a place.
+    if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not text:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
     start, end = line_around(passage.text, reading.start, reading.end)
     at = passage.start_char
     source = Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
@@ -50,10 +50,13 @@ async def read_comparison(
     names one of them alone, or a value is not read with the policy's ``read.threshold``. Steps: ``step/1``, ``step/2``.
     """
     asked = _CHOICE.search(question)
-    if asked is None or (sign := _direction(question[: asked.start()])) == 0:
+    if asked is None:
+        return None
+    sign, timed = _direction(question[: asked.start()])
+    if sign == 0:
         return None
     options = asked["first"].strip(), asked["second"].strip()
-    values: list[tuple[float, ...]] = []
+    values: list[Value] = []
     read: list[Answer] = []
     for number, (mine, other) in enumerate((options, options[::-1]), start=1):
         own = [(q, h) for q, h in finds if mine.casefold() in q.casefold() and other.casefold() not in q.casefold()]
@@ -65,43 +68,67 @@ async def read_comparison(
             return None
         values.append(value)
         read.append(found)
-    if values[0] == values[1] or len(values[0]) != len(values[1]):
+    one, two = values
+    comparable = one.unit == two.unit and len(one.amount) == len(two.amount) and timed == (one.unit == "date")
+    if not comparable or one.amount == two.amount:
         return None
-    chosen = options[0] if (values[0] > values[1]) == (sign > 0) else options[1]
+    chosen = options[0] if (one.amount > two.amount) == (sign > 0) else options[1]
     citations = tuple(dict.fromkeys(each for found in read for each in found.citations))
     shown = tuple(dict.fromkeys(passage for found in read for passage in found.context))
     return Answer("answered", chosen, citations, context=shown)
 
 
 _CHOICE: Final = re.compile(r",\s*(?P<first>[^,?]+?)\s+or\s+(?P<second>[^,?]+?)\s*\?\s*$")
-_LESS: Final = re.compile(
-    r"\b(earlier|first|older|sooner|before|lower|smaller|fewer|less|shorter|cheaper)\b", re.IGNORECASE
-)
-_MORE: Final = re.compile(
-    r"\b(later|last|newer|younger|higher|larger|greater|more|bigger|longer|dearer)\b", re.IGNORECASE
-)
+_EARLIER: Final = re.compile(r"\b(earlier|sooner|first)\W*$", re.IGNORECASE)
+_LATER: Final = re.compile(r"\b(later|last)\W*$|\bmore recently\b", re.IGNORECASE)
+"""Of dates and years alone, and "first" and "last" only at the end of what is asked: elsewhere they belong to a name."""
+_LESS: Final = re.compile(r"\b(lower|smaller|fewer|less|shorter|cheaper)\b", re.IGNORECASE)
+_MORE: Final = re.compile(r"\b(higher|larger|greater|more|bigger|longer|dearer)\b(?! recently)", re.IGNORECASE)
 _MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DATE: Final = re.compile(
-    r"(?P<day>\d{1,2})?\s*(?P<month>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)\.?\s*"
+    r"\b(?P<day>\d{1,2})?\s*\b(?P<month>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)\.?\s*"
     r"(?:(?P<after>\d{1,2}),)?\s*(?P<year>[12]\d{3})",
     re.IGNORECASE,
 )
-_NUMBER: Final = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+_NUMBER: Final = re.compile(
+    r"(?P<open>\()?(?P<sign>-)?(?P<currency>[$€£¥])?\s?(?P<number>\d[\d,]*(?:\.\d+)?)\s*(?P<unit>.*)"
+)
+_SCALES: Final = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 
 
-def _direction(words: str) -> int:
-    """1 where the larger value is asked for, -1 for the smaller, 0 where neither or both are."""
-    return bool(_MORE.search(words)) - bool(_LESS.search(words))
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a span is compared by: ``amount`` is (year, month, day) of a date, (year,), or (number,); ``unit`` are the
+    words and signs around a number, "date" of a date or year.
+    """
+
+    amount: tuple[float, ...]
+    unit: str
 
 
-def value_of(text: str) -> tuple[float, ...] | None:
-    """What a span can be compared by: (year, month, day) of a date, (number,) of a text with one number; else None."""
+def _direction(words: str) -> tuple[int, bool]:
+    """1 where the larger value is asked for, -1 for the smaller, 0 where neither or both are; and whether of dates."""
+    timed = bool(_LATER.search(words)) - bool(_EARLIER.search(words))
+    return (timed, True) if timed else (bool(_MORE.search(words)) - bool(_LESS.search(words)), False)
+
+
+def value_of(text: str) -> Value | None:
+    """The value of a span with one date or one number in it; else None."""
     dated = _DATE.search(text)
     if dated is not None:
         day = dated["day"] or dated["after"] or 0
-        return float(dated["year"]), _MONTHS.index(dated["month"][:3].lower()) + 1.0, float(day)
-    numbers = _NUMBER.findall(text)
-    return (float(numbers[0].replace(",", "")),) if len(numbers) == 1 else None
+        month = _MONTHS.index(dated["month"][:3].lower()) + 1.0
+        return Value((float(dated["year"]), month, float(day)), "date")
+    if len(re.findall(r"\d[\d,.]*", text)) != 1 or (found := _NUMBER.search(text)) is None:
+        return None
+    number = float(found["number"].replace(",", ""))
+    unit = found["unit"].strip(" .)").casefold()
+    if re.fullmatch(r"[12]\d{3}", found["number"]) and not unit and not found["currency"]:
+        return Value((number,), "date")
+    scale = next((factor for word, factor in _SCALES.items() if unit.startswith(word)), 1.0)
+    unit = unit if scale == 1.0 else unit.partition(" ")[2]
+    negative = bool(found["sign"]) or (bool(found["open"]) and ")" in text)
+    return Value((-number * scale if negative else number * scale,), f"{found['currency'] or ''}{unit}")
 
 
 def probability(reading: Reading) -> float:

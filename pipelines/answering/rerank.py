@@ -90,8 +90,10 @@ def load_reranker(config: RerankerConfig) -> CrossEncoder:
 
 
 async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -> list[Hit]:
-    """The first of ``hits`` that the policy lets the cross-encoder read, best first by their new scores (0 to 1); all
-    of ``hits`` as they are where it reads none. Steps: ``step``.
+    """``hits`` with those that the policy lets the cross-encoder read in front, best first by their new scores (1 to
+    2), and the others behind them (below 1); all as they are where it reads none. Steps: ``step``.
+
+    So a share of the best score as threshold drops none that was read: one outlier's relevance says nothing of others.
     """
     policy = tools.policy.rerank
     pool = list(hits[: policy.candidates])
@@ -100,8 +102,10 @@ async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -
     new = stretched([each.relevance for each in await tools.read(step, query, [hit.chunk.text for hit in pool])])
     old = stretched([hit.score for hit in pool])
     mixed = [policy.weight * mine + (1 - policy.weight) * fused for mine, fused in zip(new, old, strict=True)]
-    ranked = [Hit(hit.chunk, score) for hit, score in zip(pool, mixed, strict=True)]
-    return sorted(ranked, key=lambda hit: (-hit.score, hit.chunk.chunk_id))
+    ranked = [Hit(hit.chunk, 1 + score) for hit, score in zip(pool, mixed, strict=True)]
+    behind = hits[policy.candidates :]
+    kept = [Hit(hit.chunk, score / 2) for hit, score in zip(behind, stretched([h.score for h in behind]), strict=True)]
+    return sorted([*ranked, *kept], key=lambda hit: (-hit.score, hit.chunk.chunk_id))
 
 
 def stretched(scores: Sequence[float]) -> list[float]:

@@ -68,17 +68,18 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
 
 
 async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> Answer:
+    reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":
         finds = await split_retrieval(tools, question, plan)
-        if tools.reads_answers and (compared := await read_comparison(tools, "compare", question, finds)) is not None:
+        if reads and (compared := await read_comparison(tools, "compare", question, finds)) is not None:
             return compared
         # In turns, so that each sub-question keeps its evidence.
         hits = pool([found for _, found in finds])
     else:
         # Linear and extend are one way: the plan's extension_tokens make the difference.
         hits = await assembled_retrieval(tools, "retrieve", question, plan)
-        if tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types:
+        if reads:
             return await read_answer(tools, "read", question, hits)
     return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)

@@ -155,7 +155,9 @@ class CrossEncoder:
         ``precision`` is auto, bfloat16, float32 or int8. Raises ConfigError when it cannot be loaded or its encoder's
         weights are others than those it was trained on.
         """
-        target, dtype = settle(device, "float32" if precision == INT8 else precision, threads)
+        # PyTorch has kernels for int8 on processors alone.
+        device, precision_ = ("cpu", "float32") if precision == INT8 else (device, precision)
+        target, dtype = settle(device, precision_, threads)
         own = (Path(folder) / CROSS_ENCODER).is_file()
         loaded = cls._own(Path(folder), target) if own else cls._foreign(str(folder), target)
         if precision == INT8:

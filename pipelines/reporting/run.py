@@ -489,9 +489,16 @@ def _reply(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     return head, parts
 
 
+def _readings(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    sure = [f"{reading[1]:.2f}" for reading in body["readings"] if reading[1] is not None]
+    held = [("hold the answer, in the order read", ", ".join(sure))] if sure else []
+    return f"{len(body['readings'])} passages read by the cross-encoder", [("query", body["wanted"]["query"]), *held]
+
+
 _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], tuple[str, list[tuple[str, str]]]]]] = {
     "retrieval": _retrieval,
     "selection": _selection,
+    "readings": _readings,
     "request": _request,
     "reply": _reply,
 }

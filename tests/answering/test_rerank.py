@@ -22,7 +22,7 @@ def hits(count: int) -> list[Hit]:
     return [Hit(each, 1.0 - n / 10) for n, each in enumerate(chunks)]
 
 
-async def test_the_first_candidates_are_ordered_anew_and_the_others_left_out(tmp_path: Path) -> None:
+async def test_the_first_candidates_are_ordered_anew_and_the_others_stand_behind(tmp_path: Path) -> None:
     asked: list[list[str]] = []
 
     async def read(query: str, passages: list[str]) -> list[Reading]:
@@ -33,8 +33,8 @@ async def test_the_first_candidates_are_ordered_anew_and_the_others_left_out(tmp
     shared, log = replace(ports(tmp_path), policy=policy, read=read), KeptLog()
     tools = QuestionTools(shared, Question("q1", "q"), (), log, fan_out)
     found = await rerank(tools, "rerank", "q", hits(6))
-    assert [hit.chunk.ordinal for hit in found] == [3, 2, 1, 0]
-    assert [hit.score for hit in found] == pytest.approx([1.0, 2 / 3, 1 / 3, 0.0])
+    assert [hit.chunk.ordinal for hit in found] == [3, 2, 1, 0, 4, 5]
+    assert [hit.score for hit in found] == pytest.approx([2.0, 5 / 3, 4 / 3, 1.0, 0.5, 0.0])
     # Read before by the same question: not again. Journaled: a resumed question reads nothing at all.
     await rerank(tools, "again", "q", hits(5))
     resumed = QuestionTools(replace(shared, read=None), Question("q1", "q"), (), log, fan_out)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, answer_prompt
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools, Vectors
+from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval, sort_hits
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
@@ -31,7 +33,6 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Analysis,
     Candidates,
-    ConfigError,
     Hit,
     Message,
     NobodyAsked,
@@ -49,6 +50,7 @@ from okralong.pipelines.lab.evidence.config import PlainMethod
 from okralong.pipelines.lab.evidence.writers import WRITTEN, GoldWriter, Writer
 from okralong.pipelines.lab.gold import PATTERN_CHUNKS, answer_recall, evidence_label, gold_analysis, pattern_label
 from okralong.pipelines.methods.okralong import orchestrate
+from okralong.pipelines.models.weights import SHIPPED
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
 if TYPE_CHECKING:
@@ -266,8 +268,7 @@ class BenchTools(QuestionTools):
         async def compress(vectors: Vectors) -> Vectors:
             return compressor.pooled(vectors) if compressor else vectors
 
-        async def read(query: str, passages: list[str]) -> list[Reading]:
-            return reader.read(query, passages) if reader else []
+        found = reader or reader_of(policy)
 
         ports = Ports(
             archive=retrievals.archive,
@@ -283,7 +284,7 @@ class BenchTools(QuestionTools):
             demonstrate=writer.demonstrate,
             score=score if likelihood else None,
             compress=compress if compressor else None,
-            read=read if reader else None,
+            read=None if found is None else found.port,
         )
         self.calls = 0
         self.prompt_tokens = 0
@@ -447,6 +448,20 @@ class RememberedReader:
             )
         return [self._read[query, passage] for passage in passages]
 
+    async def port(self, query: str, passages: list[str]) -> list[Reading]:
+        """The same as a port of ``QuestionTools``."""
+        return self.read(query, passages)
+
+
+@cache
+def _shipped() -> RememberedReader:
+    return RememberedReader(SHIPPED, partial(load_reranker, RerankerConfig()))
+
+
+def reader_of(policy: Policy) -> RememberedReader | None:
+    """The shipped cross-encoder where the policy ranks by one; None where it does not."""
+    return _shipped() if policy.rerank.candidates else None
+
 
 # --------
 # Pattern and evidence of a question as our own retrievers make them: the labels that no set annotates.
@@ -484,10 +499,9 @@ class Lookup:
         return await self.retrievals.find(query, self.doc_ids, granularity, k, self.prefix)
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
-        """See ``Tools``. Raises ConfigError where nobody reads."""
-        if self.reader is None:
-            raise ConfigError(f"The policy {self.policy.name!r} ranks by a cross-encoder, and there is none.")
-        return self.reader.read(query, passages)
+        """See ``Tools``."""
+        found = self.reader or reader_of(self.policy)
+        return found.read(query, passages) if found else []
 
 
 def _share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:
