@@ -55,7 +55,7 @@ def index(
         typer.Option(help="Files to leave out: '*.png', or 'drafts/*' below the folder; may be repeated."),
     ] = None,
     embed: Annotated[
-        str | None, typer.Option(help="Which chunks get a vector, as embedding.of: each, or none for BM25 alone.")
+        str | None, typer.Option(help="Which chunks get a vector, as embedding.of: smallest, each, or none.")
     ] = None,
     rehash: Annotated[
         bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")

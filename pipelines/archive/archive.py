@@ -191,7 +191,15 @@ class Archive:
             )
         key = (granularity, number)
         if key not in self._shards:
-            opened = Shard.open(self._shard_folder(granularity, number))
+            folder = self._shard_folder(granularity, number)
+            opened = Shard.open(folder)
+            if self.manifest["embedding"].get("of") == "smallest" and granularity != min(self.granularities):
+                try:
+                    opened = opened.over(self.shard(min(self.granularities), number))
+                except ValueError as error:
+                    raise ArchiveError(
+                        f"The index shard {folder.path} cannot be used: {error}. Run okralong index again."
+                    ) from error
             self._shards[key] = replace(opened, compressed=self._compressed(granularity, number))
         return self._shards[key]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -75,6 +76,82 @@ def products(matrix: NDArray[np.float32], vector: NDArray[np.float32], rows: NDA
     # Row by row: a product of matrices would sum a row's terms in an order that depends on its neighbours.
     exact: NDArray[np.float64] = np.vecdot(matrix[rows].astype(np.float64), vector.astype(np.float64))
     return exact.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class SmallerChunks:
+    """The chunks of the size that was embedded, by which larger ones without vectors of their own are found: a larger
+    chunk scores as the best of the smaller ones that it overlaps.
+
+    ``vectors`` has shape (smaller chunks, dimension). Larger chunk i overlaps those from ``first[i]`` to before
+    ``end[i]``, at least one; both rise with i.
+    """
+
+    vectors: NDArray[np.float32]
+    first: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float32], small: Spans, large: Spans) -> SmallerChunks:
+        """``small`` and ``large`` are where the chunks of either size stand, of the same documents in the same order.
+        Raises ValueError when they are not of the same documents.
+        """
+        if list(small.ranges) != list(large.ranges):
+            raise ValueError("the shard of the embedded size has other documents")
+        starts = small.places(small.starts)
+        first = np.searchsorted(starts, large.places(large.starts), side="right") - 1
+        end = np.searchsorted(starts, large.places(large.ends), side="left")
+        return cls(vectors, first, np.maximum(end, first + 1))
+
+    def nearest(
+        self, query: NDArray[np.float32], scope: RowRanges, k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """As ``nearest``, of the larger chunks."""
+        rows = [np.arange(start, stop) for start, stop in zip(scope.starts.tolist(), scope.ends.tolist(), strict=True)]
+        rough = [self._rough(query, part) for part in rows]
+        found, estimates = np.concatenate(rows), np.concatenate(rough)
+        if len(found) > k:
+            tolerance = TOLERANCE * max(1.0, math.sqrt(float(query @ query)))
+            found = found[estimates >= np.partition(estimates, len(estimates) - k)[-k] - 2 * tolerance]
+        return found, self._exact(query, found)
+
+    def mean(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        """One unit vector for each of some larger chunks, shape (rows, dimension): the mean of its smaller chunks'."""
+        means = np.stack([self.vectors[self.first[row] : self.end[row]].mean(axis=0) for row in rows])
+        unit: NDArray[np.float32] = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        return unit.astype(np.float32)
+
+    def _rough(self, query: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The scores of contiguous larger chunks in float32."""
+        start, stop = int(self.first[rows[0]]), int(self.end[rows[-1]])
+        scores = np.append(self.vectors[start:stop] @ query, np.float32(-np.inf))
+        bounds = np.stack([self.first[rows] - start, self.end[rows] - start], axis=1).reshape(-1)
+        best: NDArray[np.float32] = np.maximum.reduceat(scores, bounds)[::2]
+        return best
+
+    def _exact(self, query: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        spans = [np.arange(self.first[row], self.end[row]) for row in rows.tolist()]
+        bounds = np.cumsum([0, *map(len, spans[:-1])])
+        best: NDArray[np.float32] = np.maximum.reduceat(products(self.vectors, query, np.concatenate(spans)), bounds)
+        return best
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Where the chunks of a shard stand in their documents, in order of their rows; ``ranges`` are each document's."""
+
+    ranges: Mapping[str, range]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def places(self, characters: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For a place in each chunk's document one number that rises over all documents."""
+        numbers = np.repeat(np.arange(len(self.ranges)), [len(rows) for rows in self.ranges.values()])
+        return numbers * _LONGEST + characters
+
+
+_LONGEST: Final = 1 << 40
+"""More characters than a document has; over eight million documents of a shard still fit into an int64."""
 
 
 # An approximate FAISS index beside the vectors of a large shard: it names candidates, their scores stay exact. It holds

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.archive import files
 from okralong.pipelines.archive.bm25 import Postings, ScopeStatistics, best_places
-from okralong.pipelines.archive.dense import LARGEST_K, ApproximateIndex, GpuRows, nearest, products
+from okralong.pipelines.archive.dense import (
+    LARGEST_K,
+    ApproximateIndex,
+    GpuRows,
+    SmallerChunks,
+    Spans,
+    nearest,
+    products,
+)
 from okralong.pipelines.archive.files import ChunkRows, CompressedRows, RowRanges, joined, mapped_here
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
@@ -52,8 +60,9 @@ class Shard:
     """All chunks of some documents at one granularity. Open one with ``Shard.open``.
 
     ``approximate`` stands beside the vectors of a large shard where the index config asked for it; ``on_gpu`` is a copy
-    of the vectors that ``Shard.on_a_gpu`` made; ``compressed`` is the table of its chunks as SARA's
-    compressor has them.
+    of the vectors that ``Shard.on_a_gpu`` made; ``compressed`` is the table of its chunks as SARA's compressor has
+    them. A shard without vectors (shape (rows, 0)) has ``smaller``, the vectors of the chunks inside its own, where the
+    archive embeds the smallest size alone.
 
     In every method ``doc_ids`` None means the whole shard; documents that the shard does not hold add nothing.
     """
@@ -66,6 +75,7 @@ class Shard:
     approximate: ApproximateIndex | None = None
     on_gpu: GpuRows | None = field(default=None, repr=False)
     compressed: CompressedRows | None = field(default=None, repr=False)
+    smaller: SmallerChunks | None = field(default=None, repr=False)
     _scopes: dict[tuple[str, ...] | None, _Scope] = field(default_factory=dict, repr=False)
     _recent: dict[int, Chunk] = field(default_factory=dict, repr=False)
 
@@ -108,12 +118,18 @@ class Shard:
 
     def on_a_gpu(self) -> Shard:
         """The same shard with its vectors, if it has any, on the GPU too. Raises ConfigError where FAISS has none."""
-        return replace(self, on_gpu=GpuRows(self.vectors)) if self.has_vectors else self
+        return replace(self, on_gpu=GpuRows(self.vectors)) if self.vectors.shape[1] else self
 
-    @property
-    def has_vectors(self) -> bool:
-        """Whether chunks can be found by vectors, and not by BM25 alone."""
-        return bool(self.vectors.shape[1])
+    def over(self, smallest: Shard) -> Shard:
+        """The same shard, whose chunks are found by the vectors of those in ``smallest``, which holds the same
+        documents at the size that was embedded. Raises ValueError when it holds others.
+        """
+        return replace(self, smaller=SmallerChunks.of(smallest.vectors, smallest.spans(), self.spans()))
+
+    def spans(self) -> Spans:
+        """Where its chunks stand in their documents."""
+        starts, ends = (np.frombuffer(part, dtype=np.int64) for part in (self.rows.start_char, self.rows.end_char))
+        return Spans(self.ranges, starts, ends)
 
     @property
     def doc_ids(self) -> tuple[str, ...]:
@@ -155,17 +171,20 @@ class Shard:
     def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
         """The ``k`` chunks whose vectors have the largest inner product with ``vector``, of shape (dimension,).
 
-        Exact, except that an approximate index may overlook some when the scope is the whole shard. None where the
-        shard has no vectors. Raises ValueError when the vector's dimension is not that of the index.
+        Exact, except that an approximate index may overlook some when the scope is the whole shard. None where there
+        are no vectors. Raises ValueError when the vector's dimension is not that of the index.
         """
         return self._hits(self._semantic(vector, self._scope(doc_ids).rows, k), k)
 
     def vectors_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
         """The vectors of some chunks of this shard, shape (chunks, dimension), in the order given.
 
-        Raises KeyError when the shard does not hold a chunk's document, and ArchiveError when it has no vectors.
+        Of chunks without vectors of their own it is the mean of the smaller ones'. Raises KeyError when the shard does
+        not hold a chunk's document, and ArchiveError when there are no vectors.
         """
-        if not self.has_vectors:
+        if self.smaller is not None:
+            return self.smaller.mean(self._rows_of_chunks(chunks))
+        if not self.vectors.shape[1]:
             raise ArchiveError(
                 f"The archive holds no vectors of its chunks of {self.granularity} tokens: it was indexed with "
                 "embedding.of: none. Set embedding.of: each in configs/index.yaml and run okralong index again."
@@ -220,14 +239,17 @@ class Shard:
         return rows_of.rows_at(places), scores
 
     def _semantic(self, vector: Vector, scope: RowRanges, k: int) -> _Scored:
-        if k <= 0 or not scope.size or vector is None or not self.has_vectors:
+        held = self.vectors if self.smaller is None else self.smaller.vectors
+        if k <= 0 or not scope.size or vector is None or not held.shape[1]:
             return _NOTHING
         query = np.asarray(vector, dtype=np.float32)
-        if query.shape != self.vectors.shape[1:]:
+        if query.shape != held.shape[1:]:
             raise ValueError(
-                f"A query vector of shape {query.shape} was given to an index of {self.vectors.shape[1]} dimensions. "
+                f"A query vector of shape {query.shape} was given to an index of {held.shape[1]} dimensions. "
                 "Embed questions with the model that the archive's manifest names."
             )
+        if self.smaller is not None:
+            return self.smaller.nearest(query, scope, k)
         # A GPU compares with every vector sooner than a processor walks an index.
         if self.approximate and not self.on_gpu and scope.size == self.n_chunks and k <= LARGEST_K:
             rows = self.approximate.candidates(query, k)

@@ -24,10 +24,11 @@ class EmbeddingConfig(Settings):
     runs on processors alone. ``query_prefix`` and ``passage_prefix`` stand before a text when it is embedded, as E5 or
     BGE were trained; null: what the model's own configuration says, which for most models is nothing.
 
-    ``of`` says which chunks get a vector: "each", or "none" for an archive that is searched by BM25 alone.
+    ``of`` says which chunks get a vector: "each"; those of the "smallest" size, by which larger ones are found; "none"
+    for an archive that is searched by BM25 alone. A version of an archive that does not say it has a vector for each.
     """
 
-    of: Literal["each", "none"] = "each"
+    of: Literal["each", "smallest", "none"] = "each"
     model: str = Field(default="embedded", min_length=1)
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_seq_length: int = Field(default=512, ge=16)
@@ -172,4 +173,6 @@ def embedded_sizes(manifest: Mapping[str, Any]) -> list[int]:
 
 
 def _with_vectors(of: str, granularities: Sequence[int]) -> list[int]:
+    if of == "smallest":
+        return [min(granularities)]
     return [] if of == "none" else list(granularities)

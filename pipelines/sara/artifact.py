@@ -224,8 +224,8 @@ def compressor_folder(said: str) -> Path:
 def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection[int]) -> Path | None:
     """The compressor whose table an archive gets; None for none. ``said`` is auto, none, shipped or a folder.
 
-    ``encoder`` has the ``sha256`` and the ``model`` of the archive's encoder, ``sizes`` are its granularities. Auto is
-    the shipped one where it fits, else none; one that is named must fit: raises ConfigError.
+    ``encoder`` has the ``sha256`` and the ``model`` of the archive's encoder, ``sizes`` are the granularities that have
+    vectors. Auto is the shipped one where it fits, else none; one that is named must fit: raises ConfigError.
     """
     if said == NONE:
         return None
@@ -236,7 +236,8 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
     if (why := misfit(read_shape(folder)[0], encoder, sizes)) is not None:
         raise ConfigError(
             f"The compressor {folder} cannot be used for this archive: {why}. Set compressor to auto or none in the "
-            "index config, or train one for this encoder and chunk size with `okralong train-sara`. Nothing was done."
+            "index config, embedding.of to each where its chunks lack vectors, or train one for this encoder and chunk "
+            "size with `okralong train-sara`. Nothing was done."
         )
     return folder
 
@@ -250,7 +251,9 @@ def misfit(shape: Shape, encoder: Mapping[str, Any], sizes: Collection[int]) -> 
         return f"it reads vectors of {shape.inputs} numbers, and the archive's have {encoder['dimension']}"
     if shape.chunk_tokens not in sizes:
         said = ", ".join(map(str, sizes))
-        return f"it was trained on chunks of {shape.chunk_tokens} tokens, and granularities are {said}"
+        return (
+            f"it was trained on chunks of {shape.chunk_tokens} tokens, and those with vectors are of {said or 'none'}"
+        )
     return None
 
 
@@ -316,8 +319,8 @@ def check_table(folder: Path, manifest: Mapping[str, Any], archive: str, granula
     """Raise ArchiveError unless the archive has this compressor's table, at that granularity."""
     _, fingerprint = read_shape(folder)
     held = manifest.get("compressor")
-    again = f"Set compressor: {SHIPPED if folder == shipped_folder() else folder} in the index config and run okralong "
-    again += "index on it again, which embeds nothing anew. Nothing was spent."
+    again = f"Set compressor: {SHIPPED if folder == shipped_folder() else folder} and embedding.of: each in the index "
+    again += "config and run okralong index on it again, which embeds only chunks without vectors. Nothing was spent."
     if held is None:
         raise ArchiveError(f"{archive} holds no compressed chunks, which the strategy sara shows. {again}")
     if held["fingerprint"] != fingerprint:

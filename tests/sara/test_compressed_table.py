@@ -126,7 +126,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_done(tmp_path: Path, en
 
     with pytest.raises(ConfigError, match=r"holds no compressor.*train-sara"):
         index(tmp_path)
-    with pytest.raises(ConfigError, match=r"cannot be used.*chunks of 512 tokens, and granularities are 150, 256"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be used.*chunks of 512 tokens, and those with vectors are of 150, 256"
+    ):
         index(random_compressor(tmp_path / "wide", chunk_tokens=512))
     with pytest.raises(ConfigError, match=r"trained on the vectors of contriever"):
         index(random_compressor(tmp_path / "other", encoder="contriever", encoder_sha256="0" * 64))
