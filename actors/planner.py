@@ -373,7 +373,7 @@ class Planner:
             shared=self._shared_replies,
             scheduler=None if setup.scheduler is None else batch_scheduler_client(named_actor(setup.scheduler)),
             transport=transport,
-            grammar=grammar,
+            grammar=partial(grammar, short=setup.llm.short_contract),
         )
 
     def _client_here(self) -> LlmClient:
@@ -470,6 +470,7 @@ def _ports(
         read=retrieval.read if retrieval.has_reranker else None,
         reads_spans=retrieval.reads_spans,
         reads_answers=retrieval.reads_answers,
+        short_contract=llm.short_contract,
         score=retrieval.score if retrieval.has_scorer else None,
         token_ends=retrieval.token_ends if retrieval.has_scorer else None,
         compress=retrieval.compress if retrieval.has_compressor else None,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.types import ConfigError, EndpointError
@@ -86,7 +86,7 @@ def as_served(llm: LlmConfig, compressor: Path | None = None) -> LlmConfig:
 
 def _served_there(llm: LlmConfig) -> LlmConfig:
     asked = {name: bool(getattr(llm, name)) for name in ("demonstrations", "calculator", "constrained")}
-    return llm.model_copy(update=asked)
+    return llm.model_copy(update={**asked, "contract": _contract(llm)})
 
 
 def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, reader: Reader | None) -> LlmConfig:
@@ -95,6 +95,7 @@ def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, rea
         "tokenizer": tokenizer,
         "price": llm.price or Price(input=0.0, cached_input=0.0, output=0.0),
         **_asked(llm, reader),
+        "contract": _contract(llm),
         "constrained": _constrained(llm, engine, reader),
     }
     return llm.model_copy(update=settled)
@@ -119,6 +120,10 @@ def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:
             "refuses requests that have one. Set llm.constrained to false or leave it out."
         )
     return engine == "llama.cpp" and reader is not None if llm.constrained is None else llm.constrained
+
+
+def _contract(llm: LlmConfig) -> Literal["short", "full"]:
+    return "short" if llm.short_contract else "full"
 
 
 def _asked(llm: LlmConfig, reader: Reader | None) -> dict[str, bool]:

@@ -26,7 +26,7 @@ from okralong.pipelines.answering.analysis import (
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.citations import Ask, always, ask_and_read
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import Analysis, ConfigError, Message, NobodyAsked
+from okralong.pipelines.core.types import Analysis, ConfigError, Message, NobodyAsked, ReplyError
 from okralong.pipelines.models.weights import (
     EMBEDDED,
     SHIPPED,
@@ -182,20 +182,23 @@ async def analyze_by_generator(
 ) -> Analysis:
     """The generator's three labels, each with probability 1: a written label has no other.
 
-    Where nobody is asked, as in an estimate, the keyword rules speak, and the analysis says so. Raises ReplyError, with
-    the raw text, when neither the reply at ``step`` nor the one at ``step/repair`` is an analysis.
+    Where nobody is asked, as in an estimate, and where neither the reply at ``step`` nor the one at ``step/repair`` is
+    an analysis, the keyword rules speak, and ``Analysis.analyzer`` says so.
     """
     try:
         return await labels_by_generator(ask, step, asked, fits)
-    except NobodyAsked:
+    except ReplyError as error:
         (rules,) = KeywordRules().analyze([asked])
-        return replace(rules, analyzer=f"{rules.analyzer} (the generator was not asked)")
+        why = (
+            "the generator was not asked" if isinstance(error, NobodyAsked) else "the generator's reply was no analysis"
+        )
+        return replace(rules, analyzer=f"{rules.analyzer} ({why})")
 
 
 async def labels_by_generator(
     ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
-    """The same where nobody else may speak."""
+    """The same where nobody else may speak. Raises ReplyError, with the raw text of both replies."""
     (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
     return sure_analysis(kind, pattern, evidence, f"llm:{reply.model}")
 

@@ -1,13 +1,16 @@
 """What a reply claims as its sources, checked; and structured replies, asked for once more if they cannot be read.
 
 A claim counts when its words stand in a passage of the prompt, character for character or but for spacing, quote marks,
-dashes and case. A bare passage number counts as the whole passage. Everything else is dropped, and a reply of which
-nothing is left is uncited: a wrong source is worse than none.
+dashes and case. A bare passage number counts as the whole passage, and under the short contract, which asks for no
+more, as the sentence or line of it that has most of the answer and the question. Everything else is dropped, and a
+reply of which nothing is left is uncited: a wrong source is worse than none.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -34,14 +37,43 @@ _ALIKE = (
 Span = tuple[int, int]
 
 
-def find_citations(evidence: Iterable[Evidence], passages: Sequence[Passage]) -> tuple[Citation, ...]:
+def find_citations(
+    evidence: Iterable[Evidence], passages: Sequence[Passage], about: tuple[str, str] | None = None
+) -> tuple[Citation, ...]:
     """The claims that hold, in the order of the reply, each span once.
 
-    ``passages`` are those of the prompt in the order shown; claim number n speaks of ``passages[n - 1]``.
+    ``passages`` are those of the prompt in the order shown; claim number n speaks of ``passages[n - 1]``. ``about`` is
+    the answer and its question: with them a bare number cites the passage's ``best_line`` and not all of it.
     """
     shown = [_Shown(passage) for passage in passages]
-    found = (citation for claim in evidence if (citation := _check(claim, shown)) is not None)
+    found = (citation for claim in evidence if (citation := _check(claim, shown, about)) is not None)
     return tuple(dict.fromkeys(found))
+
+
+_LINE: Final = re.compile(r"\S(?:[^\n]*?\S)??(?=[.!?][\"'\u201d)\]]*\s|\s*(?:\n|\Z))[.!?]?[\"'\u201d)\]]*")
+"""A sentence, or a line where that ends first: the row of a table is one."""
+_WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
+_OF_ANSWER: Final = 3.0
+"""What a word of the answer weighs beside one of the question; ours."""
+
+
+def best_line(text: str, answer: str, question: str) -> Span:
+    """The sentence or line of ``text`` with most words and numbers of ``answer`` and ``question``; the first of equals.
+
+    A word counts by how few of the lines have it, numbers without their separators; one of the answer counts three
+    times one of the question. All of ``text`` where no line has any of them.
+    """
+    spans = [match.span() for match in _LINE.finditer(text)]
+    words = [_words(text[start:end]) for start, end in spans]
+    held = Counter(word for line in words for word in line)
+    weights = dict.fromkeys(_words(question), 1.0) | dict.fromkeys(_words(answer), _OF_ANSWER)
+    scores = [sum(weights[word] / held[word] for word in line & weights.keys()) for line in words]
+    best = max(scores, default=0.0)
+    return spans[scores.index(best)] if best else (0, len(text))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.replace(",", "").casefold() for word in _WORD.findall(_normalise(text)[0]))
 
 
 class _Shown:
@@ -70,10 +102,13 @@ class _Shown:
         return None if span is None else (origin[span[0]], origin[span[1] - 1] + 1)
 
 
-def _check(claim: Evidence, shown: Sequence[_Shown]) -> Citation | None:
+def _check(claim: Evidence, shown: Sequence[_Shown], about: tuple[str, str] | None) -> Citation | None:
     named = shown[claim.passage - 1] if 1 <= claim.passage <= len(shown) else None
     if not claim.quote:
-        return named.cite((0, len(named.passage.text))) if named is not None else None
+        if named is None:
+            return None
+        text = named.passage.text
+        return named.cite((0, len(text)) if about is None else best_line(text, *about))
     places = [] if named is None else [named]
     if claim.passage == 0 or len(claim.quote) >= _TELLING:
         places += [place for place in shown if place is not named]
@@ -119,7 +154,8 @@ def _normalise(text: str) -> tuple[str, list[int]]:
     return "".join(out), origin
 
 
-# Structured replies (an analysis, sub-questions, a step): read, asked for once more if they cannot be, then failed.
+# Structured replies (an analysis, sub-questions, a step): read, and asked for once more if they cannot be. What then
+# holds without one is the operator's to say, see each: no question fails for a form that a model does not keep to.
 #
 # The further call shows the model its reply and what is wrong with it. It is a call like any other: reserved, in
 # journal and ledger, replayed by a rerun.

@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOper
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import find_citations
+from okralong.pipelines.answering.citations import best_line, find_citations
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, parse_answer
 from okralong.pipelines.answering.tools import Tools
@@ -32,23 +32,30 @@ async def generate(
 ) -> Answer:
     """Answer ``question`` from ``passages``, less what the window cannot hold (the last of ``hits`` goes first).
 
+    A reply that says anything is an answer, without citations where it names no source (see ``parse_answer``).
     ``cite_in`` gives for each passage that is shown the one in which its quotations stand, an empty one where none may
     be cited; None: in the shown ones.
 
     Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
     the question leaves no room for a passage, and what ``Tools.complete`` raises.
     """
-    build = partial(answer_prompt, question, calculator=tools.calculator)
+    build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract)
     shown = fit_passages(passages, hits, build, role, tools)
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
     reply = await tools.complete(step, build(shown), role=role)
-    parsed = parse_answer(reply.text)
+    parsed = parse_answer(reply.text, question)
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
     said = calculate(parsed.answer) if tools.calculator else parsed.answer
-    citations = find_citations(parsed.evidence, shown if cite_in is None else cite_in(shown))
-    return Answer("answered", said, tuple(each for each in citations if each.quote), context=tuple(shown))
+    about = (said, question) if tools.short_contract else None
+    found = find_citations(parsed.evidence, shown if cite_in is None else cite_in(shown), about)
+    citations = tuple(each for each in found if each.quote)
+    if parsed.only_number and citations:
+        # Nothing but "[2]": the model has pointed at its answer.
+        start, end = best_line(citations[0].quote, "", question)
+        said = citations[0].quote[start:end]
+    return Answer("answered", said, citations, context=tuple(shown))
 
 
 # The long context: every document of the scope in full where the window holds them, else the best chunks that fit.
@@ -87,7 +94,8 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
         used += tools.count(passages[-1].text)
         if used > tools.window:
             return None
-    return passages if prompt_fits(answer_prompt(question, passages, tools.calculator), ROLE, tools) else None
+    messages = answer_prompt(question, passages, tools.calculator, tools.short_contract)
+    return passages if prompt_fits(messages, ROLE, tools) else None
 
 
 async def best_chunks(tools: Tools, question: str) -> list[Passage]:
@@ -99,7 +107,7 @@ async def best_chunks(tools: Tools, question: str) -> list[Passage]:
         "full_text/retrieve", question, granularity=policy.fallback_granularity, k=policy.fallback_count
     )
     hits = list((found.semantic or found.exact)[: policy.fallback_count])
-    build = partial(answer_prompt, question, calculator=tools.calculator)
+    build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract)
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
     # Not even one fits: the first is handed on, and cut where it is shown.
     return _passages(hits[: max(fitting, 1)])

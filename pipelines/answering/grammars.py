@@ -94,15 +94,23 @@ reason ::= " " [^ \n] [^\n]{{0,{REASON_LENGTH - 1}}}
 }
 """By role, but for the rule ``evidence``. ``Answer: unanswerable`` and ``none`` are lines like any other."""
 
+_READ_SHORT: Final = rf"""
+root ::= "unanswerable" | [^ \n\[] [^\n\[]{{0,{ANSWER_LENGTH - 1}}} "[" [1-9] [0-9]? "]"
+"""
+_SHORT: Final = {**_GRAMMARS, "generate": _READ_SHORT, "full_text": _READ_SHORT}
+"""The same under the short contract."""
+
 ROLES: Final = frozenset(_GRAMMARS)
 """The roles whose replies have a grammar."""
 
 _NOTHING_TO_QUOTE: Final = 'evidence ::= "Evidence: none"\n'
 
 
-def grammar(role: str, messages: Sequence[Message]) -> str | None:
-    """The grammar of the reply to a prompt of ``role``; None for one that has none, such as the analyzer's."""
-    found = _GRAMMARS.get(role)
+def grammar(role: str, messages: Sequence[Message], short: bool = False) -> str | None:
+    """The grammar of the reply to a prompt of ``role``, under the ``short`` contract or the full one; None for a role
+    that has none, such as the analyzer's.
+    """
+    found = (_SHORT if short else _GRAMMARS).get(role)
     if found is None or "evidence" not in found:
         return found
     return found + (evidence_rules(messages) or _NOTHING_TO_QUOTE)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -122,9 +123,16 @@ def _attribute(value: str) -> str:
 
 # Cutting a reply at its labels ("Answer:", "Evidence:"), however the model dressed them up.
 
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+_THINK = r"think(?:ing)?|thought|reasoning"
+_THOUGHT = re.compile(rf"<(?P<tag>{_THINK})>.*?(?:</(?P=tag)>|\Z)|\A.*</(?:{_THINK})>", re.DOTALL | re.IGNORECASE)
+"""A block of thoughts: closed, cut short, or opened by the chat template, so that only its end is in the reply."""
+_THOUGHT_TAG = re.compile(rf"</?(?:{_THINK})>", re.IGNORECASE)
+_TURN = r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]"
+_OPENING_TURNS = re.compile(rf"\A(?:\s*(?:{_TURN}|(?:assistant|model)[ \t]*(?=\n)))+", re.IGNORECASE)
+_NEXT_TURN = re.compile(rf"(?:{_TURN}).*", re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w+-]*[ \t]*$\n?", re.MULTILINE)
 _DRESS = r"^[ \t>#*_-]*"
-_COLON = r"(?:[ \t]*\d+)?[ \t*_]*:[ \t*_]*"
+_COLON = r"(?:[ \t]*\d+)?[ \t*_]*[:\uff1a][ \t*_]*"
 
 
 def label_pattern(words: str) -> re.Pattern[str]:
@@ -145,19 +153,28 @@ def cut_at_labels(pattern: re.Pattern[str], text: str) -> tuple[str, list[tuple[
 
 
 def strip_thought(reply: str) -> str:
-    """``reply`` without the <think> block that reasoning models put first."""
-    return _THOUGHT.sub("", reply).strip()
+    """``reply`` without what models and servers put around it: the block of thoughts that reasoning models write first,
+    code fences, and the tokens that mark turns, with whatever stands behind the turn's end.
+    """
+    reply = _THOUGHT.sub("", reply)
+    reply = _NEXT_TURN.sub("", _OPENING_TURNS.sub("", reply))
+    return _FENCE.sub("", reply).strip()
 
 
-# The answer prompt. Contract of a reply, short enough for a model of 135M parameters::
+# The answer prompt. Contract of a reply::
 #
 #     Evidence: [2] "exact words of passage 2"
 #     Answer: 4.2 million euros
 #
 # or ``Answer: unanswerable``. The evidence comes first, since a model that has just copied the words answers from
 # them. With the calculator on, a calculation is answered by a formula such as ``=12.5 - 10 %``, which
-# ``calculate`` works out. The parser forgives a missing or oddly written label (then the whole reply is
-# the answer) and an answer that comes first.
+# ``calculate`` works out.
+#
+# The short contract is for models that keep to no form: ``4.2 million euros [2]``, or ``unanswerable``. Which words of
+# the passage are cited is then found here (``citations.best_line``).
+#
+# One parser reads both, and whatever else says something: a reply that breaks the contract is an answer without
+# evidence, and only one that says nothing is an error.
 
 ANSWER_INSTRUCTIONS = """Reply in this form:
 Evidence: [n] "exact words copied from passage n"
@@ -174,17 +191,58 @@ FORMULA = (
 
 UNANSWERABLE = "unanswerable"
 
-_ANSWER_LABEL = label_pattern(r"(?:(?:final|short)\s+)?answer|evidence|sources?|citations?|quotes?")
-_ANSWER_IS = re.compile(r"^the\s+(?:final\s+)?answer\s+is\s*:?\s+", re.IGNORECASE)
+SHORT_INSTRUCTIONS = """Answer the question in as few words as possible, then write the number of the passage \
+that says so, like this: 41 million [2]
+{calculation}If the passages do not hold the answer, reply only: unanswerable"""
+
+_ANSWER_LABEL = label_pattern(
+    r"(?:(?:final|short|direct|correct)\s+)?answer|evidence|sources?|citations?|quotes?|question"
+    r"|explanation|reasoning|rationale|justification|note"
+)
+_EVIDENCE_LABELS = ("evidence", "source", "citation", "quote")
+_ANSWER_IS = re.compile(
+    r"^(?:so,?\s+|thus,?\s+|therefore,?\s+)?the\s+(?:(?:final|correct)\s+)?answer\s+(?:to\s+(?:this|the)\s+question\s+)?is"
+    r"\s*:?\s+",
+    re.IGNORECASE,
+)
 _NOTHING = re.compile(r"the (?:final )?answer(?: to (?:this|the) question)? is:?", re.IGNORECASE)
 """What small models write before they run dry."""
+_LEAD_IN = re.compile(
+    r"^(?:(?:sure|certainly|of course|okay|ok|yes, here)\b[^\n:.!]{0,60}[!:.]\s+(?=\S))?"
+    r"(?:(?:here(?:'s|\u2019s| is| are)|below is)\b[^\n:]{0,80}:\s+(?=\S))?"
+    r"(?:(?:according to|based (?:up)?on|from)\s+(?:the\s+)?(?:(?:given|provided|numbered|above)\s+)?"
+    r"(?:passages?|context|documents?|text|information)(?:\s+(?:provided|given|above))?(?:\s*\[?\d{1,3}\]?)?,\s+(?=\S))?",
+    re.IGNORECASE,
+)
+"""What polite models write before they answer."""
+_SPEAKER = re.compile(r"^(?:assistant|response|output|reply|result|a)\s*[:\uff1a]\s*(?=\S)", re.IGNORECASE)
+_ASKED_AND_SAID = re.compile(r"\AQ\s*[:.]\s*(?P<asked>[^\n]+)\n+\s*A\s*[:.]", re.IGNORECASE)
+_WITHIN_LINE = re.compile(r"(?<=[.!?\"\u201d\])])[ \t]+(?=(?:final\s+)?answer\s*[:\uff1a])", re.IGNORECASE)
+"""Before an Answer label that does not begin its line."""
+_CONCLUDES = re.compile(r"\banswer\s+is\b\s*:?\s*(?=\S)", re.IGNORECASE)
+_BOXED = re.compile(r"\A\$*\\boxed\{(.*)\}\$*\.?\Z", re.DOTALL)
+_IN_JSON = re.compile(
+    r'\A[^{]{0,80}\{.*?"(?:final_?)?answer"\s*:\s*(?:"(?P<text>(?:[^"\\]|\\.)*)|(?P<bare>[^\s",}\]]+))',
+    re.DOTALL | re.IGNORECASE,
+)
+"""An answer in a JSON object, which need not be whole."""
+_JSON_EVIDENCE = re.compile(
+    r'"(?:evidence|sources?|citations?|quotes?|passages?)"\s*:(?P<said>.*)', re.DOTALL | re.IGNORECASE
+)
+_ESCAPED = re.compile(r'\\(["\\/])')
 _MARKS = '"\u201c\u201d\u201e\u00ab\u00bb'
 """Quote marks that open or close a quotation."""
 _SUBJECT = r"(?:(?:the|this|your)\s+question|it|the\s+answer|this)\s+"
 _SCOPE = r"(?:\s+(?:from|based|with|given|using|in|by)\b.*)?"
+_NOT_THERE = (
+    r"(?:(?:i'?m|i am)\s+sorry,?\s+(?:but\s+)?)?(?:unfortunately,?\s+)?(?:the|these|this)\s+"
+    r"(?:(?:given|provided|numbered|above)\s+)?(?:passages?|context|documents?|text|information)(?:\s+(?:given|provided|above))?\s+"
+    r"(?:does|do|did)(?:\s+not|n['\u2019]t)\s+(?:hold|contain|provide|include|give|have|state|mention)\s+"
+    r"(?:the\s+answer|an\s+answer|(?:any\s+|enough\s+|sufficient\s+|the\s+)?(?:information|details|data)\b)[^.\n]*"
+)
 _UNANSWERABLE = re.compile(
     rf"(?:(?:{_SUBJECT}is\s+)?(?:un-?answerable|not\s+answerable)|(?:{_SUBJECT})(?:cannot|can't|can\s+not)\s+be\s+answered)"
-    rf"{_SCOPE}",
+    rf"{_SCOPE}|{_NOT_THERE}",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -201,31 +259,99 @@ class ParsedAnswer:
         """Whether the model said that the passages do not hold the answer."""
         return self.answer == UNANSWERABLE
 
+    @property
+    def only_number(self) -> bool:
+        """Whether the answer is nothing but the number of a passage, such as "[2]"."""
+        return _INLINE.fullmatch(self.answer) is not None
 
-def answer_prompt(question: str, passages: Sequence[Passage], calculator: bool = False) -> list[Message]:
-    """The messages that ask for an answer from ``passages``; with ``calculator``, for a formula where one is needed."""
-    return framed_prompt(ANSWER_INSTRUCTIONS.format(calculation=FORMULA if calculator else RESULT), question, passages)
+
+def answer_prompt(
+    question: str, passages: Sequence[Passage], calculator: bool = False, short: bool = False
+) -> list[Message]:
+    """The messages that ask for an answer from ``passages``; with ``calculator``, for a formula where one is needed.
+
+    ``short`` asks by the short contract.
+    """
+    if short:
+        instructions = SHORT_INSTRUCTIONS.format(calculation=f"{FORMULA}\n" if calculator else "")
+    else:
+        instructions = ANSWER_INSTRUCTIONS.format(calculation=FORMULA if calculator else RESULT)
+    return framed_prompt(instructions, question, passages)
 
 
-def parse_answer(reply: str) -> ParsedAnswer:
-    """Read a reply.
+def parse_answer(reply: str, question: str = "") -> ParsedAnswer:
+    """Read a reply to a prompt of either contract, and whatever else says something.
 
     The first Answer label counts that does not stand inside a quotation, which a document may have written; where all
-    do, since a mark was never closed, the last. Raises ReplyError when there is no answer in the reply at all.
+    do, since a mark was never closed, the last. Without such a label the answer is what stands before any label, else
+    an explanation, else the evidence that was quoted before the reply was cut short, else what the thoughts conclude.
+    A ``question`` that the reply repeats is taken out. Raises ReplyError when the reply says nothing at all.
     """
-    unlabelled, sections = cut_at_labels(_ANSWER_LABEL, strip_thought(reply))
-    answer, references = take_references(clean(_answer(sections) or unlabelled))
-    if _NOTHING.fullmatch(answer):
-        answer = ""
+    text = strip_thought(reply)
+    found = _in_json(text)
+    if found is not None:
+        said, evidence = found
+    else:
+        text = _ASKED_AND_SAID.sub(lambda match: f"Question: {match['asked']}\nAnswer:", text)
+        unlabelled, sections = cut_at_labels(_ANSWER_LABEL, _WITHIN_LINE.sub("\n", text))
+        evidence = [section for label, section in sections if label.startswith(_EVIDENCE_LABELS)]
+        said = next(filter(None, map(partial(_bare_answer, question=question), _candidates(unlabelled, sections))), "")
+    claims = tuple(claim for section in evidence for claim in parse_evidence(section))
+    answer, references = take_references(said)
+    if not answer:
+        answer = next((claim.quote for claim in claims if claim.quote), "") or " ".join(evidence).strip()
+    if not answer:
+        answer = _thoughts(reply)
     if not answer:
         raise ReplyError(
             f"The reply holds no answer: {reply[:120]!r}. Give llm.max_completion_tokens more room if it was cut short."
         )
     if says_unanswerable(answer):
         return ParsedAnswer(UNANSWERABLE)
-    evidence = [section for label, section in sections if not label.endswith("answer")]
-    claims = tuple(claim for section in evidence for claim in parse_evidence(section))
     return ParsedAnswer(answer, tuple(dict.fromkeys(claims or references)))
+
+
+def _candidates(unlabelled: str, sections: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """The parts of a reply that may be its answer, the likeliest first."""
+    yield _answer(sections)
+    yield unlabelled
+    for label, section in sections:
+        if not label.endswith("answer") and not label.startswith(_EVIDENCE_LABELS):
+            yield section.partition("\n")[2] if label == "question" else section
+
+
+def _bare_answer(text: str, question: str) -> str:
+    """One part of a reply without what small models write around an answer; empty where nothing else is there."""
+    text = text.strip()
+    first, _, rest = text.partition("\n")
+    if question and rest.strip() and same_words(first) == same_words(question):
+        text = rest.strip()
+    text = clean(_LEAD_IN.sub("", _SPEAKER.sub("", text), count=1))
+    return "" if _NOTHING.fullmatch(text) or not any(char.isalnum() for char in text) else text
+
+
+def _in_json(text: str) -> tuple[str, list[str]] | None:
+    """The answer and the evidence of a reply that is a JSON object; None for one that is none."""
+    found = _IN_JSON.match(text)
+    if found is None:
+        return None
+    said = found["text"] if found["text"] is not None else found["bare"].strip("{[")
+    plain = clean(_ESCAPED.sub(r"\1", said.replace("\\n", "\n")))
+    evidence = _JSON_EVIDENCE.search(text[: found.start("text")] + text[found.end("text") :])
+    shown = _ESCAPED.sub(r"\1", evidence["said"]) if evidence is not None else ""
+    numbers = re.findall(r"(?<![\w.,])\d{1,3}(?![\w.,])", shown)
+    return plain, [f"[{', '.join(numbers)}]"] if numbers and '"' not in shown.strip(' "]}') else [shown]
+
+
+def _thoughts(reply: str) -> str:
+    """What a reply that is nothing but thoughts concludes, or their last line: the limit came before the answer."""
+    thought = _THOUGHT_TAG.sub("", reply)
+    if thought == reply:
+        return ""
+    conclusions = list(_CONCLUDES.finditer(thought))
+    text = thought[conclusions[-1].end() :].partition("\n")[0] if conclusions else ""
+    lines = [line for line in thought.splitlines() if any(char.isalnum() for char in line)]
+    return clean(text) or (clean(lines[-1]) if lines else "")
 
 
 def _answer(sections: Sequence[tuple[str, str]]) -> str:
@@ -242,8 +368,10 @@ def _answer(sections: Sequence[tuple[str, str]]) -> str:
 
 
 def clean(answer: str) -> str:
-    """Without markdown stars, wrapping quote marks and a leading "the answer is"."""
-    answer = _ANSWER_IS.sub("", answer.strip().strip("*").strip())
+    """Without markdown stars and back ticks, a LaTeX box, wrapping quote marks and a leading "the answer is"."""
+    answer = _ANSWER_IS.sub("", answer.strip().strip("*`").strip())
+    boxed = _BOXED.match(answer)
+    answer = boxed[1] if boxed is not None else answer.strip("*`").strip()
     if len(answer) > 1 and answer[0] in '"“' and answer[-1] in '"”' and not set(answer[1:-1]) & set('"“”'):
         answer = answer[1:-1]
     return answer.strip()
@@ -361,12 +489,16 @@ def parse_step(reply: str) -> ParsedStep:
 
 
 def read_step(reply: str) -> ParsedStep:
-    """Read a reply. The first label of each kind counts. Raises ReplyError when there is no label.
+    """Read a reply. The first label of each kind counts. A reply of one question and no label is the next query.
 
-    "unanswerable" is no answer here: the next look-up may still find the evidence.
+    "unanswerable" is no answer here: the next look-up may still find the evidence. Raises ReplyError when there is
+    neither a label nor a question.
     """
+    unlabelled, found = cut_at_labels(_STEP_LABEL, strip_thought(reply))
+    if not found and unlabelled.endswith("?") and "\n" not in unlabelled:
+        found = [("query", unlabelled)]
     sections: dict[str, str] = {}
-    for label, section in cut_at_labels(_STEP_LABEL, strip_thought(reply))[1]:
+    for label, section in found:
         kind = "answer" if label.endswith("answer") else "evidence" if label == "evidence" else "query"
         sections.setdefault(kind, section)
     if not sections:
@@ -440,8 +572,8 @@ def take_references(answer: str) -> tuple[str, tuple[Evidence, ...]]:
     An answer that is nothing but such a number stays as it is.
     """
     bare = _INLINE.sub("", answer).strip()
-    if not bare:
-        return answer.strip(), ()
+    if not any(char.isalnum() for char in bare):
+        bare = answer.strip()
     numbers = [number for match in _INLINE.finditer(answer) for number in re.findall(r"\d+", match.group(1))]
     return bare, tuple(dict.fromkeys(Evidence(int(number), "") for number in numbers))
 
@@ -483,8 +615,18 @@ DEMONSTRATIONS: dict[str, tuple[Message, Message]] = {
 }
 """By role: a question as the role's prompt puts it, and the reply that its contract wants."""
 
+_READ_SHORT = (_READ[0], Message("assistant", "Mara Lind [2]"))
+SHORT_DEMONSTRATIONS: dict[str, tuple[Message, Message]] = {
+    **DEMONSTRATIONS,
+    "generate": _READ_SHORT,
+    "full_text": _READ_SHORT,
+}
+"""The same under the short contract."""
 
-def with_demonstration(messages: Sequence[Message], role: str) -> list[Message]:
-    """``messages`` with the role's example after the system message; as they are for a role that has none."""
-    shown = DEMONSTRATIONS.get(role)
+
+def with_demonstration(messages: Sequence[Message], role: str, short: bool = False) -> list[Message]:
+    """``messages`` with the role's example, of the ``short`` contract or the full one, after the system message; as
+    they are for a role that has none.
+    """
+    shown = (SHORT_DEMONSTRATIONS if short else DEMONSTRATIONS).get(role)
     return list(messages) if shown is None else [messages[0], *shown, *messages[1:]]

@@ -24,7 +24,7 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer import analyze_by_generator
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts import DEMONSTRATIONS, with_demonstration
+from okralong.pipelines.answering.prompts import DEMONSTRATIONS, SHORT_DEMONSTRATIONS, with_demonstration
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import ShardClient, search, stored_compressed, stored_vectors
@@ -80,11 +80,11 @@ class Ports:
 
     ``embed`` turns texts into unit vectors of shape (n, dimension), None where the archive has no vectors; ``analyze``
     None lets the generator analyse; ``admit`` reserves a plan's dollars or raises OverBudget; ``demonstrate`` puts a
-    worked example before each prompt; ``calculator`` is that of ``Tools``; ``score`` and ``token_ends`` are None where
-    no model was configured that could, ``artifact`` where there is no run to keep one, ``compress`` where nothing needs
-    a compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where the run has no cross-encoder (a
-    query and passages to readings); ``reads_spans`` says whether that one says where answers stand, ``reads_answers``
-    is that of ``Tools``.
+    worked example before each prompt; ``calculator`` and ``short_contract`` are those of ``Tools``; ``score`` and
+    ``token_ends`` are None where no model was configured that could, ``artifact`` where there is no run to keep one,
+    ``compress`` where nothing needs a compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where
+    the run has no cross-encoder (a query and passages to readings); ``reads_spans`` says whether that one says where
+    answers stand, ``reads_answers`` is that of ``Tools``.
     """
 
     archive: Archive
@@ -99,6 +99,7 @@ class Ports:
     completion_limit: Callable[[str], int]
     demonstrate: bool = False
     calculator: bool = False
+    short_contract: bool = False
     score: Callable[[str, list[str]], Awaitable[list[list[float]]]] | None = None
     token_ends: Callable[[list[str]], Awaitable[list[list[int]]]] | None = None
     artifact: Callable[[str, str, Branch], Awaitable[Any]] | None = None
@@ -165,6 +166,11 @@ class QuestionTools:
         """See ``Tools``."""
         return self.ports.calculator
 
+    @property
+    def short_contract(self) -> bool:
+        """See ``Tools``."""
+        return self.ports.short_contract
+
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         """See ``Tools``."""
         path = self._path(step)
@@ -212,7 +218,7 @@ class QuestionTools:
         """See ``Tools``."""
         path = self._path(step)
         if self.ports.demonstrate:
-            messages = with_demonstration(messages, role)
+            messages = with_demonstration(messages, role, self.short_contract)
         with self._timed(role):
             return await self.ports.complete(self.question.query_id, path, role, messages, logprobs=logprobs)
 
@@ -361,7 +367,8 @@ class QuestionTools:
         )
 
     def _example_tokens(self, role: str) -> int:
-        return sum(self.ports.count(message.content) + MESSAGE_OVERHEAD for message in DEMONSTRATIONS[role])
+        shown = (SHORT_DEMONSTRATIONS if self.short_contract else DEMONSTRATIONS)[role]
+        return sum(self.ports.count(message.content) + MESSAGE_OVERHEAD for message in shown)
 
     def _path(self, step: str) -> str:
         path = f"{self.prefix}/{step}" if self.prefix else step

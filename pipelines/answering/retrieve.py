@@ -29,7 +29,7 @@ from okralong.pipelines.answering.prompts import (
 from okralong.pipelines.answering.rerank import rerank, stretched
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Branch, Retriever, Tools
-from okralong.pipelines.core.types import Answer, Candidates, Chunk, Hit, NobodyAsked, Passage, Plan, RetrieverScores
+from okralong.pipelines.core.types import Answer, Candidates, Chunk, Hit, Passage, Plan, ReplyError, RetrieverScores
 
 
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
@@ -96,16 +96,16 @@ async def _ranked(
 
 
 async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
-    """At most ``limit`` sub-questions; the question itself where there is no room to ask for any.
+    """At most ``limit`` sub-questions; the question itself where there is no room to ask for any, or none came.
 
-    Steps: ``step``, and ``step/repair`` when the reply is of no use. Raises ReplyError when that one is neither.
+    Steps: ``step``, and ``step/repair`` when the reply holds no question.
     """
     messages = split_prompt(question, limit)
     if not prompt_fits(messages, "split", tools):
         return [question]
     try:
         return await ask_for(tools, "split", step, messages, partial(read_split, limit=limit))
-    except NobodyAsked:
+    except ReplyError:  # NobodyAsked is one
         return [question]
 
 
@@ -128,8 +128,10 @@ async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
     It stops when the reply holds an answer, when there is nothing new to look up, or at the bound; then one last call
     answers from everything gathered.
 
+    A reply that says neither, also when it is asked for once more, ends the reasoning in the same way.
+
     Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair`` when its reply is of no
-    use), ``step/1/retrieve`` onward, and ``generate``. Raises ReplyError when a repaired reply is of no use either.
+    use), ``step/1/retrieve`` onward, and ``generate``.
     """
     finds = [await assembled_retrieval(tools, "retrieve", question, plan)]
     asked = {same_words(question)}
@@ -165,7 +167,7 @@ async def _reason(
         return ParsedStep(), []
     try:
         return await ask_for(tools, "step", step, step_prompt(question, shown), read_step), shown
-    except NobodyAsked:
+    except ReplyError:  # NobodyAsked is one
         return ParsedStep(), shown
 
 

@@ -85,6 +85,11 @@ class Tools(Protocol):
         """Whether the generator answers calculations with formulas, which the executor works out."""
         ...
 
+    @property
+    def short_contract(self) -> bool:
+        """Whether answers are asked for by the short contract: the answer, then the number of a passage."""
+        ...
+
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller, and none of
         the semantic one where the archive has no vectors.

@@ -190,7 +190,9 @@ class LlmConfig(EndpointConfig):
     a folder with a tokenizer.json. ``demonstrations`` shows a worked example in each prompt, at 60 to 130 tokens a
     call: small models need it, GPT-4o does not; None is what the reader was trained with, True for a bare model that is
     served here and False for an endpoint. ``calculator`` asks for calculations as formulas, which are worked out here
-    (see ``answering/generate.py``); None is what the reader was trained with, and False without one. ``reader`` is
+    (see ``answering/generate.py``); None is what the reader was trained with, and False without one. ``contract`` is
+    what an answer is asked for: "full", quotations and then the answer, or "short", the answer and the number of a
+    passage; "auto" is short for the embedded model without a reader, full for all others. ``reader`` is
     merged into a model that is served here: "shipped" (into the embedded model alone), "none", or the folder that
     `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
     keeps; None is True where that one serves a reader. ``mode`` batch puts calls into batches of the first endpoint,
@@ -214,6 +216,7 @@ class LlmConfig(EndpointConfig):
     stop: list[str] = Field(default_factory=list)
     demonstrations: bool | None = None
     calculator: bool | None = None
+    contract: Literal["full", "short", "auto"] = "auto"
     reader: Annotated[str, Field(min_length=1)] = SHIPPED
     constrained: bool | None = None
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
@@ -260,6 +263,13 @@ class LlmConfig(EndpointConfig):
     def found_reader(self) -> Reader | None:
         """The reader that is merged into this model, None for none. Raises ConfigError as ``find_reader`` does."""
         return find_reader(self.reader, self.base_url, self.model)
+
+    @property
+    def short_contract(self) -> bool:
+        """Whether answers are asked for by the short contract. Raises ConfigError as ``found_reader`` does."""
+        if self.contract == "auto":
+            return self.base_url == EMBEDDED and self.model == EMBEDDED and self.found_reader() is None
+        return self.contract == "short"
 
     def completion_limit(self, role: str) -> int:
         """Most completion tokens of a call of ``role``. Raises ConfigError for a role that there is not."""

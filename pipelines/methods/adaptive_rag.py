@@ -7,6 +7,7 @@ Where this differs from the paper:
 - Retrieval is dense, five chunks of 512 tokens a look-up, as OkraLong's authors ran it (their section 4.2); the paper's
   own is BM25 over paragraphs.
 - The reader and the reasoner are prompted in our words and without worked examples; the paper's have some.
+- A reply without a letter, also when it is asked for once more, counts as B: one retrieval.
 - Retrieval has the question's scope, and A answers as it is: nothing is looked up when the generator does not know.
 """
 
@@ -24,7 +25,7 @@ from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, neutralise, parse_answer, strip_thought
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, Plan, Question, ReplyError
+from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, NobodyAsked, Plan, Question, ReplyError
 from okralong.pipelines.methods.flare import write_sentence
 
 UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and asks"
@@ -39,10 +40,16 @@ def granularities(policy: Policy) -> list[int]:
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``classify``, ``plan``, then ``generate`` (A), ``retrieve`` and ``generate`` (B), or those of
-    ``interleave`` (C). Raises ReplyError when there is no letter in the repaired reply either.
+    ``interleave`` (C).
     """
     words = question.question
-    letter = await ask_for(tools, "classify", "classify", complexity_prompt(words), read_complexity)
+    letter: Complexity
+    try:
+        letter = await ask_for(tools, "classify", "classify", complexity_prompt(words), read_complexity)
+    except NobodyAsked:
+        raise
+    except ReplyError:
+        letter = "B"
     plan = await tools.record_plan("plan", _plan(letter, tools))
     if plan.count == 0:
         result = await _answer_closed_book(tools, "generate", words)
@@ -99,7 +106,7 @@ async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -
 async def _answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
     """What the generator knows by itself: one call, no context and no citation."""
     reply = await tools.complete(step, closed_book_prompt(question, tools.calculator), role="generate")
-    parsed = parse_answer(reply.text)
+    parsed = parse_answer(reply.text, question)
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE)
     return Answer("answered", calculate(parsed.answer) if tools.calculator else parsed.answer)

@@ -11,6 +11,8 @@ Where this differs from the paper:
 - Chunks of 512 tokens by dense retrieval; the paper's are passages of 100 words, so a segment here is four times as
   long.
 - A summary may have ``llm.max_completion_tokens.compress`` tokens, 384 unless set; the authors allow 900.
+- A round whose reply holds no summary, also when it is asked for once more, leaves the summary as it was. Where no
+  round brings one, the answer is read from the first segment's chunks.
 - The answer has neither context nor citations, since what the reader saw stands in no document.
 """
 
@@ -31,7 +33,7 @@ from okralong.pipelines.answering.prompts import cut_at_labels, framed_prompt, l
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
 
 UNFORESEEN: Final = "it stops when the generator finds a summary complete"
 ROLE: Final = "compress"
@@ -51,7 +53,8 @@ async def answer(question: Question, tools: Tools) -> Answer:
     text = (await digest(tools, question.question, hits, tools.policy.compact.segment)).text
     # It is shown as a passage, but stands in no document, so the answer has neither context nor citations.
     written = Passage("summary", 0, len(text), text, count_tokens(text), 1.0)
-    found = await generate(tools, "generate", question.question, [written] if text else [])
+    first = [passage_of(hit) for hit in hits[: tools.policy.compact.segment]]
+    found = await generate(tools, "generate", question.question, [written] if text else first)
     return Answer(found.status, found.answer, plan=plan)
 
 
@@ -69,14 +72,19 @@ async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int)
     """What ``hits``, most important first and ``segment`` at a time, say on the question.
 
     Steps: ``segment/1/compress`` onward (each with ``/repair`` where its reply is of no use), until a summary is
-    complete or all are read. Raises ReplyError when a repaired reply holds no summary either.
+    complete or all are read. A round without a summary adds nothing.
     """
     so_far = NOTHING_YET
     for number, start in enumerate(range(0, len(hits), segment), start=1):
         part = hits[start : start + segment]
         build = partial(compress_prompt, question, so_far)
         shown = fit_passages([passage_of(hit) for hit in part], part, build, ROLE, tools)
-        so_far = await ask_for(tools, ROLE, f"segment/{number}/compress", build(shown), read_digest)
+        try:
+            so_far = await ask_for(tools, ROLE, f"segment/{number}/compress", build(shown), read_digest)
+        except NobodyAsked:
+            raise
+        except ReplyError:
+            continue
         if so_far.complete:
             break
     return so_far

@@ -37,7 +37,17 @@ from okralong.pipelines.answering.prompts import render_passages, strip_thought
 from okralong.pipelines.answering.retrieve import dense_retrieval, sort_hits, within_tokens
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Answer, Chunk, Hit, Message, Passage, Question, ReplyError, needs_extra
+from okralong.pipelines.core.types import (
+    Answer,
+    Chunk,
+    Hit,
+    Message,
+    NobodyAsked,
+    Passage,
+    Question,
+    ReplyError,
+    needs_extra,
+)
 
 with needs_extra("lab"):
     from sklearn.decomposition import PCA
@@ -46,6 +56,8 @@ with needs_extra("lab"):
 UNFORESEEN: Final = "the summaries of its documents must be written first"
 SUMMARY: Final = "summary"
 ROLE: Final = "summarize"
+SUMMARY_WORDS: Final = 100
+"""Words of a node that stand for a cluster without a summary: as many as a summary may have."""
 
 ALL: Final = 1_000_000
 """More chunks than a document has."""
@@ -115,7 +127,7 @@ async def build_tree(tools: Tools, doc_id: str, granularity: int, layers: int, c
 
     Steps: ``leaves``, then for each layer ``layer/1/clusters`` and ``layer/1/1/summarize`` onward; at most ``layers``,
     and none over so few nodes that they cannot be reduced. A cluster of more than
-    ``cluster_tokens`` is clustered again. Raises ReplyError when there is no summary in a repaired reply.
+    ``cluster_tokens`` is clustered again. Where no summary comes, the head of the cluster's first node stands for it.
     """
     found = await tools.retrieve("leaves", doc_id, granularity=granularity, k=ALL)
     leaves = sorted(found.semantic, key=lambda hit: hit.chunk.ordinal)
@@ -160,7 +172,12 @@ def bounded_clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[l
 async def _summary(tools: Tools, step: str, doc_id: str, texts: Sequence[str]) -> str:
     passages = [Passage(doc_id, 0, len(text), text, count_tokens(text), 1.0) for text in texts]
     shown = fit_passages(passages, (), summarize_prompt, ROLE, tools)
-    return await ask_for(tools, ROLE, step, summarize_prompt(shown), read_summary)
+    try:
+        return await ask_for(tools, ROLE, step, summarize_prompt(shown), read_summary)
+    except NobodyAsked:
+        raise
+    except ReplyError:
+        return " ".join(shown[0].text.split()[:SUMMARY_WORDS])
 
 
 def summary_hits(doc_id: str, tree: Sequence[Any], vector: Sequence[float]) -> list[Hit]:

@@ -74,7 +74,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
         text = text[:-1]
         messages = _prompt(words, text, vectors)
     reply = await tools.complete("generate", messages, role="generate")
-    parsed = parse_answer(reply.text)
+    parsed = parse_answer(reply.text, words)
     context = tuple(map(passage_of, text))
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE, plan=plan, context=context)

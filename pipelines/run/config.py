@@ -91,6 +91,9 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
     llm["max_completion_tokens"] = config.llm.max_completion_tokens.model_dump(exclude=fresh)
     # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
     llm["reader"] = reader.digest if reader else None
+    del llm["contract"]
+    if not strategy.reads_vectors and config.llm.short_contract:  # the full one has the hash of before there were two
+        llm["contract"] = "short"
     parts = {
         "strategy": strategy.identity,
         "policy": policy.identity(),

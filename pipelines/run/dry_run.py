@@ -151,7 +151,9 @@ async def prompt_growth(
 
     def sized(passages: Sequence[Passage], hits: Sequence[Hit], build: BuildPrompt, role: str) -> int:
         messages = build(fit_passages(passages, hits, build, role, tools))
-        return prompt_tokens(with_demonstration(messages, role) if demonstrate else messages, tools.count)
+        return prompt_tokens(
+            with_demonstration(messages, role, tools.short_contract) if demonstrate else messages, tools.count
+        )
 
     split = plan.workflow == "split"
     # After the last step there is one look-up more, which only the answer sees.
@@ -165,7 +167,7 @@ async def prompt_growth(
         max_tokens=None if tokens is None else look_ups * tokens,
     )
     hits = await assembled_retrieval(tools, "retrieve", question, deep)
-    build_answer = partial(answer_prompt, question, calculator=tools.calculator)
+    build_answer = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract)
     answers, reasons = [], []
     for number in range(1, look_ups + 1):
         shown = hits[: number * count]

@@ -12,6 +12,7 @@ from okralong.pipelines.answering.analyzer import (
     AnalyzerConfig,
     analyze_by_generator,
     generator_prompt,
+    labels_by_generator,
     load_analyzer,
 )
 from okralong.pipelines.answering.analyzer_rules import KeywordRules
@@ -43,9 +44,16 @@ async def test_its_labels_are_taken_as_they_are_at_the_second_try_too(texts: tup
     assert found.analyzer == "llm:big-model"
 
 
-async def test_two_replies_that_are_no_analysis_fail_with_the_raw_text() -> None:
+async def test_after_two_replies_that_are_no_analysis_the_rules_speak_and_say_so() -> None:
+    found = await analyze_by_generator(generator("It is a comparison.", "Truly."), "analyze", ASKED)
+    (rules,) = KeywordRules().analyze([ASKED])
+    assert found.type_probabilities == rules.type_probabilities
+    assert found.analyzer == "keyword-rules (the generator's reply was no analysis)"
+
+
+async def test_labels_for_training_are_the_generators_alone() -> None:
     with pytest.raises(ReplyError, match="not one JSON dictionary") as failed:
-        await analyze_by_generator(generator("It is a comparison.", "Truly."), "analyze", ASKED)
+        await labels_by_generator(generator("It is a comparison.", "Truly."), "analyze", ASKED)
     assert failed.value.raw == "It is a comparison.\n--- asked once more ---\nTruly."
 
 

@@ -137,7 +137,7 @@ def test_the_formula_that_the_prompt_shows_is_read_and_worked_out() -> None:
         ('Evidence: [1] "so"\nAnswer: Tarn\n\nAnswer: rambling on', "Tarn", [Evidence(1, "so")]),
         ("<think>Answer: no\nhm</think>Answer: Tarn", "Tarn", []),
         ("Answer: first line\nsecond line\nEvidence: [1]", "first line\nsecond line", [Evidence(1, "")]),
-        ("Answer: [1]", "[1]", []),
+        ("Answer: [1]", "[1]", [Evidence(1, "")]),
     ],
 )
 def test_answers(reply: str, answer: str, evidence: list[Evidence]) -> None:
@@ -170,7 +170,9 @@ def test_other_words_are_answers(reply: str) -> None:
     assert not parse_answer(reply).unanswerable
 
 
-@pytest.mark.parametrize("reply", ["", "  \n ", "Answer:", "<think>only thoughts"])
+@pytest.mark.parametrize(
+    "reply", ["", "  \n ", "Answer:", "<think></think>", "The answer is:", "```\n```", "<|im_end|>"]
+)
 def test_a_reply_without_an_answer_is_an_error(reply: str) -> None:
     with pytest.raises(ReplyError, match="holds no answer"):
         parse_answer(reply)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from okralong.pipelines.answering.citations import NOTHING, ask_and_read, repair_prompt
+from okralong.pipelines.answering.citations import NOTHING, ask_and_read, ask_for, repair_prompt
 from okralong.pipelines.answering.prompts import read_split, read_step
 from okralong.pipelines.answering.retrieve import split_question
 from okralong.pipelines.core.types import Document, Message, NobodyAsked, Question, Reply, ReplyError
@@ -47,21 +47,27 @@ async def test_a_reply_of_no_use_is_repaired_by_one_further_call(role: str, bad:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_one_that_is_no_better_fails_the_question_and_keeps_the_raw_text(role: str) -> None:
-    malformed = ROLES[role][2]
-    tools = tools_for(role, malformed, f"again {malformed}" if role == "step" else "no, no:")
+@pytest.mark.parametrize("again", ["malformed", "empty"])
+async def test_after_one_that_is_no_better_the_question_is_answered_all_the_same(role: str, again: str) -> None:
+    _, step, malformed, _ = ROLES[role]
+    tools = tools_for(role, malformed, malformed if again == "malformed" else "")
+    answer = await load_strategy("okralong")(Question("q", QUESTION), tools)
+    assert (answer.status, answer.answer) == ("answered", "Alder")
+    steps = [path for tool, path in tools.steps() if tool == "complete"]
+    assert steps == [step, f"{step}/repair", "generate"]
+
+
+async def test_the_error_keeps_the_raw_text_of_both_replies() -> None:
+    tools = tools_for("split", "no:", "no, no:")
     with pytest.raises(ReplyError, match="asked for once more") as failed:
-        await load_strategy("okralong")(Question("q", QUESTION), tools)
-    raw = failed.value.raw
-    assert raw.startswith(f"{malformed}\n--- asked once more ---\n")
-    assert len(raw.splitlines()) == 3
-    assert pickle.loads(pickle.dumps(failed.value)).raw == raw, "it travels between processes"
+        await ask_for(tools, "split", "split/questions", [Message("user", "?")], lambda text: read_split(text, 4))
+    assert failed.value.raw == "no:\n--- asked once more ---\nno, no:"
+    assert pickle.loads(pickle.dumps(failed.value)).raw == failed.value.raw, "it travels between processes"
 
 
 async def test_without_room_for_the_error_no_further_call_is_made() -> None:
     tools = tools_for("split", "word " * 30 + ":", GOOD_SPLIT, window=420)
-    with pytest.raises(ReplyError, match="no room"):
-        await split_question(tools, "split/questions", QUESTION, 4)
+    assert await split_question(tools, "split/questions", QUESTION, 4) == [QUESTION]
     assert len(tools.of("complete")) == 1
 
 

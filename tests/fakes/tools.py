@@ -78,6 +78,7 @@ class ScriptedTools:
         window: int = 128_000,
         completion_limit: int = 256,
         calculator: bool = False,
+        short_contract: bool = False,
         probabilities: Mapping[str, float] | None = None,
     ) -> None:
         """``probabilities`` are those of some words of replies; the generator is sure of the others."""
@@ -89,6 +90,7 @@ class ScriptedTools:
         self._window = window
         self._limit = completion_limit
         self._calculator = calculator
+        self._short_contract = short_contract
         self._prefix = ""
         self._chunks: dict[int, list[Chunk]] = {}
         self.calls: list[Call] = []
@@ -112,6 +114,10 @@ class ScriptedTools:
     @property
     def calculator(self) -> bool:
         return self._calculator
+
+    @property
+    def short_contract(self) -> bool:
+        return self._short_contract
 
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         self._record("retrieve", step, query=query, granularity=granularity, k=k)
