@@ -81,7 +81,7 @@ async def read_comparison(
 _CHOICE: Final = re.compile(r",\s*(?P<first>[^,?]+?)\s+or\s+(?P<second>[^,?]+?)\s*\?\s*$")
 _EARLIER: Final = re.compile(r"\b(earlier|sooner|first)\W*$", re.IGNORECASE)
 _LATER: Final = re.compile(r"\b(later|last)\W*$|\bmore recently\b", re.IGNORECASE)
-"""Of dates and years alone; "first" and "last" only at the end of what is asked: elsewhere they may be part of a name."""
+"""Of dates and years alone; "first" and "last" only where what is asked ends: elsewhere they may belong to a name."""
 _LESS: Final = re.compile(r"\b(lower|smaller|fewer|less|shorter|cheaper)\b", re.IGNORECASE)
 _MORE: Final = re.compile(r"\b(higher|larger|greater|more|bigger|longer|dearer)\b(?! recently)", re.IGNORECASE)
 _MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]

@@ -30,6 +30,7 @@ from okralong.pipelines.core.types import (
     Plan,
     QuestionError,
     QuestionType,
+    Reading,
     Reply,
     ReplyError,
     RetrieverScores,
@@ -79,6 +80,7 @@ class ScriptedTools:
         completion_limit: int = 256,
         calculator: bool = False,
         short_contract: bool = False,
+        reads_answers: bool = False,
         probabilities: Mapping[str, float] | None = None,
     ) -> None:
         """``probabilities`` are those of some words of replies; the generator is sure of the others."""
@@ -91,6 +93,7 @@ class ScriptedTools:
         self._limit = completion_limit
         self._calculator = calculator
         self._short_contract = short_contract
+        self._reads_answers = reads_answers
         self._prefix = ""
         self._chunks: dict[int, list[Chunk]] = {}
         self.calls: list[Call] = []
@@ -118,6 +121,24 @@ class ScriptedTools:
     @property
     def short_contract(self) -> bool:
         return self._short_contract
+
+    @property
+    def reads(self) -> bool:
+        return self._reads_answers
+
+    @property
+    def reads_answers(self) -> bool:
+        return self._reads_answers
+
+    async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
+        """Relevant is what shares words with the query; the answer is the passage's last word."""
+        self._record("read", step, query=query, passages=len(passages))
+        shares = [_shared_words(query, text) / len(query.split()) for text in passages]
+        starts = [text.rstrip(" .\n").rfind(" ") + 1 for text in passages]
+        return [
+            Reading(share, min(1.0, share), start, len(text.rstrip(" .\n")), 1.0)
+            for share, start, text in zip(shares, starts, passages, strict=True)
+        ]
 
     async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
         self._record("retrieve", step, query=query, granularity=granularity, k=k)
