@@ -185,13 +185,14 @@ class FusionPolicy(Settings):
 
 class RerankPolicy(Settings):
     """Ranking by a cross-encoder: the first ``candidates`` fused chunks of every retrieval are read with its query and
-    ordered anew; the others are left out. 0: none are read, and the order stays. ``weight`` is the share of the
-    cross-encoder's scores in the new ones, of the fused scores the rest, both stretched to 0..1. Ours, not in the
-    paper.
+    ordered anew; the others stand behind them. 0: none are read, and the order stays. ``weight`` is the share of the
+    cross-encoder's scores in the new ones, of the fused scores the rest, both stretched to 0..1. Chunks of more than
+    ``largest`` tokens are not read: the shipped one has learned on small ones. Ours, not in the paper.
     """
 
     candidates: Annotated[int, Field(ge=0, le=500)] = 0
     weight: Share = 1.0
+    largest: Tokens = 256
 
 
 class ReadPolicy(Settings):

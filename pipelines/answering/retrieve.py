@@ -92,7 +92,9 @@ async def _ranked(
     if around is not None and around.granularity > granularity:
         wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
         fused = boost_by_wider(fused, fuse_by(fusion, wide, *weights), around.weight)
-    return await rerank(tools, f"{step}/rerank", query, fused), found
+    if granularity <= tools.policy.rerank.largest:
+        fused = await rerank(tools, f"{step}/rerank", query, fused)
+    return fused, found
 
 
 async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
