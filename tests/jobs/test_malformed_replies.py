@@ -23,7 +23,7 @@ ANALYSES = [
     {"role": "analyze", "text": "I think that it is a comparison."},
 ]
 
-EMPTY = {"role": "generate", "text": "Answer:"}
+EMPTY = {"role": "read", "text": "Answer:"}
 
 
 @pytest.fixture
