@@ -279,11 +279,8 @@ class RerankerReplica:
     @serve.batch
     async def _batched(self, asked: list[tuple[str, list[str]]]) -> list[list[Reading]]:
         self._sizes[len(asked)] += 1
-        queries = [query for query, passages in asked for _ in passages]
-        pairs = [passage for _, passages in asked for passage in passages]
         # In a thread: the next batch must be able to fill while this one is worked on.
-        found = iter(await asyncio.to_thread(self._model.read, queries, pairs, self._max_pairs))
-        return [[next(found) for _ in passages] for _, passages in asked]
+        return await asyncio.to_thread(self._model.read_each, asked, self._max_pairs)
 
 
 def reranker_app(config: RerankerConfig, place: Place = ANYWHERE) -> serve.Application:

@@ -61,8 +61,12 @@ class EmbeddingConfig(Settings):
 
     @property
     def query_precision(self) -> str:
-        """In which questions are embedded. Never int8: their vectors would depend on the questions beside them."""
-        return "auto" if self.precision == "int8" else self.precision
+        """In which questions are embedded: float32, unless the config names another than int8.
+
+        In bfloat16 and int8 a vector depends on which questions share its pass, so the same run made twice would find
+        other chunks and send other prompts. Questions are short: float32 costs them nothing.
+        """
+        return self.precision if self.precision == "bfloat16" else "float32"
 
 
 class LimitsConfig(Settings):

@@ -156,11 +156,11 @@ class CrossEncoder:
         weights are others than those it was trained on.
         """
         # PyTorch has kernels for int8 on processors alone.
-        device, precision_ = ("cpu", "float32") if precision == INT8 else (device, precision)
-        target, dtype = settle(device, precision_, threads)
+        quantized = precision == INT8
+        target, dtype = settle("cpu" if quantized else device, "float32" if quantized else precision, threads)
         own = (Path(folder) / CROSS_ENCODER).is_file()
         loaded = cls._own(Path(folder), target) if own else cls._foreign(str(folder), target)
-        if precision == INT8:
+        if quantized:
             quantize(loaded._model)
         else:
             loaded._model.to(dtype)
@@ -217,6 +217,19 @@ class CrossEncoder:
     def reads_spans(self) -> bool:
         """Whether it says where the answer stands and whether it is there."""
         return self._shape is not None
+
+    def read_each(self, asked: Sequence[tuple[str, list[str]]], max_batch: int = 64) -> list[list[Reading]]:
+        """The readings of several queries, each with its passages.
+
+        On a processor each query is read by itself: its candidates fill it, and a reading in bfloat16 depends on what
+        shares its pass, so that the same question would be ranked otherwise beside others. On a GPU all are read
+        together.
+        """
+        if next(self._model.parameters()).device.type == "cpu":
+            return [self.read([query] * len(passages), passages, max_batch) for query, passages in asked]
+        queries = [query for query, passages in asked for _ in passages]
+        found = iter(self.read(queries, [passage for _, passages in asked for passage in passages], max_batch))
+        return [[next(found) for _ in passages] for _, passages in asked]
 
     def read(self, queries: Sequence[str], passages: Sequence[str], max_batch: int = 64) -> list[Reading]:
         """A reading of each pair, in the order given; pairs of like length share a pass."""

@@ -36,9 +36,10 @@ def test_impossible_values_are_refused(text: str, key: str) -> None:
         parse_config(IndexConfig, text, "index.yaml")
 
 
-def test_questions_are_never_embedded_in_int8() -> None:
-    asked = {precision: EmbeddingConfig(precision=precision).query_precision for precision in ("float32", "int8")}
-    assert asked == {"float32": "float32", "int8": "auto"}
+def test_a_question_is_embedded_alike_whatever_stands_beside_it_unless_the_config_says_bfloat16() -> None:
+    named = ("auto", "float32", "int8", "bfloat16")
+    asked = {precision: EmbeddingConfig(precision=precision).query_precision for precision in named}
+    assert asked == {"auto": "float32", "float32": "float32", "int8": "float32", "bfloat16": "bfloat16"}
 
 
 def test_int8_takes_no_gpu() -> None:
