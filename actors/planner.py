@@ -298,10 +298,10 @@ class Planner:
 
     async def _checked(self, tools: QuestionTools, question: Question, answer: Answer) -> Answer:
         """The answer with its confidence. What cannot be judged stays as it is: it was paid for."""
-        if self._checks is None:
+        if not self._checks:
             return answer
         try:
-            return await with_confidence(tools, question.question, answer, self._checks)
+            return await with_confidence(tools, question.question, answer)
         except (EndpointError, BrokenError, *BROKEN):
             raise
         except Exception:

@@ -53,7 +53,7 @@ class RetrievalNames:
     number one or more; ``analyzer`` (None: the generator analyses), ``embedder`` (None: the archive has no vectors),
     ``reranker``, ``scorer`` and ``generator`` (None where nothing needs one) run on Ray Serve; ``compresses`` says
     whether the embedder has a compressor, ``reads_spans`` whether the reranker says where answers stand,
-    ``reads_answers`` whether it may answer and ``checks`` the weights by which an answer is judged (None: none is).
+    ``reads_answers`` whether it may answer and ``checks`` whether it says how probably an answer is right.
     """
 
     archive: str
@@ -66,7 +66,7 @@ class RetrievalNames:
     compresses: bool = False
     reads_spans: bool = False
     reads_answers: bool = False
-    checks: tuple[float, ...] | None = None
+    checks: bool = False
 
     @classmethod
     def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
@@ -78,7 +78,7 @@ class RetrievalNames:
             compresses=prepared.strategy.needs_compressor,
             reads_spans=ours,
             reads_answers=ours and reranker.may_answer(prepared.config.llm.base_url == EMBEDDED),
-            checks=reranker.confidence_weights() if ours else None,
+            checks=ours and reranker.confidence,
             **{part: apps.get(part) for part in APPS},
         )
 

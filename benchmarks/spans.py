@@ -3,9 +3,10 @@
     okralong train-data DATA --for cross_encoder --out ROWS
     python -m benchmarks.spans --rows ROWS --side test --out benchmarks/results/spans_test.md
 
-Each question has one or two passages with evidence and up to five that our retrievers rank high. A question with a known
-place counts as answerable; one none of whose passages holds the answer counts as unanswerable. The answer is the most
-probable span of all passages, as ``reading.read_answer`` takes it. F1 counts a refused answerable question as 0.
+Each question has one or two passages with evidence and up to five that our retrievers rank high. A question with a
+known place counts as answerable; one none of whose passages holds the answer counts as unanswerable. The answer is
+the most probable span of all passages, as ``reading.read_answer`` takes it. F1 counts a refused answerable question
+as 0.
 """
 
 from __future__ import annotations

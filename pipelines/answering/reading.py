@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.prompts import UNANSWERABLE
-from okralong.pipelines.answering.rerank import WEIGHTS
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Reading
 
@@ -150,36 +148,19 @@ def line_around(text: str, start: int, end: int) -> tuple[int, int]:
     return first, last
 
 
-async def with_confidence(tools: Tools, question: str, answer: Answer, weights: Sequence[float] = WEIGHTS) -> Answer:
-    """``answer`` with the probability that it is right, where it has none and there is something to judge it by.
+async def with_confidence(tools: Tools, question: str, answer: Answer) -> Answer:
+    """``answer`` with the probability that it is right, where there is something to judge it by.
 
-    Steps: ``check``, one reading of the passages shown.
+    That is the probability of the best cited passage to hold the answer (of all shown ones where none is cited); of
+    "unanswerable" that none does. Steps: ``check``, one reading of the passages shown.
     """
-    if answer.confidence is not None or not answer.context or answer.status not in ("answered", "unanswerable"):
+    if not answer.context or answer.status not in ("answered", "unanswerable"):
         return answer
     readings = await tools.read("check", question, [passage.text for passage in answer.context])
-    found = features(answer, readings)
-    return replace(answer, confidence=sigmoid(sum(w * x for w, x in zip(weights, (1.0, *found), strict=True))))
-
-
-def features(answer: Answer, readings: Sequence[Reading]) -> tuple[float, float, float, float]:
-    """What an answer is judged by; ``readings`` are of the passages of its context.
-
-    The logit of the best cited passage to hold an answer (of all shown ones where none is cited; of "unanswerable" the
-    logit that none does), the F1 of the answer's words and those of that passage's most probable span, the share of the
-    answer's words that stand in it, and 1 where a source is cited. Of "unanswerable" the last three are 0.
-    """
     pairs = list(zip(answer.context, readings, strict=True))
     cited = [pair for pair in pairs if any(_holds(pair[0], each) for each in answer.citations)]
-    passage, reading = max(cited or pairs, key=lambda pair: pair[1].answerable or 0.0)
-    there = logit(reading.answerable or 0.0)
-    if answer.status == "unanswerable":
-        return -there, 0.0, 0.0, 0.0
-    wanted = _words(answer.answer)
-    span = _words(passage.text[max(0, reading.start) : max(0, reading.end)])
-    shared, held = (wanted & span).total(), (wanted & _words(passage.text)).total()
-    agreement = 2 * shared / max(1, wanted.total() + span.total())
-    return there, agreement, held / max(1, wanted.total()), float(bool(cited))
+    there = max(reading.answerable or 0.0 for _, reading in cited or pairs)
+    return replace(answer, confidence=there if answer.status == "answered" else 1.0 - there)
 
 
 def _holds(passage: Passage, citation: Citation) -> bool:
@@ -188,18 +169,3 @@ def _holds(passage: Passage, citation: Citation) -> bool:
         and citation.start_char < passage.end_char
         and citation.end_char > passage.start_char
     )
-
-
-def _words(text: str) -> Counter[str]:
-    return Counter("".join(char if char.isalnum() else " " for char in text.casefold()).split())
-
-
-def logit(probability: float) -> float:
-    """The logit of a probability, of one that is 0 or 1 that of a millionth from it."""
-    sure = min(max(probability, 1e-6), 1 - 1e-6)
-    return math.log(sure / (1 - sure))
-
-
-def sigmoid(value: float) -> float:
-    """The logistic function."""
-    return 1 / (1 + math.exp(-max(-700.0, min(700.0, value))))

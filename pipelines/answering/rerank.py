@@ -6,10 +6,9 @@ shown. The cross-encoder orders those candidates anew: milliseconds of a process
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -20,13 +19,6 @@ from okralong.pipelines.models.weights import CROSS_ENCODER, SHIPPED, adapter_di
 
 if TYPE_CHECKING:
     from okralong.pipelines.models.cross_encoder import CrossEncoder
-
-
-CONFIDENCE: Final = "confidence.json"
-"""Beside a cross-encoder's weights: the fitted weights of the features of ``reading.features``."""
-
-WEIGHTS: Final = (0.0, 1.0, 0.0, 0.0, 0.0)
-"""The constant, and the weights of these features, where none were fitted: the cross-encoder's word as it is."""
 
 
 class RerankerConfig(Settings):
@@ -58,13 +50,6 @@ class RerankerConfig(Settings):
     def reads_spans(self) -> bool:
         """Whether the model says where answers stand, as ours do."""
         return (self.folder() / CROSS_ENCODER).is_file()
-
-    def confidence_weights(self) -> tuple[float, ...] | None:
-        """Those of ``answering/reading.py`` that were fitted for the model; None where answers are not judged."""
-        if not (self.confidence and self.reads_spans):
-            return None
-        fitted = self.folder() / CONFIDENCE
-        return tuple(json.loads(fitted.read_text(encoding="utf-8"))["weights"]) if fitted.is_file() else WEIGHTS
 
     def may_answer(self, embedded: bool) -> bool:
         """Whether it answers questions by itself; ``embedded``: the generator is the embedded one."""

@@ -37,7 +37,8 @@ LONGEST_ANSWER: Final = 40
 class CrossEncoderShape:
     """What a trained cross-encoder is built on: ``encoder`` is "embedded", a folder or a hub name, ``sha256`` that of
     its weights. Blocks before ``first_block`` are the encoder's own. ``max_tokens`` are those of query and passage
-    together. The calibrated probability of ``answerable`` is sigmoid(``scale`` * logit + ``shift``).
+    together that it learned on; it reads as many as the encoder has positions. The calibrated probability of
+    ``answerable`` is sigmoid(``scale`` * logit + ``shift``).
     """
 
     encoder: str
@@ -187,7 +188,8 @@ class CrossEncoder:
             raise ConfigError(f"{folder / WEIGHTS} is not of this model: {sorted(missing)[:3]} ... do not fit.")
         model.load_state_dict(kept, strict=False)
         tokenizer: Any = AutoTokenizer.from_pretrained(base.path)
-        return cls(f"cross-encoder:{folder.name}", model.to(target).eval(), tokenizer, shape.max_tokens, shape)
+        positions = int(model.encoder.config.max_position_embeddings)
+        return cls(f"cross-encoder:{folder.name}", model.to(target).eval(), tokenizer, positions, shape)
 
     @classmethod
     def _foreign(cls, name: str, target: str) -> CrossEncoder:

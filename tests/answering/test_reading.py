@@ -11,13 +11,10 @@ from okralong.pipelines.answering.question_tools import QuestionTools
 from okralong.pipelines.answering.reading import (
     Value,
     _direction,
-    features,
     line_around,
-    logit,
     probability,
     read_answer,
     read_comparison,
-    sigmoid,
     value_of,
     with_confidence,
 )
@@ -73,16 +70,13 @@ async def test_an_answer_is_judged_by_the_passage_that_it_cites(tmp_path: Path) 
     assert judged.confidence == pytest.approx(0.2)
     uncited = await with_confidence(tools(tmp_path, readings), "q", replace(given, citations=()))
     assert uncited.confidence == pytest.approx(0.9)
-    assert features(given, [readings[TEXT], readings[OTHER.text]]) == pytest.approx((logit(0.2), 1.0, 1.0, 1.0))
     refused = await with_confidence(tools(tmp_path, readings), "q", Answer("unanswerable", "", context=given.context))
     assert refused.confidence == pytest.approx(0.1)
-    weighed = await with_confidence(tools(tmp_path, readings), "q", given, (-1.0, 0.0, 2.0, 0.0, 0.0))
-    assert weighed.confidence == pytest.approx(sigmoid(1.0))
 
 
 async def test_what_cannot_be_judged_stays_without(tmp_path: Path) -> None:
     none = tools(tmp_path, {})
-    for answer in (Answer("over_budget", ""), Answer("answered", "x"), Answer("answered", "x", confidence=0.5)):
+    for answer in (Answer("over_budget", ""), Answer("answered", "x")):
         assert await with_confidence(none, "q", answer) is answer
 
 

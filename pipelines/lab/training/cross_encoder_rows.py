@@ -161,7 +161,7 @@ def _labelled(
     bench: Bench, question: PooledQuestion, answers: Sequence[str], chosen: Sequence[tuple[Chunk, float]]
 ) -> RankingRow:
     asked = question.item.gold.question
-    # The answer of a question with several pieces stands in none of them alone, unless its words do.
+    # Whether one of several pieces answers alone nobody knows, even where the answer's words stand in it.
     alone = len(question.evidence) == 1
     held, places = [], []
     for chunk, share in chosen:
