@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -131,7 +132,7 @@ def estimate_prepared(
     faulty = cannot or any(each.problems for each in found.values())
     code = pilot.exit_code if pilot is not None and pilot.stopped else EXIT_FAILURES if faulty else EXIT_OK
     return EstimateResult(
-        model=llm.model,
+        model=Path(llm.model).name if Path(llm.model).is_absolute() else llm.model,
         questions=len(prepared.questions),
         bad=cannot,
         asked=len(asked),

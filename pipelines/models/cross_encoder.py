@@ -137,6 +137,27 @@ def read_shape(folder: Path) -> CrossEncoderShape:
         ) from error
 
 
+def load_learned(folder: Path, model: CrossEncoderModel, sha256: str | None) -> None:
+    """Put what ``save_cross_encoder`` wrote into ``model``, whose encoder's weights are those of ``sha256``.
+
+    Raises ConfigError when they are of another model, or cannot be read.
+    """
+    shape = read_shape(folder)
+    if sha256 and shape.sha256 and sha256 != shape.sha256:
+        raise ConfigError(
+            f"The cross-encoder in {folder} was trained on other weights of {shape.encoder!r} (sha256 "
+            f"{shape.sha256}) than those at hand ({sha256}). Train it again with `okralong train`."
+        )
+    try:
+        kept = {name: value.float() for name, value in load_file(folder / WEIGHTS).items()}
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{folder / WEIGHTS} cannot be read: {error}. Train it again or copy it again.") from error
+    missing = model.learned(shape.first_block).keys() ^ kept.keys()
+    if missing:
+        raise ConfigError(f"{folder / WEIGHTS} is not of this model: {sorted(missing)[:3]} ... do not fit.")
+    model.load_state_dict(kept, strict=False)
+
+
 class CrossEncoder:
     """Make one with ``load``. Not safe for use by two threads at once."""
 
@@ -171,22 +192,8 @@ class CrossEncoder:
     def _own(cls, folder: Path, target: str) -> CrossEncoder:
         shape = read_shape(folder)
         base = resolve_embedding_model(shape.encoder)
-        if base.sha256 and shape.sha256 and base.sha256 != shape.sha256:
-            raise ConfigError(
-                f"The cross-encoder in {folder} was trained on other weights of {shape.encoder!r} (sha256 "
-                f"{shape.sha256}) than those at hand ({base.sha256}). Train it again with `okralong train`."
-            )
         model = CrossEncoderModel(AutoModel.from_pretrained(base.path, dtype=torch.float32, use_safetensors=True))
-        try:
-            kept = {name: value.float() for name, value in load_file(folder / WEIGHTS).items()}
-        except (OSError, SafetensorError) as error:
-            raise ConfigError(
-                f"{folder / WEIGHTS} cannot be read: {error}. Train it again or copy it again."
-            ) from error
-        missing = model.learned(shape.first_block).keys() ^ kept.keys()
-        if missing:
-            raise ConfigError(f"{folder / WEIGHTS} is not of this model: {sorted(missing)[:3]} ... do not fit.")
-        model.load_state_dict(kept, strict=False)
+        load_learned(folder, model, base.sha256)
         tokenizer: Any = AutoTokenizer.from_pretrained(base.path)
         positions = int(model.encoder.config.max_position_embeddings)
         return cls(f"cross-encoder:{folder.name}", model.to(target).eval(), tokenizer, positions, shape)

@@ -94,6 +94,6 @@ def test_a_local_model_is_counted_in_its_own_tokens_without_starting_it(
 ) -> None:
     found = okralong.estimate(sample_archive, sample_folder / "questions.jsonl", **{"analyzer.kind": "rules"})
     total = found.strategies["okralong"].total
-    assert "SmolLM2" in found.model
+    assert found.model.lower().startswith("smollm2-135m-instruct")  # the name alone, also where a folder is served
     assert total.usd.high == 0
     assert total.prompt_tokens.expected > 18 * 500

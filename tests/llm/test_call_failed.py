@@ -1,4 +1,4 @@
-"""A call that brought no reply fails its question, and so does a structured reply of no use."""
+"""A call that brought no reply fails its question; a split of no use leaves it whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ async def test_no_operator_goes_on_without_a_reply_that_never_came(type_: Questi
         await load_strategy("okralong")(Question("q", "Where did Ida Moss and the chair of Birch grow up?"), tools)
 
 
-async def test_a_split_that_came_twice_and_is_of_no_use_fails() -> None:
+async def test_a_split_that_came_twice_and_is_of_no_use_leaves_the_question_whole() -> None:
     tools = tools_for("multi-source", "split", ReplyError("empty"))
-    with pytest.raises(ReplyError, match="empty"):
-        await split_question(tools, "split/questions", "Who and where?", 4)
+    assert await split_question(tools, "split/questions", "Who and where?", 4) == ["Who and where?"]

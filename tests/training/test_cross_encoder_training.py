@@ -7,10 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
 from okralong.pipelines.core.types import Chunk, ConfigError
 from okralong.pipelines.lab.datasets.pooling import Span
-from okralong.pipelines.lab.training.cross_encoder import calibrate
+from okralong.pipelines.lab.training.cross_encoder import CrossEncoderLearner, calibrate
 from okralong.pipelines.lab.training.cross_encoder_rows import _covering, _place, _share
 from okralong.pipelines.lab.training.fit import HISTORY, fit_recipe
 from okralong.pipelines.lab.training.recipe import (
@@ -22,7 +23,7 @@ from okralong.pipelines.lab.training.recipe import (
 )
 from okralong.pipelines.lab.training.rows import RankingRow
 from okralong.pipelines.models.cross_encoder import WEIGHTS, CrossEncoder, read_shape
-from okralong.pipelines.models.weights import CROSS_ENCODER, resolve_embedding_model
+from okralong.pipelines.models.weights import CROSS_ENCODER, ResolvedModel, resolve_embedding_model
 
 RECIPE = Recipe(
     kind="cross_encoder",
@@ -57,9 +58,12 @@ def example(number: int) -> RankingExample:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("cross-encoder")
-    model = resolve_embedding_model("embedded")
-    fit_recipe(RECIPE, [example(n) for n in range(24)], [example(n) for n in range(24, 32)], model, out)
+    fit_recipe(RECIPE, [example(n) for n in range(24)], [example(n) for n in range(24, 32)], base(), out)
     return out
+
+
+def base() -> ResolvedModel:
+    return resolve_embedding_model("embedded")
 
 
 def test_it_learns_to_rank_to_point_and_to_say_whether_it_is_there(trained: Path) -> None:
@@ -74,6 +78,17 @@ def test_it_learns_to_rank_to_point_and_to_say_whether_it_is_there(trained: Path
     last = [entry for entry in json.loads((trained / HISTORY).read_text())["history"] if "eval_loss" in entry][-1]
     assert last["eval_first_relevant"] == last["eval_answerable_accuracy"] == 1.0
     assert (trained / WEIGHTS).stat().st_size < 9_000_000
+
+
+def test_it_goes_on_from_an_earlier_one(trained: Path, tmp_path: Path) -> None:
+    begun = RECIPE.changed(start=str(trained), learning_rate=1e-7, heads_learning_rate=1e-7, epochs=1)
+    fit_recipe(begun, [example(n) for n in range(4)], [example(n) for n in range(24, 32)], base(), tmp_path)
+    before, after = (CrossEncoder.load(folder, precision="float32") for folder in (trained, tmp_path))
+    asked = example(40)
+    for one, other in zip(*(each.read([asked.question] * 3, asked.passages) for each in (before, after)), strict=True):
+        assert one.relevance == pytest.approx(other.relevance, abs=0.01)
+    with pytest.raises(ConfigError, match="would be lost"):
+        fit_recipe(begun.changed(first_block=5), [example(1)], [example(2)], base(), tmp_path / "other")
 
 
 def test_batches_and_precision_change_little(trained: Path) -> None:
@@ -101,6 +116,17 @@ def test_a_long_query_and_an_empty_passage_are_read(trained: Path) -> None:
     model = CrossEncoder.load(trained, precision="float32")
     read = model.read(["why " * 400, ""], ["", "Bread."])
     assert [each.start >= 0 for each in read] == [True, True]
+
+
+def test_what_is_cut_off_is_asked_neither_for_its_place_nor_whether_it_is_there() -> None:
+    far = example(1)
+    text = "bread " * 200 + far.passages[0]
+    at = len(text) - len(far.passages[0])
+    long = RankingExample(far.question, (text,), (1.0,), (1,), (at + far.starts[0],), (at + far.ends[0],))
+    learner = CrossEncoderLearner(RECIPE, base().path, None, "cpu", torch.float32)
+    seen = [learner.collate([each]) for each in (far, long)]
+    assert [each["answerable"].tolist() for each in seen] == [[1, 0, 0], [UNKNOWN]]
+    assert [(each["spans"][0] >= 0).all().item() for each in seen] == [True, False]
 
 
 def test_examples_travel_as_json(tmp_path: Path) -> None:

@@ -12,19 +12,21 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.fit import Definition, Learner, Log
 from okralong.pipelines.lab.training.recipe import UNKNOWN, RankingExample, Recipe
 from okralong.pipelines.models.cross_encoder import (
     CrossEncoder,
     CrossEncoderModel,
     CrossEncoderShape,
+    load_learned,
     passage_mask,
     read_shape,
     save_cross_encoder,
     tokens_of,
     write_shape,
 )
-from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
+from okralong.pipelines.models.weights import SHIPPED, ResolvedModel, resolve_embedding_model, shipped_adapter
 
 if TYPE_CHECKING:
     from okralong.pipelines.lab.training.rows import RankingRow
@@ -83,7 +85,7 @@ _FIGURES: Final = ("eval_reciprocal_rank", "eval_first_relevant", "eval_answerab
 class CrossEncoderLearner(Learner):
     """Learns the encoder's upper blocks and the heads. ``model`` is the encoder's folder, ``sha256`` its weights'.
 
-    The encoder runs without dropout: it would halve the speed on a processor, and each row is seen but twice.
+    The encoder runs without dropout: it would halve the speed on a processor, and each row is seen once or twice.
     """
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
@@ -98,6 +100,14 @@ class CrossEncoderLearner(Learner):
         )
         self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
         self.net = CrossEncoderModel(encoder, recipe.dropout).to(device)
+        if recipe.start is not None:
+            start = shipped_adapter("cross_encoder") if recipe.start == SHIPPED else Path(recipe.start)
+            if read_shape(start).first_block < recipe.first_block:
+                raise ConfigError(
+                    f"The cross-encoder {start} learned the blocks from {read_shape(start).first_block} on, and those "
+                    f"before {recipe.first_block} would be lost. Set first_block to {read_shape(start).first_block}."
+                )
+            load_learned(start, self.net, sha256)
         learned = {id(value) for value in self.net.learned(recipe.first_block).values()}
         for value in self.net.parameters():
             value.requires_grad_(id(value) in learned)
@@ -116,12 +126,15 @@ class CrossEncoderLearner(Learner):
         starts = [start for each in examples for start in each.starts]
         ends = [end for each in examples for end in each.ends]
         places = [_tokens_at(offsets[n], inside[n], starts[n], ends[n]) for n in range(len(passages))]
+        held = [value for each in examples for value in each.answerable]
+        # What was cut off cannot be seen: whether the passage holds it is not asked.
+        lost = [start >= 0 and place[0] < 0 for start, place in zip(starts, places, strict=True)]
         return {
             "labels": torch.tensor(counts),
             "tokens": dict(encoded.items()),
             "inside": inside,
             "relevance": torch.tensor([value for each in examples for value in each.relevance]),
-            "answerable": torch.tensor([value for each in examples for value in each.answerable]),
+            "answerable": torch.tensor([UNKNOWN if cut else value for value, cut in zip(held, lost, strict=True)]),
             "spans": torch.tensor(places),
         }
 

@@ -166,10 +166,12 @@ def _labelled(
     held, places = [], []
     for chunk, share in chosen:
         place = _place(chunk, question.evidence, asked.question, asked.answers, answers) if share else None
-        told = place is not None or (alone and not answers and _covers(chunk, question.evidence[0]))
-        unsure = share > 0 and not told and (share < _SURE or not alone)
-        held.append(UNKNOWN if unsure or (told and not alone) else int(told))
+        told = alone and (place is not None or (not answers and _covers(chunk, question.evidence[0])))
+        held.append(1 if told else UNKNOWN if share else 0)
         places.append(place or (-1, -1))
+    if 1 not in held and question.evidence:
+        # With noes alone such questions would teach that their kind is never answered.
+        held = [UNKNOWN] * len(held)
     return RankingRow(
         query_id=asked.query_id,
         source=bench.name,

@@ -46,9 +46,10 @@ class Recipe(Settings):
     epoch; after ``patience`` of them without a lower loss on validation the training stops. ``reads``, ``hidden``,
     ``dropout`` and ``heads_learning_rate`` (None: that of the encoder) are for heads, the last two for a cross-encoder
     too, which learns the encoder's blocks from ``first_block`` on. ``max_tokens`` bounds a label scorer's prompt and a
-    cross-encoder's pair; rows of a reader whose prompt and reply have more are left out. A label scorer or a
-    reader goes on from the adapter ``start`` ("shipped" or a folder, of the same shape); None: from one that changes
-    nothing. Of the rows the first ``rows`` are learned, the first ``validation_rows`` measured; None: all.
+    cross-encoder's pair; rows of a reader whose prompt and reply have more are left out. A label scorer, a reader
+    or a cross-encoder goes on from ``start`` ("shipped" or a folder, of the same shape); None: from an adapter that
+    changes nothing, or the plain encoder. Of the rows the
+    first ``rows`` are learned, the first ``validation_rows`` measured; None: all.
     """
 
     kind: Kind
@@ -83,10 +84,10 @@ class Recipe(Settings):
     def _learns_something(self) -> Self:
         if self.kind in ("label_scorer", "reader") and self.lora is None:
             raise ValueError(f"a {self.kind} learns an adapter: give lora, with the layers that it targets")
-        if self.kind == "cross_encoder" and (self.lora is not None or self.start is not None):
-            raise ValueError("a cross_encoder learns whole blocks from first_block on: leave lora and start out")
+        if self.kind == "cross_encoder" and self.lora is not None:
+            raise ValueError("a cross_encoder learns whole blocks from first_block on: leave lora out")
         if self.kind == "heads" and self.start is not None:
-            raise ValueError("start is the adapter of a label_scorer or a reader; heads begin anew")
+            raise ValueError("start is of a label_scorer, a reader or a cross_encoder; heads begin anew")
         return self
 
     def changed(self, **values: object) -> Recipe:
@@ -106,7 +107,8 @@ class Recipe(Settings):
         """What of the model is learned, in words."""
         lora = self.lora
         if self.kind == "cross_encoder":
-            return f"the blocks from {self.first_block} on, and heads"
+            more = "" if self.start is None else f", going on from `{Path(self.start).name}`"
+            return f"the blocks from {self.first_block} on, and heads{more}"
         if lora is None:
             return "heads over the frozen encoder"
         learned = f"LoRA on {', '.join(lora.targets)}"
