@@ -71,7 +71,7 @@ GRACE_S: Final = 20.0
 ENDING_S: Final = 5.0
 """How long questions may take beyond that to notice that they are to end. Ours."""
 ROWS_IN_NOTEBOOK: Final = 20
-RETRIABLE: Final = ("failed", "unanswerable", "over_budget")
+RETRIABLE: Final = ("failed", "unanswerable", "invalid_output", "over_budget")
 """Ends of a question with which ``retry`` may ask again."""
 
 

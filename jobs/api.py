@@ -86,7 +86,7 @@ def answer(
 
     ``questions`` are a file's path or URI, a list of strings or dicts, a pandas data frame or an Arrow table.
 
-    ``retry`` names the ends (failed, unanswerable, over_budget) of questions that are asked again; with
+    ``retry`` names the ends (failed, unanswerable, invalid_output, over_budget) of questions that are asked again; with
     ``changed_since``, a version of the archive, only questions whose documents changed since then are asked.
 
     Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.

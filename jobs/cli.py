@@ -200,7 +200,8 @@ def answer(
         list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
     ] = None,
     retry: Annotated[
-        list[str] | None, typer.Option(help="Ask again what ended as: failed, unanswerable, over_budget.")
+        list[str] | None,
+        typer.Option(help="Ask again what ended as: failed, unanswerable, invalid_output, over_budget."),
     ] = None,
     changed_since: Annotated[
         int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")

@@ -86,16 +86,20 @@ def table(folder: Folder, name: str, columns: list[str] | None = None) -> list[d
 def statuses(folder: Folder, prepared: Prepared) -> dict[str, str]:
     """Status by query_id of what was asked in this run before.
 
-    Raises ConfigError when a query_id stands for another question or scope now: its answer would not be one to it.
+    Raises ConfigError when a query_id stands for another question, scope or type now: its answer would not be one.
     """
-    asked = {scoped.question.query_id: (scoped.question.question, scoped.doc_ids) for scoped in prepared.questions}
+    asked = {
+        scoped.question.query_id: (scoped.question.question, scoped.doc_ids, scoped.question.answer_type)
+        for scoped in prepared.questions
+    }
     found: dict[str, str] = {}
-    for row in table(folder, "answers", ["query_id", "question", "doc_ids", "status"]):
+    for row in table(folder, "answers", ["query_id", "question", "doc_ids", "status", "answer_type"]):
         query_id = row["query_id"]
-        before = (row["question"], tuple(row["doc_ids"]))
+        before = (row["question"], tuple(row["doc_ids"]), row["answer_type"] or "")
         if row["status"] != "failed" and asked.get(query_id, before) != before:
             raise ConfigError(
-                f"The question {query_id!r} was asked in {folder.path} with other words or another scope. Give the new "
+                f"The question {query_id!r} was asked in {folder.path} with other words, another scope or another "
+                "answer_type. Give the new "
                 "question an id of its own, or choose another folder."
             )
         found[query_id] = row["status"]

@@ -147,7 +147,7 @@ class AnswerJob(_Job):
     tags: dict[str, str] = Field(default_factory=dict)
     carry: list[str] = Field(default_factory=list)
     replies_from: list[Everywhere] = Field(default_factory=list)
-    retry: list[Literal["failed", "unanswerable", "over_budget"]] = Field(default_factory=list)
+    retry: list[Literal["failed", "unanswerable", "invalid_output", "over_budget"]] = Field(default_factory=list)
     llm_mode: Literal["realtime", "batch"] | None = None
     deadline: str | None = None
     changed_since: Annotated[int, Field(ge=0)] | None = None

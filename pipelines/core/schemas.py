@@ -19,7 +19,17 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
     "documents": {"sections": 2},
     "outcomes": {"reader": 2},
     "sources": {"reader": 2},
-    "answers": {"carried": 2, "confidence": 3},
+    "answers": {
+        "carried": 2,
+        "confidence": 3,
+        "answer_type": 4,
+        "value": 4,
+        "number": 4,
+        "unit": 4,
+        "scale": 4,
+        "currency": 4,
+        "period": 4,
+    },
     "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
 }
 """By table: the columns that were added later, and the first version that has them."""
@@ -205,11 +215,20 @@ ANSWERS: Final = _schema(
         ("finished_at", _UTC),
         ("carried", pa.map_(pa.string(), pa.string())),
         ("confidence", pa.float32()),
+        ("answer_type", pa.string()),
+        ("value", pa.string()),
+        ("number", pa.float64()),
+        ("unit", pa.string()),
+        ("scale", pa.string()),
+        ("currency", pa.string()),
+        ("period", pa.string()),
     ],
 )
 """``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
 spans shown in the last prompt; ``carried`` the columns of the question's row that it was told to take along;
-``confidence`` the probability that the answer is right, where the run has a cross-encoder that can say."""
+``confidence`` the probability that the answer is right, where the run has a cross-encoder that can say.
+``answer_type`` is the question's, "" for text; the columns from ``value`` on are those of ``TypedValue``, null of text
+and of a question without an answer."""
 
 JOURNAL: Final = _schema(
     "journal",
@@ -313,7 +332,14 @@ FLAT_ANSWERS: Final = _described(
         ("query_id", pa.string(), "id of the question"),
         ("question", pa.string(), "its words"),
         ("answer", pa.string(), "the answer; empty unless answered"),
-        ("status", pa.string(), "answered, unanswerable, over_budget or failed"),
+        ("status", pa.string(), "answered, unanswerable, invalid_output, over_budget or failed"),
+        ("answer_type", pa.string(), "type that the question asks for; empty for text"),
+        ("value", pa.string(), "the answer as a value of its type, in one written form; null of text"),
+        ("number", pa.float64(), "the amount in full, percent per hundred; null where the value is no number"),
+        ("unit", pa.string(), "% or what is counted"),
+        ("scale", pa.string(), "thousand, million ...: by what the source multiplies; number has it in"),
+        ("currency", pa.string(), "code of ISO 4217"),
+        ("period", pa.string(), "time that the amount belongs to"),
         ("confidence", pa.float64(), "probability that the answer is right; null where nothing could judge it"),
         *((name, kind, f"of the first citation: {about}") for name, kind, about in _CITED),
         ("citations", pa.int64(), "how many passages are cited"),

@@ -21,8 +21,9 @@ Pattern = Literal["exact", "semantic", "same"]
 Workflow = Literal["linear", "extend", "split", "step"]
 """Paper section 3.4: linear; arithmetic adds context extension; multi-source splits; multi-bridge goes step by step."""
 
-Status = Literal["answered", "unanswerable", "over_budget", "failed"]
-"""How a question ended. ``unanswerable`` is the generator's own word for missing evidence."""
+Status = Literal["answered", "unanswerable", "invalid_output", "over_budget", "failed"]
+"""How a question ended. ``unanswerable`` is the generator's own word for missing evidence; ``invalid_output`` is a
+reply that does not fit the question's ``answer_type``, asked for once more."""
 
 Side = Literal["exact", "semantic"]
 """The two retrievers: BM25 and dense vectors."""
@@ -200,7 +201,8 @@ class Question:
     filter over the documents' metadata, which narrows that; empty means none.
 
     ``answers``, ``evidence`` and ``type`` are gold, used by evaluation only and never by a strategy. ``carried`` are
-    columns of the question's row that go along into the answer's, by name.
+    columns of the question's row that go along into the answer's, by name. ``answer_type`` says of which kind the
+    answer must be, as ``answering/answer_types.py`` writes it: "" is text, else "money", "list of date", a JSON schema.
     """
 
     query_id: str
@@ -211,6 +213,7 @@ class Question:
     type: str = ""
     carried: Mapping[str, str] = field(default_factory=dict, hash=False)
     where: str = ""
+    answer_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +341,29 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class TypedValue:
+    """An answer as the value of its type (see ``answering/values.py``).
+
+    ``value`` is its one written form: an exact decimal of the amount in full ("-234495000"), an ISO 8601 date, which
+    may end after the year or the month, a period ("year to 2023-06-30", "Q3 2024", "FY2023"), "yes" or "no", one of the
+    choices, or JSON of a list or of a schema's object. ``number`` is the amount, where it is one; percent are per
+    hundred. ``unit`` is "%", or the word for what is counted; ``scale`` the word by which the source multiplies
+    ("thousand"); ``currency`` the code of ISO 4217; ``period`` the time that an amount belongs to. "" is not known.
+    """
+
+    value: str
+    number: float | None = None
+    unit: str = ""
+    scale: str = ""
+    currency: str = ""
+    period: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a strategy returns. ``context`` are the passages of the last prompt, in the order shown, ``confidence``
-    the probability that the answer is right (see ``answering/reading.py``); None: nobody said.
+    the probability that the answer is right (see ``answering/reading.py``); None: nobody said. ``value`` is the answer
+    to a question with an ``answer_type``, None for text.
     """
 
     status: Status
@@ -351,6 +374,7 @@ class Answer:
     context: tuple[Passage, ...] = ()
     error: str = ""
     confidence: float | None = None
+    value: TypedValue | None = None
 
 
 # Errors that a person reads, and the exit codes that a scheduler reads. Every message is one paragraph that names the

@@ -44,9 +44,9 @@ from okralong.pipelines.llm.records import (
     unknown,
 )
 
-FINAL = ("answered", "unanswerable")
+FINAL = ("answered", "unanswerable", "invalid_output")
 """Statuses of questions of which nothing is kept but their sums, unless they are reopened."""
-RETRIED = ("failed", "unanswerable")
+RETRIED = ("failed", "unanswerable", "invalid_output")
 """Statuses that may have come of a bad reply, which a reopened question asks for anew."""
 
 _ORIGIN = ["endpoint", "model", "snapshot", "system_fingerprint"]
@@ -374,7 +374,7 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
     """Read a run's tables; sets ``log.next_seq``. Bodies are kept of unfinished questions only.
 
     ``reopened`` questions are asked again although they have an end, so what is known of them and what they have cost
-    is kept too. The replies that led one to "failed" or "unanswerable" are not: replayed, they would lead there again.
+    is kept too. The replies that led one to a status of ``RETRIED`` are not: replayed, they would lead there again.
     They are known by their times, since both tables are written by one process: not later than the answers row.
     """
     state = RunState()

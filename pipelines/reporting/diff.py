@@ -34,7 +34,7 @@ CHANGES: Final[Mapping[str, str]] = {
 """The ways in which a question can differ, in the order in which they are shown."""
 MATTERING: Final = frozenset(CHANGES) - {"moved", "gone"}
 SAME: Final = "same"
-_NO_ANSWER: Final = ("failed", "over_budget")
+_NO_ANSWER: Final = ("failed", "invalid_output", "over_budget")
 
 
 @dataclass(frozen=True)

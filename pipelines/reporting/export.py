@@ -34,7 +34,7 @@ from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.rows import said
 from okralong.pipelines.reporting.tables import csv_file
-from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER
+from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS
 
 Format = Literal["xlsx", "csv", "jsonl", "parquet", "duckdb"]
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
@@ -139,6 +139,8 @@ def _answer(
         "question": row["question"],
         "answer": row["answer"] or "",
         "status": row["status"],
+        "answer_type": row["answer_type"] or "",
+        **{name: row[name] for name in VALUE_COLUMNS},
         "confidence": row["confidence"],
         **(_cited(citations[0]) if citations else {}),
         "citations": len(citations),

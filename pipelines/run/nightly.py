@@ -23,6 +23,7 @@ from okralong.pipelines.archive.versions import active, read_catalogue
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.schemas import ANSWERS, KNOWN_DOCUMENTS, ORIGINS, RUN_TABLES
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import NAME, Fragment, read_run_table
 from okralong.pipelines.run.config import fingerprint
 from okralong.pipelines.run.prepare import Prepared, Scoped
@@ -38,7 +39,7 @@ DOCUMENTS_FOLDER: Final = "documents"
 """Of ``current``: the documents over which its answers hold, with their hashes."""
 
 
-Ending = Literal["failed", "unanswerable"]
+Ending = Literal["failed", "unanswerable", "invalid_output"]
 _FAILED: Final[tuple[Ending, ...]] = ("failed",)
 
 
@@ -214,13 +215,16 @@ def due(prepared: Prepared, current: Current, documents: Mapping[str, str], retr
     setup = setup_of(prepared)
     found: dict[str, str] = {}
 
-    def look(query_id: str, question: str, doc_ids: tuple[str, ...], scoped: bool) -> None:
+    def look(question: Question, doc_ids: tuple[str, ...], scoped: bool) -> None:
+        query_id = question.query_id
         before = current.answers.get(query_id)
         origin = current.origins.get(query_id, {})
         if before is None:
             found[query_id] = "new questions"
-        elif before["question"] != question:
+        elif before["question"] != question.question:
             found[query_id] = "in other words"
+        elif (before["answer_type"] or "") != question.answer_type:
+            found[query_id] = "with another answer type"
         elif origin.get("setup") != setup:
             found[query_id] = "another config"
         elif scoped and before["status"] in {*retry, "over_budget"}:
@@ -231,9 +235,9 @@ def due(prepared: Prepared, current: Current, documents: Mapping[str, str], retr
             found[query_id] = "on changed documents"
 
     for each in prepared.questions:
-        look(each.question.query_id, each.question.question, each.doc_ids, True)
+        look(each.question, each.doc_ids, True)
     for question, _ in prepared.unscoped:
-        look(question.query_id, question.question, question.doc_ids, False)
+        look(question, question.doc_ids, False)
     return found
 
 

@@ -3,7 +3,8 @@
 Good rows become ``Question`` values, bad rows become ``BadQuestion`` and stop nothing. Columns, which jsonl calls keys:
 ``question`` (required), ``query_id`` (made from the row's number when missing), ``doc_ids`` (a list, or one string with
 ``;`` between ids or globs) and ``where`` (a filter over the documents' metadata), which together are the scope (without
-any the whole archive), and the gold columns ``answers``, ``evidence`` and ``type``, which evaluation reads. Any other
+any the whole archive), ``answer_type`` and ``choices`` (of which kind the answer must be; without them text), and the
+gold columns ``answers``, ``evidence`` and ``type``, which evaluation reads. Any other
 column must be named by ``carry``: a misspelt ``doc_ids`` would ask the whole archive, and be billed.
 """
 
@@ -24,6 +25,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.answering.answer_types import read_answer_type
 from okralong.pipelines.core.storage import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, decoded_table, read_workbook
 from okralong.pipelines.core.types import DocumentError, InputError, Question, QuestionError
@@ -40,7 +42,7 @@ Questions: TypeAlias = str | Path | Iterable[str | Mapping[str, Any] | Question]
 """What questions may be given as: a path or URI, "-" for standard input, texts or rows, a data frame, a table."""
 
 STDIN: Final = "-"
-COLUMNS: Final = ("query_id", "question", "doc_ids", "where", "answers", "evidence", "type")
+COLUMNS: Final = ("query_id", "question", "doc_ids", "where", "answer_type", "choices", "answers", "evidence", "type")
 OTHER_NAMES: Final = {
     "id": "query_id",
     "qid": "query_id",
@@ -57,6 +59,9 @@ OTHER_NAMES: Final = {
     "files": "doc_ids",
     "scope": "doc_ids",
     "filter": "where",
+    "format": "answer_type",
+    "value_type": "answer_type",
+    "options": "choices",
     "gold": "answers",
     "answer": "answers",
     "expected": "answers",
@@ -90,6 +95,7 @@ def read_questions(
     column that ``carry`` names, or, where it is ``strict``, has one that is neither known nor carried.
     """
     name = source_name(source)
+    folder = _folder_of(source)
     rows = [_Row(*row) for row in _rows(source, name)]
     if not rows:
         raise InputError(f"{name} holds no rows. Put one question in each row, with a column named question.")
@@ -98,7 +104,7 @@ def read_questions(
     bad: list[BadQuestion] = []
     for number, row in enumerate(rows, start=1):
         try:
-            question = _question(row, number, carry)
+            question = _question(row, number, carry, folder)
             if question.query_id in questions:
                 raise QuestionError(
                     f"{row.place}: the query_id {question.query_id!r} is used twice; the first one is asked. "
@@ -115,11 +121,15 @@ def read_questions(
 
 
 def question_row(question: Question) -> dict[str, Any]:
-    """A row of a questions file from which the same question is read: ``where`` and carried columns if it has any."""
+    """A row of a questions file from which the same question is read: ``where``, ``answer_type`` and carried columns if
+    it has any.
+    """
     row: dict[str, Any] = asdict(question)
     carried = row.pop("carried")
     if not question.where:
         del row["where"]
+    if not question.answer_type:
+        del row["answer_type"]
     row |= carried
     return row
 
@@ -186,7 +196,7 @@ def _nearest(column: str, known: Collection[str]) -> str | None:
     return by_case[near[0]] if near else None
 
 
-def _question(row: _Row, number: int, carry: Sequence[str]) -> Question:
+def _question(row: _Row, number: int, carry: Sequence[str], folder: str) -> Question:
     place, values = row.place, row.values
     if isinstance(values, Question):
         return values
@@ -212,11 +222,40 @@ def _question(row: _Row, number: int, carry: Sequence[str]) -> Question:
         question=text.strip(),
         doc_ids=_strings(cells.get("doc_ids"), ";"),
         where=_text(cells.get("where")).strip(),
+        answer_type=_answer_type(cells, place, folder),
         answers=_strings(cells.get("answers"), None),
         evidence=_strings(cells.get("evidence"), None),
         type=_text(cells.get("type")),
         carried={column: _text(cells.get(column)) for column in carry},
     )
+
+
+def _answer_type(cells: Mapping[Any, Any], place: str, folder: str) -> str:
+    """The written form of the type that a row asks for. Raises QuestionError that names the row."""
+
+    def load(name: str) -> str:
+        try:
+            return _content(
+                name if not folder or "://" in name or Path(name).is_absolute() else f"{folder}/{name}"
+            ).decode()
+        except (InputError, UnicodeDecodeError):
+            beside = f" beside {folder}" if folder else ""
+            raise QuestionError(
+                f"There is no readable file {name}{beside}, which answer_type names as its JSON schema. Check the "
+                "name; it is looked for in the folder of the questions file."
+            ) from None
+
+    try:
+        return str(read_answer_type(_plain(cells.get("answer_type")), _strings(cells.get("choices"), ";"), load))
+    except QuestionError as error:
+        raise QuestionError(f"{place}: {error}") from None
+
+
+def _folder_of(source: Questions) -> str:
+    """Where the files lie that rows name: beside the questions file; "" is where the command runs."""
+    if not isinstance(source, (str, Path)) or source == STDIN:
+        return ""
+    return str(source).rpartition("/")[0]
 
 
 def _strings(value: Any, separator: str | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Answer, InputError, Question
+from okralong.pipelines.core.types import Answer, InputError, Question, TypedValue
 from okralong.pipelines.llm.journal import read_run_table
 
 
@@ -39,6 +40,8 @@ def answer_row(
         "error": answer.error,
         "carried": sorted(question.carried.items()),
         "confidence": answer.confidence,
+        "answer_type": question.answer_type,
+        **(asdict(answer.value) if answer.value else dict.fromkeys(VALUE_COLUMNS)),
     }
 
 
@@ -48,6 +51,8 @@ def _span(each: Any) -> dict[str, Any]:
 
 # Taking what a run holds of a document out of its tables: prompts and replies quote documents word for word.
 
+VALUE_COLUMNS: Final = tuple(field.name for field in fields(TypedValue))
+"""The columns of an answers row that hold the answer as a value of its type."""
 BEGUN: Final = "run.json"
 ORIGINS_FOLDER: Final = "origins"
 """Of a nightly's ``current``: where each of its answers comes from."""
@@ -71,6 +76,7 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
             f"The document {doc_id!r} was purged from this run on {datetime.now(UTC):%Y-%m-%d}, and the answer with it."
         )
         blank = {"answer": "", "cited": False, "citations": [], "context": [], "analysis": "", "plan": ""}
+        blank |= dict.fromkeys(VALUE_COLUMNS)
         blank |= {"status": "failed", "error": f"{why} --retry failed asks again."}
         _rewrite(run.at("journal"), "query_id", touched, None)
         _rewrite(run.at(JUDGE, "journal"), "query_id", touched, None)

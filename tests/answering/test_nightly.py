@@ -41,6 +41,7 @@ def current(prepared: Prepared, **statuses: str) -> Current:
     answers = {
         question.query_id: {
             "question": question.question,
+            "answer_type": question.answer_type,
             "doc_ids": list(doc_ids),
             "status": statuses.get(question.query_id, "answered"),
         }

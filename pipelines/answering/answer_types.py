@@ -1,0 +1,180 @@
+"""The types that a question may ask its answer in: how they are written, and the value of a type in a reply.
+
+A type is written as "money", "list of date", ``choices ["rose", "fell"]`` or as a JSON schema; "" is text. This one
+written form stands in ``Question.answer_type``, in the answers table and in requests. Numbers, dates and periods are
+read by ``values.py``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, get_args
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from pydantic import BaseModel
+
+from okralong.pipelines.core.types import QuestionError
+
+KINDS: Final = ("text", "number", "money", "percent", "date", "period", "boolean", "choices")
+"""The kinds of single values."""
+SCHEMA: Final = "schema"
+
+_OTHER_NAMES: Final = {
+    "": "text",
+    "string": "text",
+    "str": "text",
+    "int": "number",
+    "integer": "number",
+    "float": "number",
+    "decimal": "number",
+    "amount": "money",
+    "currency": "money",
+    "percentage": "percent",
+    "%": "percent",
+    "datetime": "date",
+    "fiscal period": "period",
+    "bool": "boolean",
+    "yes/no": "boolean",
+    "choice": "choices",
+    "enum": "choices",
+}
+"""What people and languages call the kinds."""
+_LIST: Final = re.compile(r"list(?:\s+of\s+(?P<of>.+)|\s*\[(?P<within>.*)\]|)", re.IGNORECASE | re.DOTALL)
+_CHOICES: Final = re.compile(r"choices?\s*:?\s*(?P<named>\[.*\])", re.IGNORECASE | re.DOTALL)
+_SAYS: Final = frozenset(("type", "properties", "items", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"))
+"""Keywords of which a schema must have one at its top: without any it allows whatever there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerType:
+    """``kind`` is one of ``KINDS`` or "schema"; ``many`` asks for a list of it. ``choices`` and ``schema`` (JSON)
+    belong to the kinds of these names.
+    """
+
+    kind: str = "text"
+    many: bool = False
+    choices: tuple[str, ...] = ()
+    schema: str = ""
+
+    def __str__(self) -> str:
+        """The written form, from which ``AnswerType.of`` makes the same type."""
+        if self.kind == SCHEMA:
+            return self.schema
+        choices = f" {json.dumps(list(self.choices), ensure_ascii=False)}" if self.choices else ""
+        if self.kind == "text" and not self.many:
+            return ""
+        return f"{'list of ' if self.many else ''}{self.kind}{choices}"
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def of(cls, written: str) -> AnswerType:
+        """The type of a written form; any form that a cell of a questions file may have but a file's name.
+
+        Raises QuestionError that names what is wrong with it.
+        """
+        return _read(written.strip(), ())
+
+
+TEXT: Final = AnswerType()
+
+
+def read_answer_type(cell: Any, choices: Sequence[str], load: Callable[[str], str]) -> AnswerType:
+    """The type that a question's row asks for. ``cell`` is text, a JSON schema (as text, as an object, or the name of a
+    ``.json`` file, which ``load`` reads), a list of choices, a type of Python's or a pydantic model; None and "" are
+    text. ``choices`` is the row's own column of them.
+
+    Raises QuestionError that says what is wrong and what to write instead.
+    """
+    if cell is None or cell == "":
+        return _read("choices" if choices else "text", choices)
+    if isinstance(cell, type):
+        if issubclass(cell, BaseModel):
+            return _schema(cell.model_json_schema())
+        return _read(cell.__name__, choices)
+    if isinstance(cell, Mapping):
+        return _schema(cell)
+    if isinstance(cell, (list, tuple)):
+        return _read("choices", [str(each) for each in cell])
+    if (item := get_args(cell)) and len(item) == 1 and isinstance(item[0], type):  # list[float]
+        one = read_answer_type(item[0], choices, load)
+        return AnswerType(one.kind, True, one.choices) if one.kind != SCHEMA else _list_of(one)
+    written = str(cell).strip()
+    if written.lower().endswith(".json") and not written.startswith("{"):
+        return _schema_text(load(written), f"The file {written}")
+    return _read(written, choices)
+
+
+def _read(written: str, choices: Sequence[str]) -> AnswerType:
+    if written.startswith("{"):
+        return _schema_text(written, "answer_type")
+    many = False
+    if (listed := _LIST.fullmatch(written)) is not None:
+        many, written = True, (listed["of"] or listed["within"] or "text").strip()
+    if (named := _CHOICES.fullmatch(written)) is not None:
+        try:
+            choices = [str(each) for each in json.loads(named["named"])]
+        except (ValueError, TypeError) as error:
+            raise QuestionError(
+                f'The choices {named["named"]} are no JSON list: {error}. Write ["one", "other"], or name them in a '
+                "column choices, parted by ;."
+            ) from None
+        written = "choices"
+    kind = " ".join(written.lower().split())
+    kind = _OTHER_NAMES.get(kind, kind)
+    if kind not in KINDS:
+        near = difflib.get_close_matches(kind, (*KINDS, *_OTHER_NAMES), n=1, cutoff=0.6)
+        meant = f" Did you mean {_OTHER_NAMES.get(near[0], near[0])}?" if near else ""
+        raise QuestionError(
+            f"The answer_type {written!r} is not known.{meant} It may be {', '.join(KINDS)}, a list of one of these "
+            "(list of money), or a JSON schema (inline or the name of a .json file)."
+        )
+    given = tuple(dict.fromkeys(each.strip() for each in choices if each.strip()))
+    if kind == "choices" and len(given) < 2:
+        raise QuestionError(
+            f"The answer_type is choices, and {len(given) or 'none'} is given. Name at least two of them in the column "
+            "choices, parted by ;, or choose another answer_type."
+        )
+    if given and kind != "choices":
+        raise QuestionError(
+            f"The row has choices and the answer_type {kind}. Leave out one of the two, or set answer_type to choices."
+        )
+    return AnswerType(kind, many, given)
+
+
+def _schema_text(text: str, name: str) -> AnswerType:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise QuestionError(f"{name} is no JSON schema, since it is not JSON: {error}. Mend it.") from None
+    return _schema(found)
+
+
+def _schema(found: Any) -> AnswerType:
+    """Raises QuestionError for what is no JSON schema (draft 2020-12), or allows whatever there is."""
+    try:
+        Draft202012Validator.check_schema(found)
+    except SchemaError as error:
+        place = "/".join(map(str, error.absolute_path)) or "its top"
+        raise QuestionError(
+            f"The answer_type is no JSON schema: {error.message} (at {place}). Mend it, or name one of the types "
+            f"{', '.join(KINDS)}."
+        ) from None
+    if not isinstance(found, Mapping) or not _SAYS.intersection(found):
+        raise QuestionError(
+            "The answer_type is no JSON schema that asks for anything: it has none of the keywords "
+            f"{', '.join(sorted(_SAYS))}. Name the properties that are asked for, as in "
+            '{"type": "object", "properties": {"name": {"type": "string"}}}.'
+        )
+    return AnswerType(SCHEMA, schema=json.dumps(found, ensure_ascii=False))
+
+
+def _list_of(one: AnswerType) -> AnswerType:
+    schema = json.loads(one.schema)
+    definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
+    return _schema({"type": "array", "items": schema, **definitions})
