@@ -13,6 +13,7 @@ from okralong.pipelines.lab.datasets.filings import read_finqa, read_reports_set
 from okralong.pipelines.lab.datasets.financial import read_financial_qa, read_loong_finance
 from okralong.pipelines.lab.datasets.other import read_longbench, read_own
 from okralong.pipelines.lab.datasets.papers import read_pubmedqa, read_qasper, read_qasper_annotations, read_qmsum
+from okralong.pipelines.lab.datasets.placed import read_filings_questions
 from okralong.pipelines.lab.datasets.uda import read_uda_bench, read_uda_csv
 from okralong.pipelines.lab.datasets.wiki import (
     read_hotpotqa,
@@ -40,6 +41,7 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "financial_qa_10k": read_financial_qa,
     "loong_finance": read_loong_finance,
     "reports": read_reports_set,
+    "filings_questions": read_filings_questions,
     "own": read_own,
 }
 """By the ``format`` of a source: a path and the name of a part in, a data set out."""

@@ -22,7 +22,7 @@ def source(**changes: str) -> DataSource:
 def test_every_source_of_the_catalog_has_an_adapter_and_a_name_of_its_own() -> None:
     sources = load_catalog().sources
     assert {each.format for each in sources} == set(FORMATS) - {"own"}
-    assert len({each.path for each in sources}) == len(sources)
+    assert len({(each.path, each.part) for each in sources}) == len(sources)
     assert not any(Path(each.path).is_absolute() for each in sources)
 
 
