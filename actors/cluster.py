@@ -130,6 +130,8 @@ def beside_this_process(place: Place) -> Place:
 def _private_environment() -> None:
     """Set what a private cluster needs, for this process and those that it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's workers run at nice 15 unless told otherwise, and starve beside whatever else the machine does.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     if "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
         folder = Path(tempfile.mkdtemp(prefix="okralong-ray-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -368,7 +368,7 @@ class ResultLines:
                 try:
                     line = json.loads(text)
                     lines[str(line["custom_id"])] = line
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, RecursionError):  # the last of brackets in brackets
                     unreadable += 1
         return cls(lines, unreadable)
 
@@ -401,7 +401,7 @@ class ResultReader:
             if status == 200:
                 return self._answered(call, body, request_id, latency_s)
             return _missed(call, self._api_error(status, body, request_id), latency_s)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             said = f"{self.endpoint.base_url} answered with something that is no chat completion ({error})"
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
 

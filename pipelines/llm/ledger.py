@@ -118,18 +118,19 @@ class RunLedger:
         """Set a reserve aside, waiting for others to give back what they do not need. Raises OverBudget."""
         await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
 
-    async def reserve(self, key: CallKey, query_id: str, usd: float) -> None:
+    async def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False) -> None:
         """Set the worst case of an attempt aside, waiting as ``admit`` does. Writes nothing. Raises OverBudget.
+        ``waits``: it goes with a batch.
 
         The limiter comes after it, so that nobody who waits for money holds a place at the endpoint.
         """
         if not self._budget.holds(key):  # it does when the message was sent twice, also across a restart
-            await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd))
+            await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd, waits))
 
     async def intend(self, call: Call) -> None:
         """Make the intent of an attempt durable, before it is sent; reserves it when nobody did. Raises OverBudget."""
         # A call that was reserved before this process was started anew is not held any more.
-        await self.reserve(call.key, call.query_id, call.reserved_usd)
+        await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch")
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = call
             body = intent_body(call)

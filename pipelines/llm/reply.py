@@ -75,7 +75,7 @@ def read_completion(
     """
     choice = completion.choices[0]
     # A broken surrogate (an emoji cut in two by the token limit) could not be written to any table.
-    text = (choice.message.content or "").encode("utf-8", "replace").decode()
+    text = _text(choice.message.content).encode("utf-8", "replace").decode()
     note = ""
     if completion.usage is not None:
         details = completion.usage.prompt_tokens_details
@@ -97,6 +97,13 @@ def read_completion(
         tokens=_texts(logprobs or ()),
     )
     return RawReply(reply, (choice.message.refusal or "") if choice.message else "", note=note)
+
+
+def _text(content: object) -> str:
+    """The text of a message. Some servers send it in parts, as messages to them may be."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
 
 
 def _texts(tokens: Sequence[ChatCompletionTokenLogprob]) -> tuple[str, ...]:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from okralong.pipelines.llm.prices import Budget
+from okralong.pipelines.llm.prices import ENOUGH_SEEN, WORST, Budget
 
 CAP = 1.0
 DOLLARS = st.integers(0, 400_000).map(lambda micro: micro / 1e6)
@@ -85,6 +85,78 @@ class BudgetMachine(RuleBasedStateMachine):
     def the_sums_are_true(self) -> None:
         assert self.budget.settled_usd == pytest.approx(sum(self.paid), abs=1e-9)
         assert self.budget.unknown_usd == pytest.approx(sum(self.doubts.values()), abs=1e-9)
+
+
+class HostileEndpoint(RuleBasedStateMachine):
+    """Calls cost up to ``WORST`` times their reserves: the cap is passed by what one call costs beyond its own."""
+
+    calls = Bundle("calls")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budget = Budget(CAP)
+        self.open: dict[tuple[str, int], float] = {}
+        self.number = 0
+        self.most_beyond = 0.0
+
+    @initialize(seen=st.booleans(), share=st.floats(0.1, 2.0))
+    def learn(self, seen: bool, share: float) -> None:
+        """A machine that has seen so many calls knows them; they cost nearly nothing."""
+        self.times = WORST if not seen else max(1.0, 2 * share)
+        for number in range(ENOUGH_SEEN if seen else 0):
+            assert self.budget.reserve(("before", number), "b", 0.001)
+            self.budget.settle(("before", number), 0.001 * share)
+
+    @rule(question=QUESTIONS, usd=DOLLARS)
+    def admit(self, question: str, usd: float) -> None:
+        self.budget.admit(question, usd)
+
+    @rule(target=calls, question=QUESTIONS, usd=DOLLARS)
+    def send(self, question: str, usd: float) -> tuple[str, int]:
+        self.number += 1
+        key = (question, self.number)
+        if self.budget.reserve(key, question, usd):
+            self.open[key] = usd
+        return key
+
+    @rule(key=consumes(calls), share=st.floats(0, 1))
+    def come_back(self, key: tuple[str, int], share: float) -> None:
+        usd = self.open.pop(key, None)
+        if usd is not None:
+            cost = usd * share * self.times
+            self.most_beyond = max(self.most_beyond, cost - usd)
+            self.budget.settle(key, cost)
+
+    @invariant()
+    def the_cap_is_passed_by_one_call_at_most(self) -> None:
+        assert self.budget.settled_usd <= CAP + self.most_beyond + 1e-9
+
+    def teardown(self) -> None:
+        for key, usd in list(self.open.items()):  # all that are in flight at the worst
+            self.most_beyond = max(self.most_beyond, usd * (self.times - 1))
+            self.budget.settle(key, usd * self.times)
+        self.the_cap_is_passed_by_one_call_at_most()
+
+
+TestHostileEndpoint = HostileEndpoint.TestCase
+TestHostileEndpoint.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_far_from_the_cap_nobody_waits_and_near_it_calls_go_one_by_one() -> None:
+    budget = Budget(1.0)
+    assert all(budget.reserve(("far", n), "q", 0.001) for n in range(64))
+    assert [budget.reserve(("near", n), "q", 0.1) for n in range(3)] == [True, False, False]  # 4 x 0.164, 4 x 0.264
+    for n in range(64):
+        budget.settle(("far", n), 0.0005)
+    # By now the costs are known: half of the reserve, so that a call may count once.
+    assert [budget.reserve(("near", n), "q", 0.4) for n in (3, 4)] == [True, True]
+
+
+def test_a_batch_does_not_wait_for_calls_in_flight() -> None:
+    budget = Budget(1.0)
+    assert all(budget.reserve(("batch", n), "q", 0.1, waits=True) for n in range(9))
+    assert budget.reserve(("live", 1), "q", 0.1)
+    assert not budget.reserve(("live", 2), "q", 0.001)  # not for the one in flight: the cap itself is reached
 
 
 TestBudget = BudgetMachine.TestCase
