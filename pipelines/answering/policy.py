@@ -151,19 +151,31 @@ class ScopePolicy(Settings):
 
 class SurroundingsPolicy(Settings):
     """Ranking small chunks in their surroundings: the fused score of the chunks of ``granularity`` tokens around a
-    smaller chunk is added to its own with ``weight``.
+    smaller chunk is added to its own with ``weight``, where the scope has at most ``most_documents`` (null: always).
     """
 
     granularity: Tokens
     weight: Annotated[float, Field(gt=0, le=100)]
+    most_documents: Count | None = None
+
+
+class NamedPolicy(Settings):
+    """Looking once more in the documents that the query names (``DocumentNames``), where the scope has several: those
+    with at least the share ``near`` of the best one's, unless they are more than ``documents``. A chunk found there has
+    its fused score there added to its own, times ``weight`` and its document's share. Ours, not in the paper.
+    """
+
+    weight: Annotated[float, Field(gt=0, le=100)]
+    near: Share = 0.8
+    documents: Count = 16
 
 
 class FusionPolicy(Settings):
     """The assembled retriever: the ``candidates`` best chunks of each retriever, joined by ``method``. The retriever
     that the pattern prefers has ``preferred_weight``, the other ``other_weight``, both ``same_weight`` where it prefers
     none; chunks under ``threshold`` times the best score are dropped. ``rank_constant`` is of use to ``method:
-    reciprocal_rank`` only; ``surroundings`` null ranks each chunk by itself; ``only`` takes one retriever and leaves
-    the other out (null: both, as the pattern says).
+    reciprocal_rank`` only; ``surroundings`` null ranks each chunk by itself, ``named`` null looks once, over the whole
+    scope; ``only`` takes one retriever and leaves the other out (null: both, as the pattern says).
     """
 
     method: Literal["minmax", "reciprocal_rank"]
@@ -174,6 +186,7 @@ class FusionPolicy(Settings):
     same_weight: Weight
     threshold: Share
     surroundings: SurroundingsPolicy | None = None
+    named: NamedPolicy | None = None
     only: Side | None = None
 
     @model_validator(mode="after")
