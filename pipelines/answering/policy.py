@@ -219,6 +219,16 @@ class ReadPolicy(Settings):
     threshold: Share = 0.3
 
 
+class LineItemsPolicy(Settings):
+    """Questions of ``types`` that name a financial metric (``configs/line_items.yaml``) are looked up once more for
+    each line item that it is worked out from, ``count`` chunks each; the question's own look-up then shows so many
+    less, and two at least. Ours, not in the paper.
+    """
+
+    types: list[QuestionType] = Field(default_factory=list)
+    count: Count = 2
+
+
 class SelectionPolicy(Settings):
     """Which of the fused candidates are shown, by ``method``: the best ones ("none"), or a choice made one by one for
     what each adds.
@@ -309,6 +319,7 @@ class Policy(Settings):
     doubt: DoubtPolicy = DoubtPolicy()
     rerank: RerankPolicy = RerankPolicy()
     read: ReadPolicy = ReadPolicy()
+    line_items: LineItemsPolicy = LineItemsPolicy()
     adaptive_rag: AdaptiveRagPolicy = AdaptiveRagPolicy()
     flare: FlarePolicy = FlarePolicy()
     longllmlingua: LongLlmLinguaPolicy = LongLlmLinguaPolicy()
@@ -348,15 +359,15 @@ class Policy(Settings):
         """What tells this policy from another. A baseline's section with nothing changed is left out, and what of
         ``fusion`` and ``selection`` is not said: runs that began before there was one go on.
         """
-        plain: dict[str, Any] = {name: True for name in BASELINES if getattr(self, name) == type(getattr(self, name))()}
-        if self.fusion.only is None:
-            plain["fusion"] = {"only"}
+        later = (*BASELINES, "rerank", "read", "line_items")
+        plain: dict[str, Any] = {name: True for name in later if getattr(self, name) == type(getattr(self, name))()}
+        fusion: dict[str, Any] = {name: True for name in ("only", "named") if getattr(self.fusion, name) is None}
+        if self.fusion.surroundings is not None and self.fusion.surroundings.most_documents is None:
+            fusion["surroundings"] = {"most_documents"}
+        if fusion:
+            plain["fusion"] = fusion
         if self.selection.space == "encoder":
             plain["selection"] = {"space"}
-        if self.rerank == RerankPolicy():
-            plain["rerank"] = True
-        if self.read == ReadPolicy():
-            plain["read"] = True
         return self.model_dump(exclude=plain)
 
     def granularities(self) -> list[int]:

@@ -7,6 +7,7 @@ sub-question; the step-wise reasoner retrieves and reasons in turns (section 3.3
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -143,6 +144,19 @@ async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[tuple
         for number, sub_question in enumerate(sub_questions, start=1)
     ]
     return list(zip(sub_questions, await tools.gather(branches), strict=True))
+
+
+async def line_item_retrieval(tools: Tools, question: str, items: Sequence[str], plan: Plan) -> list[Hit]:
+    """The question's chunks, and those of each of ``items``, queries beside it, in turns. Steps: ``retrieve``, and
+    ``items/1/retrieve`` onward.
+    """
+    if not items:
+        return await assembled_retrieval(tools, "retrieve", question, plan)
+    count = tools.policy.line_items.count
+    own, each = replace(plan, count=max(2, plan.count - count * len(items))), replace(plan, count=count)
+    looked_up = [assembled_retrieval(tools, "retrieve", question, own)]
+    looked_up += [assembled_retrieval(tools, f"items/{n}/retrieve", item, each) for n, item in enumerate(items, 1)]
+    return pool(await asyncio.gather(*looked_up))
 
 
 async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
