@@ -206,6 +206,7 @@ class RerankPolicy(Settings):
     candidates: Annotated[int, Field(ge=0, le=500)] = 0
     weight: Share = 1.0
     largest: Tokens = 256
+    headings: bool = False
 
 
 class ReadPolicy(Settings):
@@ -416,6 +417,8 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     extension = policy.context.extension_tokens if workflow == "extend" else 0
     if extension:
         reasons.append(f"figures need their surroundings → each passage widened by up to {extension} tokens a side")
+    elif workflow == "extend":
+        reasons.append("context.extension_tokens is 0 → nothing is widened, as in linear")
     around = policy.fusion.surroundings
     if around is not None and around.granularity > granularity:
         reasons.append(
