@@ -151,19 +151,31 @@ class ScopePolicy(Settings):
 
 class SurroundingsPolicy(Settings):
     """Ranking small chunks in their surroundings: the fused score of the chunks of ``granularity`` tokens around a
-    smaller chunk is added to its own with ``weight``.
+    smaller chunk is added to its own with ``weight``, where the scope has at most ``most_documents`` (null: always).
     """
 
     granularity: Tokens
     weight: Annotated[float, Field(gt=0, le=100)]
+    most_documents: Count | None = None
+
+
+class NamedPolicy(Settings):
+    """Looking once more in the documents that the query names (``DocumentNames``), where the scope has several: those
+    with at least the share ``near`` of the best one's, unless they are more than ``documents``. A chunk found there has
+    its fused score there added to its own, times ``weight`` and its document's share. Ours, not in the paper.
+    """
+
+    weight: Annotated[float, Field(gt=0, le=100)]
+    near: Share = 0.8
+    documents: Count = 16
 
 
 class FusionPolicy(Settings):
     """The assembled retriever: the ``candidates`` best chunks of each retriever, joined by ``method``. The retriever
     that the pattern prefers has ``preferred_weight``, the other ``other_weight``, both ``same_weight`` where it prefers
     none; chunks under ``threshold`` times the best score are dropped. ``rank_constant`` is of use to ``method:
-    reciprocal_rank`` only; ``surroundings`` null ranks each chunk by itself; ``only`` takes one retriever and leaves
-    the other out (null: both, as the pattern says).
+    reciprocal_rank`` only; ``surroundings`` null ranks each chunk by itself, ``named`` null looks once, over the whole
+    scope; ``only`` takes one retriever and leaves the other out (null: both, as the pattern says).
     """
 
     method: Literal["minmax", "reciprocal_rank"]
@@ -174,6 +186,7 @@ class FusionPolicy(Settings):
     same_weight: Weight
     threshold: Share
     surroundings: SurroundingsPolicy | None = None
+    named: NamedPolicy | None = None
     only: Side | None = None
 
     @model_validator(mode="after")
@@ -193,6 +206,7 @@ class RerankPolicy(Settings):
     candidates: Annotated[int, Field(ge=0, le=500)] = 0
     weight: Share = 1.0
     largest: Tokens = 256
+    headings: bool = False
 
 
 class ReadPolicy(Settings):
@@ -204,6 +218,16 @@ class ReadPolicy(Settings):
 
     types: list[QuestionType] = Field(default_factory=list)
     threshold: Share = 0.3
+
+
+class LineItemsPolicy(Settings):
+    """Questions of ``types`` that name a financial metric (``configs/line_items.yaml``) are looked up once more for
+    each line item that it is worked out from, ``count`` chunks each; the question's own look-up then shows so many
+    less, and two at least. Ours, not in the paper.
+    """
+
+    types: list[QuestionType] = Field(default_factory=list)
+    count: Count = 2
 
 
 class SelectionPolicy(Settings):
@@ -296,6 +320,7 @@ class Policy(Settings):
     doubt: DoubtPolicy = DoubtPolicy()
     rerank: RerankPolicy = RerankPolicy()
     read: ReadPolicy = ReadPolicy()
+    line_items: LineItemsPolicy = LineItemsPolicy()
     adaptive_rag: AdaptiveRagPolicy = AdaptiveRagPolicy()
     flare: FlarePolicy = FlarePolicy()
     longllmlingua: LongLlmLinguaPolicy = LongLlmLinguaPolicy()
@@ -335,15 +360,15 @@ class Policy(Settings):
         """What tells this policy from another. A baseline's section with nothing changed is left out, and what of
         ``fusion`` and ``selection`` is not said: runs that began before there was one go on.
         """
-        plain: dict[str, Any] = {name: True for name in BASELINES if getattr(self, name) == type(getattr(self, name))()}
-        if self.fusion.only is None:
-            plain["fusion"] = {"only"}
+        later = (*BASELINES, "rerank", "read", "line_items")
+        plain: dict[str, Any] = {name: True for name in later if getattr(self, name) == type(getattr(self, name))()}
+        fusion: dict[str, Any] = {name: True for name in ("only", "named") if getattr(self.fusion, name) is None}
+        if self.fusion.surroundings is not None and self.fusion.surroundings.most_documents is None:
+            fusion["surroundings"] = {"most_documents"}
+        if fusion:
+            plain["fusion"] = fusion
         if self.selection.space == "encoder":
             plain["selection"] = {"space"}
-        if self.rerank == RerankPolicy():
-            plain["rerank"] = True
-        if self.read == ReadPolicy():
-            plain["read"] = True
         return self.model_dump(exclude=plain)
 
     def granularities(self) -> list[int]:
@@ -392,6 +417,8 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     extension = policy.context.extension_tokens if workflow == "extend" else 0
     if extension:
         reasons.append(f"figures need their surroundings → each passage widened by up to {extension} tokens a side")
+    elif workflow == "extend":
+        reasons.append("context.extension_tokens is 0 → nothing is widened, as in linear")
     around = policy.fusion.surroundings
     if around is not None and around.granularity > granularity:
         reasons.append(

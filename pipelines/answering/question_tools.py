@@ -171,17 +171,31 @@ class QuestionTools:
         """See ``Tools``."""
         return self.ports.short_contract
 
-    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+    async def retrieve(
+        self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
+    ) -> Candidates:
         """See ``Tools``."""
         path = self._path(step)
         with self._timed("retrieve"):
             wanted = {"query": query, "granularity": granularity, "k": k}
+            if doc_ids:
+                wanted["doc_ids"] = list(doc_ids)
             if (body := self._recorded(path, "retrieval", wanted)) is not None:
                 return chunks_from_record(body, self.ports.archive.document)
             vector = None if self.ports.embed is None else (await self.ports.embed([query]))[0]
-            found = await search(self.ports.shards(granularity), query, vector, self.doc_ids, k)
+            scope = tuple(doc_ids) or self.doc_ids
+            found = await search(self.ports.shards(granularity), query, vector, scope, k)
             await self.log.record(path, "retrieval", encode({"wanted": wanted, **retrieval_record(found)}))
             return found
+
+    @property
+    def scope_size(self) -> int:
+        """See ``Tools``."""
+        return len(self.doc_ids) or self.ports.archive.n_documents
+
+    def named(self, query: str) -> dict[str, float]:
+        """See ``Tools``."""
+        return {} if self.scope_size < 2 else self.ports.archive.names.named(query, self.doc_ids)
 
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES

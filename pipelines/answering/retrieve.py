@@ -7,12 +7,14 @@ sub-question; the step-wise reasoner retrieves and reasons in turns (section 3.3
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
+from typing import Final
 
 from okralong.pipelines.answering.citations import ask_for, find_citations
 from okralong.pipelines.answering.context import fit_passages, process_context, prompt_fits
@@ -35,7 +37,8 @@ from okralong.pipelines.core.types import Answer, Candidates, Chunk, Hit, Passag
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
     """The chunks that ``plan`` shows for ``query``, the most important first.
 
-    Steps: ``step``, ``step/wide`` where the policy boosts chunks by larger ones, ``step/rerank`` where it ranks by a
+    Steps: ``step``, ``step/wide`` where the policy boosts chunks by larger ones, ``step/named`` where it looks again in
+    the documents that the query names, ``step/rerank`` where it ranks by a
     cross-encoder, and ``step/select`` where it has a selection. Raises QuestionError when the
     question's scope names no document.
     """
@@ -89,12 +92,31 @@ async def _ranked(
     if neighbours:
         fused = boost_by_neighbours(fused, neighbours)
     around = fusion.surroundings
-    if around is not None and around.granularity > granularity:
+    if around is not None and around.granularity > granularity and tools.scope_size <= (around.most_documents or _ALL):
         wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
         fused = boost_by_wider(fused, fuse_by(fusion, wide, *weights), around.weight)
+    meant = _meant(tools, query)
+    if fusion.named is not None and meant:
+        there = await tools.retrieve(f"{step}/named", query, granularity=granularity, k=k, doc_ids=sorted(meant))
+        fused = boost_by_named(fused, fuse_by(fusion, there, *weights), meant, fusion.named.weight)
     if granularity <= tools.policy.rerank.largest:
         fused = await rerank(tools, f"{step}/rerank", query, fused)
     return fused, found
+
+
+_ALL: Final = 10**9
+"""More documents than any scope has."""
+
+
+def _meant(tools: Retriever, query: str) -> dict[str, float]:
+    """The documents that the query names best, with their shares; none where too many are named as well as they."""
+    named = tools.policy.fusion.named
+    shares = tools.named(query) if named is not None and tools.scope_size > 1 else {}
+    if named is None or not shares:
+        return {}
+    best = max(shares.values())
+    meant = {doc_id: share for doc_id, share in shares.items() if share >= named.near * best}
+    return meant if len(meant) <= named.documents else {}
 
 
 async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
@@ -122,6 +144,19 @@ async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[tuple
         for number, sub_question in enumerate(sub_questions, start=1)
     ]
     return list(zip(sub_questions, await tools.gather(branches), strict=True))
+
+
+async def line_item_retrieval(tools: Tools, question: str, items: Sequence[str], plan: Plan) -> list[Hit]:
+    """The question's chunks, and those of each of ``items``, queries beside it, in turns. Steps: ``retrieve``, and
+    ``items/1/retrieve`` onward.
+    """
+    if not items:
+        return await assembled_retrieval(tools, "retrieve", question, plan)
+    count = tools.policy.line_items.count
+    own, each = replace(plan, count=max(2, plan.count - count * len(items))), replace(plan, count=count)
+    looked_up = [assembled_retrieval(tools, "retrieve", question, own)]
+    looked_up += [assembled_retrieval(tools, f"items/{n}/retrieve", item, each) for n, item in enumerate(items, 1)]
+    return pool(await asyncio.gather(*looked_up))
 
 
 async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
@@ -268,6 +303,18 @@ def _score(chunk: Chunk, wide: Sequence[Hit]) -> float:
         shared = min(hit.chunk.end_char, chunk.end_char) - max(hit.chunk.start_char, chunk.start_char)
         total += hit.score * shared
     return total / max(1, chunk.end_char - chunk.start_char)
+
+
+def boost_by_named(hits: Sequence[Hit], there: Sequence[Hit], shares: Mapping[str, float], weight: float) -> list[Hit]:
+    """``hits`` with those found ``there``, in the documents of ``shares``, each of whose scores is added times
+    ``weight`` and its document's share. Best first.
+    """
+    found = {hit.chunk.chunk_id: hit for hit in hits}
+    for hit in there:
+        known = found.get(hit.chunk.chunk_id)
+        score = 0.0 if known is None else known.score
+        found[hit.chunk.chunk_id] = Hit(hit.chunk, score + weight * shares[hit.chunk.doc_id] * hit.score)
+    return sort_hits(list(found.values()))
 
 
 def boost_by_neighbours(hits: Sequence[Hit], weight: float) -> list[Hit]:

@@ -50,7 +50,18 @@ class Retriever(Protocol):
         """See ``Tools``."""
         ...
 
-    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+    async def retrieve(
+        self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
+    ) -> Candidates:
+        """See ``Tools``."""
+        ...
+
+    @property
+    def scope_size(self) -> int:
+        """See ``Tools``."""
+        ...
+
+    def named(self, query: str) -> dict[str, float]:
         """See ``Tools``."""
         ...
 
@@ -90,11 +101,24 @@ class Tools(Protocol):
         """Whether answers are asked for by the short contract: the answer, then the number of a passage."""
         ...
 
-    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+    async def retrieve(
+        self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
+    ) -> Candidates:
         """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller, and none of
-        the semantic one where the archive has no vectors.
+        the semantic one where the archive has no vectors. ``doc_ids``, of the scope, narrow it for this look-up.
 
         Raises QuestionError when the scope names no document.
+        """
+        ...
+
+    @property
+    def scope_size(self) -> int:
+        """How many documents the question may be answered from."""
+        ...
+
+    def named(self, query: str) -> dict[str, float]:
+        """The documents of the scope that ``query`` calls by a word of their names, each with a share of 0 to 1 (see
+        ``DocumentNames``); none where the scope has one document.
         """
         ...
 

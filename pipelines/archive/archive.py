@@ -24,6 +24,7 @@ from okralong.pipelines.archive.metadata import (
     metadata_table,
     read_facts,
 )
+from okralong.pipelines.archive.names import DocumentNames
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.archive.versions import (
@@ -109,6 +110,11 @@ class Archive:
         """All documents, sorted."""
         return self._documents.doc_ids()
 
+    @property
+    def n_documents(self) -> int:
+        """How many documents there are."""
+        return len(self.doc_ids())
+
     def document(self, doc_id: str) -> Document:
         """A whole document. Raises QuestionError for an unknown doc_id."""
         return self._documents.document(doc_id)
@@ -144,6 +150,11 @@ class Archive:
             return read_facts(self.folder, name)
         # A version from before there was such a table.
         return {each.doc_id: each for each in facts_of_documents(self.folder, self.entries().values(), {})}
+
+    @cached_property
+    def names(self) -> DocumentNames:
+        """What the documents are called."""
+        return DocumentNames.of(self.facts().values())
 
     @cached_property
     def _metadata(self) -> pa.Table:

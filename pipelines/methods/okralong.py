@@ -5,16 +5,18 @@ In precise mode the full text is read when the retrieved passages do not hold th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Final
 
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
+from okralong.pipelines.answering.line_items import line_item_queries
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.reading import read_answer, read_comparison
 from okralong.pipelines.answering.retrieve import (
-    assembled_retrieval,
+    line_item_retrieval,
     pool,
     primary_retrieval,
     reason_in_steps,
@@ -60,14 +62,25 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
     """
     primary, scores = await primary_retrieval(tools, "primary/retrieve", question)
     analysis = await tools.analyze("analyze", question, primary, scores) if primary else None
-    plan = await tools.record_plan("plan", organize(analysis, tools.policy, precise=precise))
-    found = await _execute(question, analysis, plan, tools)
+    organized = organize(analysis, tools.policy, precise=precise)
+    items = _line_items(question, analysis, organized, tools.policy)
+    if items:
+        told = f"it names a metric that is worked out from others → {len(items)} more look-ups, one for each line item"
+        organized = replace(organized, reasons=(*organized.reasons, told))
+    plan = await tools.record_plan("plan", organized)
+    found = await _execute(question, analysis, plan, items, tools)
     if plan.escalate and found.status == "unanswerable":
         found = await answer_from_full_text(tools, question)
     return replace(found, analysis=analysis, plan=plan)
 
 
-async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> Answer:
+def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Policy) -> list[str]:
+    """What is looked up beside the question: only where it is looked up once, and of a type that the policy names."""
+    asked = analysis is not None and analysis.type in policy.line_items.types
+    return line_item_queries(question) if asked and plan.workflow in ("linear", "extend") else []
+
+
+async def _execute(question: str, analysis: Analysis | None, plan: Plan, items: Sequence[str], tools: Tools) -> Answer:
     reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
@@ -79,7 +92,7 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         hits = pool([found for _, found in finds])
     else:
         # Linear and extend are one way: the plan's extension_tokens make the difference.
-        hits = await assembled_retrieval(tools, "retrieve", question, plan)
-        if reads:
+        hits = await line_item_retrieval(tools, question, items, plan)
+        if reads and not items:
             return await read_answer(tools, "read", question, hits)
     return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)

@@ -16,6 +16,7 @@ from typing import Any
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import sort_hits
 from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.archive.names import DocumentNames
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
@@ -140,14 +141,24 @@ class ScriptedTools:
             for share, start, text in zip(shares, starts, passages, strict=True)
         ]
 
-    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
-        self._record("retrieve", step, query=query, granularity=granularity, k=k)
+    async def retrieve(
+        self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
+    ) -> Candidates:
+        narrowed = {"doc_ids": list(doc_ids)} if doc_ids else {}
+        self._record("retrieve", step, query=query, granularity=granularity, k=k, **narrowed)
         if not self._documents:
             raise QuestionError("The scope names no document.")
-        chunks = self._at(granularity)
+        chunks = [chunk for chunk in self._at(granularity) if not doc_ids or chunk.doc_id in doc_ids]
         exact = [Hit(chunk, score) for chunk in chunks if (score := _shared_words(query, chunk.text)) > 0]
         semantic = [Hit(chunk, _trigram_cosine(query, chunk.text)) for chunk in chunks]
         return Candidates(tuple(sort_hits(exact)[:k]), tuple(sort_hits(semantic)[:k]))
+
+    @property
+    def scope_size(self) -> int:
+        return len(self._documents)
+
+    def named(self, query: str) -> dict[str, float]:
+        return DocumentNames({doc_id: doc_id for doc_id in self._documents}).named(query)
 
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES

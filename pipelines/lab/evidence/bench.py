@@ -494,9 +494,20 @@ class Lookup:
     prefix: str = ""
     reader: RememberedReader | None = None
 
-    async def retrieve(self, step: str, query: str, *, granularity: int, k: int) -> Candidates:
+    async def retrieve(
+        self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
+    ) -> Candidates:
         """See ``Tools``."""
-        return await self.retrievals.find(query, self.doc_ids, granularity, k, self.prefix)
+        return await self.retrievals.find(query, tuple(doc_ids) or self.doc_ids, granularity, k, self.prefix)
+
+    @property
+    def scope_size(self) -> int:
+        """See ``Tools``."""
+        return len(self.doc_ids) or self.retrievals.archive.n_documents
+
+    def named(self, query: str) -> dict[str, float]:
+        """See ``Tools``."""
+        return {} if self.scope_size < 2 else self.retrievals.archive.names.named(query, self.doc_ids)
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``."""
