@@ -30,7 +30,15 @@ from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.failures import say_first
 from okralong.jobs.generator import Generator, generator
-from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, manifest, statuses, table
+from okralong.jobs.run_folder import (
+    BEGUN,
+    archive_of_run,
+    begin,
+    judged_otherwise,
+    manifest,
+    statuses,
+    table,
+)
 from okralong.jobs.terminal import AnswerPanel, say_line
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import MANIFEST, Folder
@@ -199,6 +207,8 @@ def answer_prepared(
         batches = batch_setup(folder, config.llm, complete)
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
+        if note := judged_otherwise(folder, prepared):
+            say_line(console, note, style="yellow")
         logs = Path(folder.path) if folder.is_local else None
         reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
         # A question that is asked again wants another reply than the one that failed it, which other runs may have too.
@@ -208,7 +218,9 @@ def answer_prepared(
             panel = held.enter_context(AnswerPanel(console, len(todo)))
             panel.phase("generator", "starts" if config.llm.base_url == EMBEDDED else "is asked whether it is there")
             served = (
-                shared.served if shared else held.enter_context(generator(config.llm, logs, reading_vectors(prepared)))
+                shared.served
+                if shared
+                else held.enter_context(generator(prepared.llm, logs, reading_vectors(prepared)))
             )
             _check_logprobs(prepared, served)
             panel.phase("Ray", "starts" if address is None else f"at {address}")
@@ -258,7 +270,7 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
         f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "
         f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}"
-        f"{_mode(prepared)}",
+        f"{_mode(prepared)}{_second(prepared)}",
         highlight=False,
         markup=False,
     )
@@ -267,6 +279,18 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
 def say_unusable(console: Console, prepared: Prepared) -> None:
     """Print the first rows that cannot be asked, each with its reason."""
     say_first(console, prepared.unusable, "rows of the questions cannot be asked")
+
+
+def _second(prepared: Prepared) -> str:
+    """What is done with answers that are not trusted, and where none can be judged."""
+    again, stronger = prepared.policy.escalate, prepared.llm.stronger
+    if again is not None and prepared.strategy.escalates:
+        how = f"go to {stronger.model} at {stronger.base_url}" if stronger else "are asked for from the full text"
+        return f"\nanswers of a confidence under {again.under:g} {how}"
+    reranker = prepared.config.reranker
+    if reranker.confidence and not reranker.reads_spans:
+        return f"\nno answer gets a confidence: {reranker.model} only ranks"
+    return ""
 
 
 def _mode(prepared: Prepared) -> str:

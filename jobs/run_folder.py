@@ -54,8 +54,26 @@ def begin(folder: Folder, prepared: Prepared) -> None:
             "archive": str(prepared.archive.location),
             "archive_fingerprint": prepared.manifest.get("fingerprint"),
             "config": prepared.config.model_dump(mode="json"),
+            "confidence": prepared.confidence,
         }
         folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
+
+
+def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
+    """What to tell the user where the run was begun with another model to judge its answers by, else "".
+
+    A confidence decides no answer (where the policy escalates by it, the model is part of the run's fingerprint), so
+    the run goes on. A folder of before the model was kept says nothing.
+    """
+    begun = json.loads(folder.read_bytes(BEGUN))
+    before, now = begun.get("confidence", prepared.confidence), prepared.confidence
+    if before == now:
+        return ""
+    models = [f"{each['model']} ({each['precision']})" if each else "none" for each in (before, now)]
+    return (
+        f"{folder.path} was begun with another cross-encoder to judge answers by: confidence is by {models[0]} for "
+        f"those answered before and by {models[1]} from now on, so the two do not compare."
+    )
 
 
 def begun_alike(folder: Folder, prepared: Prepared) -> bool:
@@ -120,6 +138,7 @@ def manifest(prepared: Prepared, generator: dict[str, Any], seconds: float, tota
             "embedding": prepared.manifest["embedding"],
         },
         "generator": generator,
+        "confidence": prepared.confidence,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "questions": len(prepared.questions) + len(prepared.unscoped),
         "bad_rows": len(prepared.bad),

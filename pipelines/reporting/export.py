@@ -142,6 +142,8 @@ def _answer(
         "answer_type": row["answer_type"] or "",
         **{name: row[name] for name in VALUE_COLUMNS},
         "confidence": row["confidence"],
+        "escalated": row["escalated"],
+        "first_confidence": row["first_confidence"],
         **(_cited(citations[0]) if citations else {}),
         "citations": len(citations),
         "more_citations": "\n".join(map(described, citations[1:])),
@@ -149,7 +151,7 @@ def _answer(
         "type": said(row["analysis"], "type"),
         "workflow": said(row["plan"], "workflow"),
         "strategy": row["strategy"],
-        "model": str(((begun.get("config") or {}).get("llm") or {}).get("model") or ""),
+        "model": _answered_by(row, begun),
         "calls": row["calls"],
         "prompt_tokens": row["prompt_tokens"],
         "cached_tokens": row["cached_tokens"],
@@ -162,6 +164,11 @@ def _answer(
         "night": known["night"],
         "finished_at": None if finished_at is None else finished_at.replace(tzinfo=None),
     }
+
+
+def _answered_by(row: Mapping[str, Any], begun: Mapping[str, Any]) -> str:
+    stronger = None if row["escalated"] == "precise" else row["escalated"]
+    return str(stronger or ((begun.get("config") or {}).get("llm") or {}).get("model") or "")
 
 
 def _cited(each: Cited) -> dict[str, Any]:

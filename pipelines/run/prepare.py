@@ -14,11 +14,12 @@ from okralong.pipelines.archive.versions import VersionDiff, diff_versions, read
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ArchiveError, ConfigError, Question, QuestionError
+from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import sharing_runs
 from okralong.pipelines.methods.registry import StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.run.config import RunConfig, fingerprint
+from okralong.pipelines.run.config import RunConfig, asked_again, fingerprint
 from okralong.pipelines.run.metadata_filter import MetadataFilter
 from okralong.pipelines.run.questions import BadQuestion, Questions, read_questions, source_name
 from okralong.pipelines.sara.artifact import check_encoder, check_generator, check_table
@@ -79,6 +80,20 @@ class Prepared:
     replies_from: tuple[str, ...] = ()
 
     @property
+    def llm(self) -> LlmConfig:
+        """The generator, without the stronger one where the strategy never asks it."""
+        stronger = asked_again(self.config.llm, self.policy, self.strategy)
+        return self.config.llm.model_copy(update={"stronger": stronger})
+
+    @property
+    def confidence(self) -> dict[str, Any] | None:
+        """The model that says how probably answers are right; None where the run has none that can."""
+        reranker = self.config.reranker
+        if not reranker.confidence or not reranker.reads_spans:
+            return None
+        return {name: value for name, value in reranker.identity().items() if name != "answers"}
+
+    @property
     def unusable(self) -> list[str]:
         """Why rows of the questions cannot be asked, a paragraph each."""
         return [row.message for row in self.bad] + [why for _, why in self.unscoped]
@@ -102,10 +117,19 @@ def prepare(archive: str, questions: Questions, config: RunConfig) -> Prepared:
         )
     if strategy.reads_vectors:
         check_generator(config.sara.folder(), config.llm)
-    if config.llm.base_url != EMBEDDED:
-        for endpoint in config.llm.all_endpoints:
-            prices.price(endpoint.model, endpoint.price)
-        token_counter(config.llm.tokenizer)
+    check_cross_encoder(config, policy, strategy)
+    if strategy.escalates and policy.escalate and policy.escalate.to == "stronger" and config.llm.stronger is None:
+        raise ConfigError(
+            f"The policy {policy.name!r} hands answers that are not trusted to a stronger generator (escalate.to), and "
+            "the answer config names none. Set llm.stronger to its base_url and model, or set the policy's escalate.to "
+            "to precise, or escalate to null. Nothing was spent."
+        )
+    stronger = asked_again(config.llm, policy, strategy)
+    for generator in (config.llm, stronger):
+        if generator is not None and generator.base_url != EMBEDDED:
+            for endpoint in generator.all_endpoints:
+                prices.price(endpoint.model, endpoint.price)
+            token_counter(generator.tokenizer)
     opened = Archive.open(archive)
     missing = sorted(set(strategy.granularities) - set(opened.manifest["granularities"]))
     if missing:
@@ -149,6 +173,28 @@ def prepare(archive: str, questions: Questions, config: RunConfig) -> Prepared:
         fingerprint=fingerprint(config, policy, strategy, manifest),
         replies_from=replies_from,
     )
+
+
+def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpec) -> None:
+    """Raises ConfigError where a cross-encoder that only ranks is to answer or to judge.
+
+    ``reranker.confidence`` is true unless set: with one that only ranks answers have no confidence, and that is no
+    error. Neither is ``answers: auto``, by which it then answers nothing.
+    """
+    reranker = config.reranker
+    if reranker.answers == "always" and not reranker.reads_spans:
+        raise ConfigError(
+            f"reranker.answers is always, and {reranker.model} only ranks: it does not say where an answer stands. "
+            "Set reranker.answers to auto or never, so that the generator answers, or reranker.model to shipped or a "
+            "folder that `okralong train` wrote. Nothing was spent."
+        )
+    if strategy.escalates and not (reranker.confidence and reranker.reads_spans):
+        why = f"{reranker.model} only ranks" if reranker.confidence else "reranker.confidence is false"
+        raise ConfigError(
+            f"The policy {policy.name!r} asks again where the confidence of an answer is under escalate.under, and no "
+            f"answer of this run has one: {why}. Set reranker.model to shipped or a folder that `okralong train` "
+            "wrote, with reranker.confidence: true, or set the policy's escalate to null. Nothing was spent."
+        )
 
 
 # Which questions have to be asked again, given what changed in the archive. Pure.
