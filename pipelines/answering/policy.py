@@ -208,8 +208,9 @@ class ReadPolicy(Settings):
 
 class EscalatePolicy(Settings):
     """Asking again where an answer is not trusted: with a confidence ``under`` this (see ``reading.with_confidence``;
-    also of "unanswerable"), the plan is followed once more by the stronger generator (``llm.stronger``), or with ``to:
-    precise`` the full text is read by the same one. The second answer stands. Ours, not in the paper.
+    also of "unanswerable"), ``to`` stronger: the plan is followed once more by the stronger generator
+    (``llm.stronger``), or ``to`` precise: the full text is read by the same one. The second answer stands. Ours, not in
+    the paper.
     """
 
     under: Annotated[float, Field(gt=0, le=1)]

@@ -231,8 +231,8 @@ ANSWERS: Final = _schema(
 """``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
 spans shown in the last prompt; ``carried`` the columns of the question's row that it was told to take along;
 ``confidence`` the probability that the answer is right, where the run has a cross-encoder that can say.
-``answer_type`` is the question's, "" for text; the columns from ``value`` to ``period`` are those of ``TypedValue``, null
-of text and of a question without an answer. Of an answer that took the place of one under the policy's
+``answer_type`` is the question's, "" for text; the columns from ``value`` to ``period`` are those of ``TypedValue``,
+null of text and of a question without an answer. Of an answer that took the place of one under the policy's
 ``escalate.under``, ``escalated`` is "precise" or the model that answered and ``first_confidence`` that of the first
 answer; null of all others."""
 
