@@ -36,6 +36,7 @@ from okralong.actors.llm import (
 )
 from okralong.actors.models import ADDRESS
 from okralong.actors.retrieval import REVIVED, RetrievalClient, RetrievalNames, hold, started_retrieval, wait_for
+from okralong.pipelines.answering.answer_types import with_value
 from okralong.pipelines.answering.cost_model import Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
@@ -283,7 +284,7 @@ class Planner:
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)
-            answer = await self._checked(tools, question, answer)
+            answer = with_value(question, await self._checked(tools, question, answer))
         except (EndpointError, BrokenError, *BROKEN):
             raise
         except OverBudget as error:
