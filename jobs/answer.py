@@ -64,6 +64,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.export import flat_answers, flat_row
 from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.matrix import MatrixRows
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
 from okralong.pipelines.run.questions import Questions
 from okralong.pipelines.run.rows import answer_row
@@ -145,6 +146,7 @@ def answer_questions(
     address: str | None = None,
     retry: frozenset[str] = frozenset(),
     changed_since: int | None = None,
+    matrix: MatrixRows | None = None,
     console: Console | None = None,
     finished: Finished | None = None,
     interrupt: Interrupt | None = None,
@@ -152,13 +154,14 @@ def answer_questions(
     """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
 
     What is over_budget goes on whether it is named or not. With ``changed_since``, a version, only questions whose
-    documents changed since then are asked. Raises OkraError before anything is spent.
+    documents changed since then are asked; with ``matrix`` each of them is asked of every document by itself, or of
+    those that it names. Raises OkraError before anything is spent.
     """
     console = console or Console()
     unknown = sorted(retry - set(RETRIABLE))
     if unknown:
         raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Mend the option.")
-    prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config)
+    prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config, matrix)
     say_unusable(console, prepared)
     if changed_since is not None:
         whole = len(prepared.questions) + len(prepared.unscoped)
@@ -264,8 +267,9 @@ def _check_logprobs(prepared: Prepared, served: Generator) -> None:
 
 def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:
     config = prepared.config
+    columns = f", cells of {len(prepared.columns)} columns among them" if prepared.columns else ""
     console.print(
-        f"{todo} questions to answer ({done} answered before, {len(prepared.unusable)} unusable rows) over "
+        f"{todo} questions to answer ({done} answered before, {len(prepared.unusable)} unusable rows{columns}) over "
         f"{prepared.manifest['documents']} documents (version {prepared.archive.version} of the archive)\n"
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
         f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "

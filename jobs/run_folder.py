@@ -46,8 +46,18 @@ def archive_of_run(folder: Folder, archive: str) -> str:
 
 
 def begin(folder: Folder, prepared: Prepared) -> None:
-    """Mark the folder as this run's, or check that it is. Raises ConfigError when it is another's."""
-    if not begun_alike(folder, prepared):
+    """Mark the folder as this run's, or check that it is. Raises ConfigError when it is another's.
+
+    ``columns`` are the questions that were asked of each document by itself, in their order: those of this start, then
+    others of starts before.
+    """
+    if begun_alike(folder, prepared):
+        begun = json.loads(folder.read_bytes(BEGUN))
+        columns = list(dict.fromkeys((*prepared.columns, *begun.get("columns", ()))))
+        if columns == begun.get("columns", []):
+            return
+        begun["columns"] = columns
+    else:
         begun = {
             "run_id": uuid.uuid4().hex,
             "fingerprint": prepared.fingerprint,
@@ -55,8 +65,9 @@ def begin(folder: Folder, prepared: Prepared) -> None:
             "archive_fingerprint": prepared.manifest.get("fingerprint"),
             "config": prepared.config.model_dump(mode="json"),
             "confidence": prepared.confidence,
+            "columns": prepared.columns,
         }
-        folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
+    folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
 
 
 def judged_otherwise(folder: Folder, prepared: Prepared) -> str:

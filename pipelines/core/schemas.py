@@ -31,6 +31,7 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "period": 4,
         "escalated": 5,
         "first_confidence": 5,
+        "asked_id": 5,
     },
     "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
 }
@@ -226,6 +227,7 @@ ANSWERS: Final = _schema(
         ("period", pa.string()),
         ("escalated", pa.string()),
         ("first_confidence", pa.float32()),
+        ("asked_id", pa.string()),
     ],
 )
 """``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
@@ -234,7 +236,8 @@ spans shown in the last prompt; ``carried`` the columns of the question's row th
 ``answer_type`` is the question's, "" for text; the columns from ``value`` to ``period`` are those of ``TypedValue``,
 null of text and of a question without an answer. Of an answer that took the place of one under the policy's
 ``escalate.under``, ``escalated`` is "precise" or the model that answered and ``first_confidence`` that of the first
-answer; null of all others."""
+answer; null of all others. ``asked_id`` is the question that was asked of each document by itself, where
+this is one of its cells, and ``doc_ids`` then holds the document."""
 
 JOURNAL: Final = _schema(
     "journal",
@@ -364,6 +367,7 @@ FLAT_ANSWERS: Final = _described(
         ("cost_usd", pa.float64(), "US dollars"),
         ("seconds", pa.float64(), "from question to answer, waiting included"),
         ("scope", pa.string(), "documents asked, with ; between them; empty for the whole archive"),
+        ("asked_id", pa.string(), "id of the question asked of each document, of which this is a cell; else null"),
         ("archive", pa.string(), "the archive"),
         ("archive_version", pa.int64(), "version of the archive over which it was answered"),
         ("night", pa.string(), "the night that it comes from; null outside okralong nightly"),

@@ -200,6 +200,9 @@ class Question:
     """A question and its scope. ``doc_ids`` holds document ids or globs; empty means the whole archive. ``where`` is a
     filter over the documents' metadata, which narrows that; empty means none.
 
+    With ``for_each``, ids or globs, it is asked of each of these documents by itself. Each such pair is a cell: a
+    question of its own, whose ``asked_id`` is the query_id of this one, and whose ``doc_ids`` hold its document.
+
     ``answers``, ``evidence`` and ``type`` are gold, used by evaluation only and never by a strategy. ``carried`` are
     columns of the question's row that go along into the answer's, by name. ``answer_type`` says of which kind the
     answer must be, as ``answering/answer_types.py`` writes it: "" is text, else "money", "list of date", a JSON schema.
@@ -214,6 +217,8 @@ class Question:
     carried: Mapping[str, str] = field(default_factory=dict, hash=False)
     where: str = ""
     answer_type: str = ""
+    for_each: tuple[str, ...] = ()
+    asked_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

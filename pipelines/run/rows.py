@@ -44,6 +44,7 @@ def answer_row(
         **(asdict(answer.value) if answer.value else dict.fromkeys(VALUE_COLUMNS)),
         "escalated": answer.escalated or None,
         "first_confidence": answer.first_confidence,
+        "asked_id": question.asked_id or None,
     }
 
 
