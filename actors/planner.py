@@ -36,12 +36,13 @@ from okralong.actors.llm import (
 )
 from okralong.actors.models import ADDRESS
 from okralong.actors.retrieval import REVIVED, RetrievalClient, RetrievalNames, hold, started_retrieval, wait_for
-from okralong.pipelines.answering.cost_model import plan_reserve
+from okralong.pipelines.answering.answer_types import with_value
+from okralong.pipelines.answering.cost_model import Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
 from okralong.pipelines.answering.reading import with_confidence
-from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.core.log import log_as_json
 from okralong.pipelines.core.log import query_id as logged_query
 from okralong.pipelines.core.tokens import token_counter
@@ -60,7 +61,7 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.client import LlmClient
-from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
@@ -123,7 +124,8 @@ def run_actors(
     with ExitStack() as held:
         writer = {"name": ledger_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
         ledger = hold(held, start_ledger(run, config.budget_usd, reopened, **writer))
-        for endpoint in llm.all_endpoints:
+        endpoints = llm.all_endpoints + (llm.stronger.all_endpoints if llm.stronger else ())
+        for endpoint in endpoints:
             limiter = start_limiter(endpoint, tag)
             if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
                 hold(held, limiter)
@@ -145,7 +147,7 @@ def run_actors(
             planners=planner_names,
             retrieval=retrieval or held.enter_context(started_retrieval(prepared, run, tag)),
             ledger=ledger_name,
-            limiters=tuple(limiter_name(endpoint, tag) for endpoint in llm.all_endpoints),
+            limiters=tuple(limiter_name(endpoint, tag) for endpoint in endpoints),
             scheduler=scheduler_name,
             run=run,
         )
@@ -185,8 +187,8 @@ class PlannerSetup:
 
     ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
     ``planners`` (all of the run, among which branches are dealt out), ``ledger`` and ``limiters`` (of all endpoints, in
-    order) name actors of okralong's namespace, and so does ``scheduler`` (None: nothing waits for batches). ``run`` is
-    the place of the run, for the log.
+    order, then of those of the stronger generator) name actors of okralong's namespace, and so does
+    ``scheduler`` (None: nothing waits for batches). ``run`` is the place of the run, for the log.
     """
 
     strategy: StrategySpec
@@ -231,12 +233,14 @@ class Planner:
         self._checks = found.checks
         self._transport = found.transport
         self._shared_replies = SharedReplies.load(setup.replies_from)
-        self._client = self._new_client()
-        self._clients: dict[asyncio.AbstractEventLoop, LlmClient] = {}
+        self._client = self._new_client(setup.llm)
+        self._stronger = None if setup.llm.stronger is None else self._new_client(setup.llm.stronger)
+        self._clients: dict[tuple[asyncio.AbstractEventLoop, bool], LlmClient] = {}
         self._choosing = Lock()
         self._halted = ""
         ports = _ports(found, setup.policy, setup.llm, self._client.complete, self._admit)
-        self._ports = replace(ports, artifact=self._artifact_of)
+        stronger = None if self._stronger is None else self._stronger.complete
+        self._ports = _with_stronger(replace(ports, artifact=self._artifact_of), setup.llm, stronger)
 
     @ray.method(concurrency_group="control")
     async def ready(self) -> bool:
@@ -280,7 +284,7 @@ class Planner:
         tools = await self._tools(question, doc_ids, "")
         try:
             answer = await self._strategy(question, tools)
-            answer = await self._checked(tools, question, answer)
+            answer = with_value(question, await self._checked(tools, question, answer))
         except (EndpointError, BrokenError, *BROKEN):
             raise
         except OverBudget as error:
@@ -298,7 +302,7 @@ class Planner:
 
     async def _checked(self, tools: QuestionTools, question: Question, answer: Answer) -> Answer:
         """The answer with its confidence. What cannot be judged stays as it is: it was paid for."""
-        if not self._checks:
+        if not self._checks or answer.confidence is not None:
             return answer
         try:
             return await with_confidence(tools, question.question, answer)
@@ -356,41 +360,56 @@ class Planner:
         steps = await _LedgerSteps.load(self._ledger, question.query_id)
         # What the question's journal holds is here already: a call need not ask the ledger for its reply again.
         ports = replace(self._ports, complete=partial(self._client_here().complete, recorded=steps.reply))
+        if ports.stronger is not None:
+            complete = partial(self._client_here(stronger=True).complete, recorded=steps.reply)
+            stronger = replace(ports.stronger, complete=complete)
+            ports = stronger if prefix.startswith(f"{ESCALATED}/") else replace(ports, stronger=stronger)
         return QuestionTools(ports, question, doc_ids, steps, fan_out, prefix)
 
-    def _new_client(self) -> LlmClient:
-        setup = self._setup
-        transport = self._transport()
-        limiter, *others = (RayLimiter(named_actor(name)) for name in setup.limiters)
+    def _new_client(self, llm: GeneratorConfig) -> LlmClient:
+        """A client of the run's generator, or of the stronger one, which is asked in real time and at its address."""
+        setup, own = self._setup, llm is self._setup.llm
+        transport = self._transport() if own else None
+        first = len(setup.llm.all_endpoints)
+        names = setup.limiters[:first] if own else setup.limiters[first:]
+        limiter, *others = (RayLimiter(named_actor(name)) for name in names)
+        waits = own and setup.scheduler is not None
         return LlmClient(
-            setup.llm,
+            llm,
             self._ledger,
             limiter,
             setup.prices,
             others=others,
-            address=setup.address if transport is None else ADDRESS,
+            address=ADDRESS if transport is not None else setup.address if own else None,
             tags=setup.tags,
             shared=self._shared_replies,
-            scheduler=None if setup.scheduler is None else batch_scheduler_client(named_actor(setup.scheduler)),
+            scheduler=batch_scheduler_client(named_actor(str(setup.scheduler))) if waits else None,
             transport=transport,
-            grammar=partial(grammar, short=setup.llm.short_contract),
+            grammar=partial(grammar, short=llm.short_contract),
         )
 
-    def _client_here(self) -> LlmClient:
-        """The client of the loop that asks: each concurrency group has one, and a connection belongs to one alone."""
-        loop = asyncio.get_running_loop()
+    def _client_here(self, stronger: bool = False) -> LlmClient:
+        """The client of the loop that asks, of the run's generator or of the stronger one: each concurrency group has
+        one of each, and a connection belongs to one alone.
+        """
+        key = asyncio.get_running_loop(), stronger
+        llm = self._setup.llm.stronger if stronger else self._setup.llm
+        first = self._stronger if stronger else self._client
+        if llm is None or first is None:
+            raise ValueError("the run has no stronger generator")
         with self._choosing:  # loops run in threads of their own
-            if loop not in self._clients:
-                self._clients[loop] = self._new_client() if self._clients else self._client
+            if key not in self._clients:
+                taken = any(other is first for other in self._clients.values())
+                self._clients[key] = self._new_client(llm) if taken else first
                 if self._halted:
-                    self._clients[loop].halt(self._halted)
-            return self._clients[loop]
+                    self._clients[key].halt(self._halted)
+            return self._clients[key]
 
     async def _of_clients(self, work: Callable[[LlmClient, Any], Coroutine[Any, Any, int]], argument: Any) -> list[int]:
         """What ``work`` makes of each client in the loop that it belongs to."""
         with self._choosing:
             clients = list(self._clients.items())
-        done = [asyncio.run_coroutine_threadsafe(work(client, argument), loop) for loop, client in clients]
+        done = [asyncio.run_coroutine_threadsafe(work(client, argument), loop) for (loop, _), client in clients]
         return list(await asyncio.gather(*map(asyncio.wrap_future, done)))
 
     def _peer(self) -> Any:
@@ -410,15 +429,18 @@ class Planner:
         return Answer("failed", "", error=message)
 
     async def _admit(self, query_id: str, plan: Plan) -> None:
-        table_tokens = self._setup.policy.context.table_tokens
-        llm = self._setup.llm
         # Also in batch mode at the full price: a question that falls back to real time must not be left half paid.
-        reserve = plan_reserve(plan, self._client.price, table_tokens, llm.window, llm.completion_limit)
+        stronger = None if self._stronger is None else _spender(self._stronger)
+        reserve = plan_reserve(plan, self._setup.policy.context.table_tokens, _spender(self._client), stronger)
         await self._ledger.admit(query_id, reserve)
 
 
 async def _halt(client: LlmClient, why: str) -> int:
     return client.halt(why)
+
+
+def _spender(client: LlmClient) -> Spender:
+    return Spender(client.price, client.config.window, client.config.completion_limit)
 
 
 @dataclass(frozen=True)
@@ -462,19 +484,34 @@ def _ports(
         complete=complete,
         admit=admit,
         policy=policy,
-        window=llm.window,
-        count=token_counter(llm.tokenizer),
-        completion_limit=llm.completion_limit,
-        demonstrate=bool(llm.demonstrations),
-        calculator=bool(llm.calculator),
+        **_asked_as(llm),
         read=retrieval.read if retrieval.has_reranker else None,
         reads_spans=retrieval.reads_spans,
         reads_answers=retrieval.reads_answers,
-        short_contract=llm.short_contract,
         score=retrieval.score if retrieval.has_scorer else None,
         token_ends=retrieval.token_ends if retrieval.has_scorer else None,
         compress=retrieval.compress if retrieval.has_compressor else None,
     )
+
+
+def _asked_as(llm: GeneratorConfig) -> dict[str, Any]:
+    """The ports that say how a generator is asked."""
+    return {
+        "window": llm.window,
+        "count": token_counter(llm.tokenizer),
+        "completion_limit": llm.completion_limit,
+        "demonstrate": bool(llm.demonstrations),
+        "calculator": bool(llm.calculator),
+        "short_contract": llm.short_contract,
+        "generator": llm.model,
+    }
+
+
+def _with_stronger(ports: Ports, llm: LlmConfig, complete: Complete | None) -> Ports:
+    """``ports`` with those of the stronger generator, where there is one: it answers all by itself."""
+    if llm.stronger is None or complete is None:
+        return ports
+    return replace(ports, stronger=replace(ports, complete=complete, reads_answers=False, **_asked_as(llm.stronger)))
 
 
 @dataclass(frozen=True)
@@ -493,7 +530,8 @@ class Forecaster:
     def __init__(self, setup: ForecasterSetup) -> None:
         self._strategies = setup.strategies
         client = DryRunClient(token_counter(setup.llm.tokenizer))
-        self._ports = _ports(RetrievalClient(setup.retrieval), setup.policy, setup.llm, client.complete, client.admit)
+        ports = _ports(RetrievalClient(setup.retrieval), setup.policy, setup.llm, client.complete, client.admit)
+        self._ports = _with_stronger(ports, setup.llm, client.complete)
 
     async def ready(self) -> bool:
         """True once the archive is open."""

@@ -38,6 +38,7 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "index.yaml": "okralong.pipelines.indexing:IndexConfig",
         "answer.yaml": "okralong.pipelines.run:RunConfig",
         "nightly.yaml": "okralong.pipelines.run:NightlyConfig",
+        "columns.yaml": "okralong.pipelines.run:Columns",
         "policy/default.yaml": "okralong.pipelines.answering:Policy",
         "submit/answer.yaml": "okralong.jobs:Submission",
         "prices.yaml": "okralong.pipelines.llm:PriceTable",

@@ -30,7 +30,15 @@ from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.failures import say_first
 from okralong.jobs.generator import Generator, generator
-from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, manifest, statuses, table
+from okralong.jobs.run_folder import (
+    BEGUN,
+    archive_of_run,
+    begin,
+    judged_otherwise,
+    manifest,
+    statuses,
+    table,
+)
 from okralong.jobs.terminal import AnswerPanel, say_line
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import MANIFEST, Folder
@@ -56,6 +64,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.export import flat_answers, flat_row
 from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.matrix import MatrixRows
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
 from okralong.pipelines.run.questions import Questions
 from okralong.pipelines.run.rows import answer_row
@@ -137,6 +146,7 @@ def answer_questions(
     address: str | None = None,
     retry: frozenset[str] = frozenset(),
     changed_since: int | None = None,
+    matrix: MatrixRows | None = None,
     console: Console | None = None,
     finished: Finished | None = None,
     interrupt: Interrupt | None = None,
@@ -144,13 +154,14 @@ def answer_questions(
     """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
 
     What is over_budget goes on whether it is named or not. With ``changed_since``, a version, only questions whose
-    documents changed since then are asked. Raises OkraError before anything is spent.
+    documents changed since then are asked; with ``matrix`` each of them is asked of every document by itself, or of
+    those that it names. Raises OkraError before anything is spent.
     """
     console = console or Console()
     unknown = sorted(retry - set(RETRIABLE))
     if unknown:
         raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Mend the option.")
-    prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config)
+    prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config, matrix)
     say_unusable(console, prepared)
     if changed_since is not None:
         whole = len(prepared.questions) + len(prepared.unscoped)
@@ -199,6 +210,8 @@ def answer_prepared(
         batches = batch_setup(folder, config.llm, complete)
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
+        if note := judged_otherwise(folder, prepared):
+            say_line(console, note, style="yellow")
         logs = Path(folder.path) if folder.is_local else None
         reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
         # A question that is asked again wants another reply than the one that failed it, which other runs may have too.
@@ -208,7 +221,9 @@ def answer_prepared(
             panel = held.enter_context(AnswerPanel(console, len(todo)))
             panel.phase("generator", "starts" if config.llm.base_url == EMBEDDED else "is asked whether it is there")
             served = (
-                shared.served if shared else held.enter_context(generator(config.llm, logs, reading_vectors(prepared)))
+                shared.served
+                if shared
+                else held.enter_context(generator(prepared.llm, logs, reading_vectors(prepared)))
             )
             _check_logprobs(prepared, served)
             panel.phase("Ray", "starts" if address is None else f"at {address}")
@@ -252,13 +267,14 @@ def _check_logprobs(prepared: Prepared, served: Generator) -> None:
 
 def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:
     config = prepared.config
+    columns = f", cells of {len(prepared.columns)} columns among them" if prepared.columns else ""
     console.print(
-        f"{todo} questions to answer ({done} answered before, {len(prepared.unusable)} unusable rows) over "
+        f"{todo} questions to answer ({done} answered before, {len(prepared.unusable)} unusable rows{columns}) over "
         f"{prepared.manifest['documents']} documents (version {prepared.archive.version} of the archive)\n"
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
         f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "
         f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}"
-        f"{_mode(prepared)}",
+        f"{_mode(prepared)}{_second(prepared)}",
         highlight=False,
         markup=False,
     )
@@ -267,6 +283,18 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
 def say_unusable(console: Console, prepared: Prepared) -> None:
     """Print the first rows that cannot be asked, each with its reason."""
     say_first(console, prepared.unusable, "rows of the questions cannot be asked")
+
+
+def _second(prepared: Prepared) -> str:
+    """What is done with answers that are not trusted, and where none can be judged."""
+    again, stronger = prepared.policy.escalate, prepared.llm.stronger
+    if again is not None and prepared.strategy.escalates:
+        how = f"go to {stronger.model} at {stronger.base_url}" if stronger else "are asked for from the full text"
+        return f"\nanswers of a confidence under {again.under:g} {how}"
+    reranker = prepared.config.reranker
+    if reranker.confidence and not reranker.reads_spans:
+        return f"\nno answer gets a confidence: {reranker.model} only ranks"
+    return ""
 
 
 def _mode(prepared: Prepared) -> str:

@@ -106,6 +106,42 @@ def answer(
     )
 
 
+def matrix(
+    archive: str | Path,
+    questions: Questions,
+    run: str | Path,
+    *,
+    documents: Sequence[str] = (),
+    where: str = "",
+    config: str | Path = "answer.yaml",
+    address: str | None = None,
+    retry: Sequence[str] = (),
+    **overrides: Any,
+) -> RunResult:
+    """Ask every question of each document by itself into the run folder: columns are questions, rows are documents.
+
+    ``questions`` are a columns file (YAML) or whatever ``answer`` takes; ``documents`` are ids or patterns and
+    ``where`` is a filter over the documents' metadata, which win over those of the questions; without any of them all
+    documents are asked. ``export`` writes the table. All else is as in ``answer``.
+
+    Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used, or no document
+    is asked.
+    """
+    from okralong.jobs.answer import answer_questions
+    from okralong.pipelines.run.config import RunConfig
+    from okralong.pipelines.run.matrix import MatrixRows
+
+    return answer_questions(
+        str(archive),
+        questions,
+        str(run),
+        load_config(RunConfig, config, overrides),
+        address=address,
+        retry=frozenset(retry),
+        matrix=MatrixRows(tuple(documents), where),
+    )
+
+
 def stream(
     archive: str | Path,
     questions: Questions,

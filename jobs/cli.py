@@ -36,9 +36,9 @@ from okralong.pipelines.core.types import (
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexResult
     from okralong.pipelines.run.config import RunConfig
+    from okralong.pipelines.run.matrix import MatrixRows
 
 FAILURES_SHOWN = 5
-OCR_REMEDY = "pip install 'okralong[ocr]', and ocr: auto in the index config"
 OCR_REMEDY = "pip install 'okralong[ocr]', and ocr: auto in the index config"
 
 
@@ -176,65 +176,152 @@ def estimate(
         raise typer.Exit(result.exit_code)
 
 
+# What answer and matrix take alike.
+Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
+RunPlace = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
+AnswerYaml = Annotated[str, typer.Option("--config", help="A YAML config; see configs/answer.yaml.")]
+Strategy = Annotated[
+    str | None, typer.Option("--strategy", help="A name of docs/methods.md, a file (mine.py), or module:function.")
+]
+AnalyzerKind = Annotated[
+    str | None,
+    typer.Option("--analyzer", help="heads, label_scorer, rules, llm, or a folder that okralong train wrote."),
+]
+Model = Annotated[str | None, typer.Option("--model", help="The generator's name at its endpoint, as llm.model.")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="The generator's endpoint, as llm.base_url.")]
+Window = Annotated[int | None, typer.Option("--window", help="Tokens of prompt and reply together, as llm.window.")]
+Cap = Annotated[float | None, typer.Option("--budget-usd", help="A hard cap in US dollars.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="NAME=VALUE, written to every ledger row.")]
+Carried = Annotated[
+    list[str] | None, typer.Option("--carry", help="A column of the questions that goes along into the answers.")
+]
+RepliesFrom = Annotated[
+    list[str] | None,
+    typer.Option("--replies-from", help="Another run folder, whose replies to equal requests cost nothing."),
+]
+Retry = Annotated[
+    list[str] | None,
+    typer.Option("--retry", help="Ask again what ended as: failed, unanswerable, invalid_output, over_budget."),
+]
+LlmMode = Annotated[
+    str | None, typer.Option("--llm-mode", help="realtime, or batch: at the endpoint's batch price, within a day.")
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option("--deadline", help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h."),
+]
+Grace = Annotated[
+    float, typer.Option("--grace", min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")
+]
+Cluster = Annotated[str | None, typer.Option("--address", help="A Ray cluster's address; none = a private one here.")]
+
+
 def answer(
-    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
-    questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl or parquet; - is stdin.")],
-    run: Annotated[str, typer.Option(help="The run folder; the same command goes on where a run stopped.")],
-    config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml",
-    strategy: Annotated[
-        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
-    ] = None,
-    analyzer: Annotated[
-        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None,
-    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None,
-    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None,
-    carry: Annotated[
-        list[str] | None,
-        typer.Option(help="A column of the questions that goes along into the answers."),
-    ] = None,
-    replies_from: Annotated[
-        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
-    ] = None,
-    retry: Annotated[
-        list[str] | None,
-        typer.Option(help="Ask again what ended as: failed, unanswerable, invalid_output, over_budget."),
-    ] = None,
+    archive: Indexed,
+    questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl, parquet or yaml; - is stdin.")],
+    run: RunPlace,
+    config: AnswerYaml = "answer.yaml",
+    strategy: Strategy = None,
+    analyzer: AnalyzerKind = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    window: Window = None,
+    budget_usd: Cap = None,
+    tag: Tags = None,
+    carry: Carried = None,
+    replies_from: RepliesFrom = None,
+    retry: Retry = None,
     changed_since: Annotated[
         int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
     ] = None,
-    llm_mode: Annotated[
-        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
-    ] = None,
-    deadline: Annotated[
-        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
-    ] = None,
-    grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")
-    ] = 20.0,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+    llm_mode: LlmMode = None,
+    deadline: Deadline = None,
+    grace: Grace = 20.0,
+    address: Cluster = None,
 ) -> None:
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
-    from okralong.jobs.answer import Interrupt, answer_questions
-    from okralong.jobs.show import print_summary
-    from okralong.jobs.terminal import ray_lines
-    from okralong.pipelines.core.storage import Folder
+    said = {"carry": carry or None, "replies_from": replies_from or None, **_generator(model, base_url, window)}
+    settings = _run_settings(config, strategy, analyzer, budget_usd, tag, llm_mode, deadline, said)
+    _answer(archive, questions, run, settings, grace, address=address, retry=retry, changed_since=changed_since)
 
-    modes = {
-        "carry": carry or None,
-        "replies_from": replies_from or None,
-        "llm.mode": llm_mode,
-        "llm.batch.deadline": deadline,
-    }
-    settings = _settings(config, strategy, analyzer, budget_usd, tag, **modes)
+
+def matrix(
+    archive: Indexed,
+    questions: Annotated[
+        str, typer.Option(help="The columns: a YAML file of them, or any questions file; a path or URI.")
+    ],
+    run: RunPlace,
+    documents: Annotated[
+        list[str] | None,
+        typer.Option(help="The rows: an id or a pattern such as '*_10K'; may be repeated; none: as the columns say."),
+    ] = None,
+    where: Annotated[
+        str, typer.Option(help="The rows, by a filter over the documents' columns: \"company = 'AMD'\".")
+    ] = "",
+    config: AnswerYaml = "answer.yaml",
+    strategy: Strategy = None,
+    analyzer: AnalyzerKind = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    window: Window = None,
+    budget_usd: Cap = None,
+    tag: Tags = None,
+    carry: Carried = None,
+    replies_from: RepliesFrom = None,
+    retry: Retry = None,
+    llm_mode: LlmMode = None,
+    deadline: Deadline = None,
+    grace: Grace = 20.0,
+    address: Cluster = None,
+) -> None:
+    """Ask every question of each document by itself: a table with a row a document and a column a question."""
+    from okralong.pipelines.run.matrix import MatrixRows
+
+    said = {"carry": carry or None, "replies_from": replies_from or None, **_generator(model, base_url, window)}
+    settings = _run_settings(config, strategy, analyzer, budget_usd, tag, llm_mode, deadline, said)
+    rows = MatrixRows(tuple(documents or ()), where)
+    _answer(archive, questions, run, settings, grace, address=address, retry=retry, matrix=rows)
+
+
+def _run_settings(
+    config: str,
+    strategy: str | None,
+    analyzer: str | None,
+    budget_usd: float | None,
+    tag: Sequence[str] | None,
+    llm_mode: str | None,
+    deadline: str | None,
+    said: dict[str, Any],
+) -> RunConfig:
+    """``_settings`` of a run that may be a batch. Raises ConfigError for a deadline that nothing waits for."""
+    modes = {"llm.mode": llm_mode, "llm.batch.deadline": deadline}
+    settings = _settings(config, strategy, analyzer, budget_usd, tag, **said, **modes)
     if deadline is not None and llm_mode is None and settings.llm.mode != "batch":
         raise ConfigError(
             "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
             "--llm-mode batch, or leave it out. Nothing was run."
         )
+    return settings
+
+
+def _answer(
+    archive: str,
+    questions: str,
+    run: str,
+    settings: RunConfig,
+    grace: float,
+    *,
+    address: str | None,
+    retry: Sequence[str] | None,
+    changed_since: int | None = None,
+    matrix: MatrixRows | None = None,
+) -> None:
+    """Answer and print what came of it. Raises Exit with another exit code than 0."""
+    from okralong.jobs.answer import Interrupt, answer_questions
+    from okralong.jobs.show import print_summary
+    from okralong.jobs.terminal import ray_lines
+    from okralong.pipelines.core.storage import Folder
+
     console = Console()
     # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -248,6 +335,7 @@ def answer(
                 address=address,
                 retry=frozenset(retry or ()),
                 changed_since=changed_since,
+                matrix=matrix,
                 console=console,
                 interrupt=Interrupt(grace_s=grace),
             )
@@ -258,6 +346,8 @@ def answer(
         say_line(console, "Nothing was asked.")
         raise typer.Exit(result.exit_code)
     print_summary(console, Folder.of(run), result.stopped, result.golds)
+    if matrix is not None:
+        say_line(console, f"the table: okralong export {run} --to table.xlsx")
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)
 
@@ -549,6 +639,7 @@ app = typer.Typer(
 app.command("index")(index)
 app.command("estimate")(estimate)
 app.command("answer")(answer)
+app.command("matrix")(matrix)
 app.command("nightly")(nightly.command)
 app.add_typer(archive_app, name="archive")
 app.command("submit")(submit)

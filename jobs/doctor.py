@@ -147,8 +147,9 @@ def _endpoint(config: str) -> Iterator[Finding]:
     yield _tried("reader", lambda: _reader(settings.llm))
     if settings.llm.base_url == EMBEDDED:
         yield _tried("endpoint", lambda: _embedded_answers(settings.llm))
-        return
-    for endpoint in settings.llm.all_endpoints:
+    second = settings.llm.stronger.all_endpoints if settings.llm.stronger else ()
+    own = () if settings.llm.base_url == EMBEDDED else settings.llm.all_endpoints
+    for endpoint in (*own, *second):
         yield _tried("network", partial(described, endpoint.base_url))
         status = asyncio.run(check_endpoint(endpoint))
         yield Finding(

@@ -29,6 +29,7 @@ from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.dry_run import AskedQuestion, Outlook, asked_in, side_by_side
 from okralong.pipelines.run.estimate import (
     SHARE,
+    Again,
     Figures,
     Range,
     Setting,
@@ -110,8 +111,7 @@ def estimate_prepared(
 ) -> EstimateResult:
     """The same with everything checked."""
     console = console or Console()
-    config = prepared.config
-    llm = as_served(config.llm, reading_vectors(prepared))
+    llm = as_served(prepared.llm, reading_vectors(prepared))
     price = prepared.prices.price(llm.model, llm.price)
     strategies, left_out = _available(prepared)
     run = Folder.of(asking.run) if asking.run is not None else None
@@ -126,7 +126,10 @@ def estimate_prepared(
             pilot = _ask(prepared, outlooks, asking, asking.run, console)
     asked = asked_in(run, token_counter(llm.tokenizer)) if run is not None else {}
     asked = {outlook.query_id: asked[outlook.query_id] for outlook in outlooks if outlook.query_id in asked}
-    setting = Setting(load_config(Priors, PRIORS), llm.completion_limit, price, asking.seed)
+    stronger, second = None, llm.stronger
+    if second is not None:
+        stronger = Again(second.completion_limit, prepared.prices.price(second.model, second.price))
+    setting = Setting(load_config(Priors, PRIORS), llm.completion_limit, price, asking.seed, stronger=stronger)
     found = estimate(outlooks, strategies, setting, asked)
     cannot = len(prepared.bad) + len(prepared.unscoped)
     faulty = cannot or any(each.problems for each in found.values())
@@ -200,7 +203,22 @@ def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str,
     analyses = "the generator analyses: its calls are counted, and the keyword rules stand in for its labels"
     left_out = "attempts that fail or are sent again are not in it; batch is the endpoint's price for calls that wait"
     by_generator = (analyses,) if config.analyzer.kind == "llm" else ()
-    return learned if asked else assumed, *by_generator, left_out
+    return learned if asked else assumed, *by_generator, *_note_on_again(prepared, asked), left_out
+
+
+def _note_on_again(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str, ...]:
+    again, stronger = prepared.policy.escalate, prepared.llm.stronger
+    if again is None or not prepared.strategy.escalates:
+        return ()
+    how = f"asked of {stronger.model}" if stronger else "asked for from the full text"
+    share = sum(any(call.again for call in each.calls) for each in asked.values())
+    said = (
+        f"{share} of the {len(asked)} asked questions were, and the others follow them"
+        if asked
+        else "nobody knows how many before some are asked: the range goes from none to all of them, and what is "
+        "expected has the share that configs/estimate.yaml assumes"
+    )
+    return (f'answers of a confidence under {again.under:g} are {how}, in the figures as "asked again"; {said}',)
 
 
 # An estimate on the terminal: the strategies side by side, as a whole, by type and by workflow.
@@ -253,6 +271,9 @@ def _groups(strategies: Mapping[str, StrategyEstimate]) -> dict[str, dict[str, F
         groups.setdefault("all", {})[strategy] = found.total
         for kind, figures in found.by_type.items():
             groups.setdefault(kind, {})[strategy] = figures
+    for strategy, found in strategies.items():
+        if found.again is not None:
+            groups.setdefault("of these asked again", {})[strategy] = found.again
     for strategy, found in strategies.items():
         for workflow, figures in found.by_workflow.items():
             groups.setdefault(f"{workflow} workflow", {})[strategy] = figures

@@ -17,7 +17,8 @@ def command(
         str | None, typer.Option("--format", help="xlsx, csv, jsonl, parquet or duckdb; without it, by the ending.")
     ] = None,
 ) -> None:
-    """Write a run's answers as one flat table, with page, words and file of what they cite."""
+    """Write a run's answers as one flat table, with page, words and file of what they cite; of a matrix, before it, a
+    row a document."""
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.reporting.export import export_run
 
@@ -25,6 +26,9 @@ def command(
     written, exported = export_run(Folder.of(run), to, format_)
     if exported.missing:
         say_line(console, exported.missing, style="yellow")
+    if (matrix := exported.matrix) is not None:
+        counts = f"{len(matrix.documents):,} documents x {len(matrix.columns):,} columns, {len(matrix.cells):,} cells"
+        say_line(console, f"a table of {counts}")
     say_line(console, f"{exported.answers.num_rows:,} answers with {exported.citations.num_rows:,} citations")
     for path in written:
         say_line(console, f"written: {path}")

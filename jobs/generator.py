@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.types import ConfigError, EndpointError
-from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.routing import check_endpoint
 from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
@@ -23,7 +23,8 @@ from okralong.pipelines.sara.artifact import SARA, read_shape, served_generator
 @dataclass(frozen=True)
 class Generator:
     """``llm`` is the config with what the served model is known to be; ``address`` is where an embedded one listens
-    (None: at ``llm.base_url``); ``facts`` go into the manifest; ``notes`` say which endpoints are out of use now."""
+    (None: at ``llm.base_url``); ``facts`` go into the manifest; ``notes`` say which endpoints are out of use now, those
+    of the stronger generator among them."""
 
     llm: LlmConfig
     address: str | None
@@ -44,12 +45,13 @@ def generator(llm: LlmConfig, log_folder: Path | None, compressor: Path | None =
         yield Generator(served, None, {"model": served.model, "engine": SARA, "compressor": fingerprint})
         return
     reader = llm.found_reader()
+    second: tuple[str, ...] = ()
+    known: dict[str, Any] = {}
+    if llm.stronger is not None:
+        second, known = run_coroutine(_check(llm.stronger)), {"stronger": _endpoint_facts(llm.stronger)}
     if llm.base_url != EMBEDDED:
-        notes = run_coroutine(_check(llm))
-        facts: dict[str, Any] = {"model": llm.model, "base_url": llm.base_url}
-        if llm.endpoints:
-            facts["endpoints"] = [{"model": one.model, "base_url": one.base_url} for one in llm.endpoints]
-        yield Generator(_served_there(llm), None, facts, notes)
+        notes = run_coroutine(_check(llm)) + second
+        yield Generator(_served_there(llm), None, _endpoint_facts(llm) | known, notes)
         return
     from okralong.pipelines.models.serving import EmbeddedServer
 
@@ -57,10 +59,17 @@ def generator(llm: LlmConfig, log_folder: Path | None, compressor: Path | None =
         served = _served_here(llm, server.model, server.tokenizer, server.engine, reader)
         said = None if reader is None else {"name": reader.name, "digest": reader.digest}
         facts = {"model": server.model, "engine": server.engine, "identity": server.identity, "reader": said}
-        yield Generator(served, server.base_url, facts)
+        yield Generator(served, server.base_url, facts | known, second)
 
 
-async def _check(llm: LlmConfig) -> tuple[str, ...]:
+def _endpoint_facts(llm: GeneratorConfig) -> dict[str, Any]:
+    facts: dict[str, Any] = {"model": llm.model, "base_url": llm.base_url}
+    if llm.endpoints:
+        facts["endpoints"] = [{"model": one.model, "base_url": one.base_url} for one in llm.endpoints]
+    return facts
+
+
+async def _check(llm: GeneratorConfig) -> tuple[str, ...]:
     """What is wrong with those endpoints that cannot be used now. Raises EndpointError when none can."""
     found = await asyncio.gather(*(check_endpoint(endpoint) for endpoint in llm.all_endpoints))
     bad = tuple(status.message for status in found if not status.ok)
@@ -85,8 +94,18 @@ def as_served(llm: LlmConfig, compressor: Path | None = None) -> LlmConfig:
 
 
 def _served_there(llm: LlmConfig) -> LlmConfig:
+    return llm.model_copy(update=_asked_there(llm) | _second(llm))
+
+
+def _asked_there(llm: GeneratorConfig) -> dict[str, Any]:
     asked = {name: bool(getattr(llm, name)) for name in ("demonstrations", "calculator", "constrained")}
-    return llm.model_copy(update={**asked, "contract": _contract(llm)})
+    return {**asked, "contract": _contract(llm)}
+
+
+def _second(llm: LlmConfig) -> dict[str, Any]:
+    """The stronger generator, settled as well."""
+    stronger = llm.stronger
+    return {"stronger": None if stronger is None else stronger.model_copy(update=_asked_there(stronger))}
 
 
 def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, reader: Reader | None) -> LlmConfig:
@@ -97,6 +116,7 @@ def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, rea
         **_asked(llm, reader),
         "contract": _contract(llm),
         "constrained": _constrained(llm, engine, reader),
+        **_second(llm),
     }
     return llm.model_copy(update=settled)
 
@@ -122,7 +142,7 @@ def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:
     return engine == "llama.cpp" and reader is not None if llm.constrained is None else llm.constrained
 
 
-def _contract(llm: LlmConfig) -> Literal["short", "full"]:
+def _contract(llm: GeneratorConfig) -> Literal["short", "full"]:
     return "short" if llm.short_contract else "full"
 
 

@@ -46,16 +46,45 @@ def archive_of_run(folder: Folder, archive: str) -> str:
 
 
 def begin(folder: Folder, prepared: Prepared) -> None:
-    """Mark the folder as this run's, or check that it is. Raises ConfigError when it is another's."""
-    if not begun_alike(folder, prepared):
+    """Mark the folder as this run's, or check that it is. Raises ConfigError when it is another's.
+
+    ``columns`` are the questions that were asked of each document by itself, in their order: those of this start, then
+    others of starts before.
+    """
+    if begun_alike(folder, prepared):
+        begun = json.loads(folder.read_bytes(BEGUN))
+        columns = list(dict.fromkeys((*prepared.columns, *begun.get("columns", ()))))
+        if columns == begun.get("columns", []):
+            return
+        begun["columns"] = columns
+    else:
         begun = {
             "run_id": uuid.uuid4().hex,
             "fingerprint": prepared.fingerprint,
             "archive": str(prepared.archive.location),
             "archive_fingerprint": prepared.manifest.get("fingerprint"),
             "config": prepared.config.model_dump(mode="json"),
+            "confidence": prepared.confidence,
+            "columns": prepared.columns,
         }
-        folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
+    folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
+
+
+def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
+    """What to tell the user where the run was begun with another model to judge its answers by, else "".
+
+    A confidence decides no answer (where the policy escalates by it, the model is part of the run's fingerprint), so
+    the run goes on. A folder of before the model was kept says nothing.
+    """
+    begun = json.loads(folder.read_bytes(BEGUN))
+    before, now = begun.get("confidence", prepared.confidence), prepared.confidence
+    if before == now:
+        return ""
+    models = [f"{each['model']} ({each['precision']})" if each else "none" for each in (before, now)]
+    return (
+        f"{folder.path} was begun with another cross-encoder to judge answers by: confidence is by {models[0]} for "
+        f"those answered before and by {models[1]} from now on, so the two do not compare."
+    )
 
 
 def begun_alike(folder: Folder, prepared: Prepared) -> bool:
@@ -120,6 +149,7 @@ def manifest(prepared: Prepared, generator: dict[str, Any], seconds: float, tota
             "embedding": prepared.manifest["embedding"],
         },
         "generator": generator,
+        "confidence": prepared.confidence,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "questions": len(prepared.questions) + len(prepared.unscoped),
         "bad_rows": len(prepared.bad),

@@ -207,6 +207,9 @@ class _Printer:
         sure = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
         self._rule(f"answer: {row['status']}{sure}")
         self._line(row["answer"] or "-", 2, "bold")
+        if row["escalated"]:
+            how = "from the full text" if row["escalated"] == "precise" else f"by {row['escalated']}"
+            self._line(f"asked for again {how}, since the first answer had {row['first_confidence']:.2f}", 2)
         if row["error"]:
             self._line(row["error"], 2, "red")
         spans = row["citations"]

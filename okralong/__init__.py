@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from okralong.jobs.api import answer, diff, estimate, export, index, stream
+    from okralong.jobs.api import answer, diff, estimate, export, index, matrix, stream
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "answer", "diff", "estimate", "export", "index", "stream"]
+__all__ = ["__version__", "answer", "diff", "estimate", "export", "index", "matrix", "stream"]
 
 
 def __getattr__(name: str) -> Any:

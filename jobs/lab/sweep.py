@@ -274,7 +274,7 @@ class Session:
 
     def generator(self, prepared: Prepared) -> Generator:
         """The generator of a cell, served once for all cells that differ in nothing but the seed."""
-        llm, compressor = prepared.config.llm, reading_vectors(prepared)
+        llm, compressor = prepared.llm, reading_vectors(prepared)
         key = f"{json.dumps(llm.model_dump(mode='json', exclude={'seed'}), sort_keys=True)} {compressor}"
         if key not in self.generators:
             served = self.held.enter_context(generator(llm, None, compressor))

@@ -11,15 +11,16 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, get_args
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema.exceptions import SchemaError, ValidationError
 from pydantic import BaseModel
 
-from okralong.pipelines.core.types import QuestionError
+from okralong.pipelines.answering.values import Context, read_value
+from okralong.pipelines.core.types import Answer, Question, QuestionError, TypedValue
 
 KINDS: Final = ("text", "number", "money", "percent", "date", "period", "boolean", "choices")
 """The kinds of single values."""
@@ -178,3 +179,45 @@ def _list_of(one: AnswerType) -> AnswerType:
     schema = json.loads(one.schema)
     definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
     return _schema({"type": "array", "items": schema, **definitions})
+
+
+def with_value(question: Question, answer: Answer) -> Answer:
+    """``answer`` with the value of the question's type. Where it does not fit, its status is ``invalid_output``, its
+    error says why, with the raw reply, and its text is empty.
+    """
+    wanted = AnswerType.of(question.answer_type)
+    if answer.status != "answered" or wanted == TEXT:
+        return answer
+    try:
+        return replace(answer, value=_value(wanted, question.question, answer))
+    except ValueError as error:
+        why = f"The reply does not fit the answer_type {wanted}: {error}. The raw reply: {answer.answer}"
+        return replace(answer, status="invalid_output", answer="", error=why)
+
+
+def _value(wanted: AnswerType, question: str, answer: Answer) -> TypedValue:
+    if wanted.kind == SCHEMA:
+        try:
+            found = json.loads(answer.answer)
+            Draft202012Validator(json.loads(wanted.schema)).validate(found)
+        except ValidationError as error:
+            raise ValueError(error.message) from None
+        return TypedValue(json.dumps(found, ensure_ascii=False))
+    context = _context(question, answer)
+    if not wanted.many:
+        return read_value(wanted.kind, answer.answer, context, wanted.choices)
+    parts = [part.strip() for part in re.split(r"[;\n]", answer.answer) if part.strip()]
+    values = [read_value(wanted.kind, part, context, wanted.choices) for part in parts]
+    listed = [{name: said for name, said in asdict(each).items() if said not in ("", None)} for each in values]
+    return TypedValue(json.dumps(listed, ensure_ascii=False))
+
+
+def _context(question: str, answer: Answer) -> Context:
+    """The passage of the first citation, with the words that it cites."""
+    for each in answer.citations[:1]:
+        for passage in answer.context:
+            if passage.doc_id == each.doc_id and passage.start_char <= each.start_char < passage.end_char:
+                at = each.start_char - passage.start_char
+                return Context(passage.text, at, at + len(each.quote), question)
+        return Context(each.quote, 0, len(each.quote), question)
+    return Context(question=question)

@@ -51,7 +51,7 @@ class Forecast:
     ``certain`` are sent whatever the replies say. Where ``looks`` is not "none", ``answer[n]`` are the tokens of the
     answer prompt when n + 1 look-ups have each found chunks that no other found, and ``reason[n]`` those of the prompt
     of a reasoning step over as many. ``full_text`` are the tokens of the prompt that follows the reply "unanswerable",
-    0 where none does.
+    0 where none does. ``again`` is what is sent besides where the answer is not trusted; None: nothing ever is.
     """
 
     certain: tuple[Prompt, ...] = ()
@@ -59,6 +59,7 @@ class Forecast:
     answer: tuple[int, ...] = ()
     reason: tuple[int, ...] = ()
     full_text: int = 0
+    again: Forecast | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,25 @@ class Use:
 # At most: what a question must be admitted with, so that it is never left half paid.
 
 
-def plan_reserve(
-    plan: Plan, price: Price, table_tokens: int, window: int, completion_limit: Callable[[str], int]
-) -> float:
-    """``plan_bound`` in US dollars."""
-    return price.cost(plan_bound(plan, table_tokens, window, completion_limit))
+@dataclass(frozen=True, slots=True)
+class Spender:
+    """A generator as far as it decides what a plan can take: its price, window, and longest reply of each role."""
+
+    price: Price
+    window: int
+    completion_limit: Callable[[str], int]
+
+
+def plan_reserve(plan: Plan, table_tokens: int, generator: Spender, stronger: Spender | None = None) -> float:
+    """``plan_bound`` in US dollars, and where the plan escalates that of the second answer too: by the ``stronger``
+    generator, or from the full text by the same one.
+    """
+    usd = generator.price.cost(plan_bound(plan, table_tokens, generator.window, generator.completion_limit))
+    if plan.escalate_to == "stronger" and stronger is not None:
+        usd += stronger.price.cost(plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit))
+    if plan.escalate_to == "precise" and not plan.escalate:  # which has the full text in its bound
+        usd += generator.price.cost(Usage(generator.window, 0, generator.completion_limit("full_text")))
+    return usd
 
 
 def plan_bound(plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int]) -> Usage:
@@ -212,8 +227,9 @@ class Priors(Settings):
     sub-questions, worth ``sub_questions_worth`` questions; ``answers`` is the share of reasoning steps that answer,
     ``gives_up`` of the others the share that look up nothing new; ``new_in_split`` and ``new_in_step`` the share of a
     further look-up's chunks that no earlier one found. ``unanswerable`` is the share of such answers before the full
-    text is read. ``pilot_against`` is how many of a pilot's questions of one workflow weigh as much as all of this.
-    ``sizes`` is for the outline of a sweep alone.
+    text is read, ``escalated`` that of answers that are not trusted where the policy escalates.
+    ``pilot_against`` is how many of a pilot's questions of one workflow weigh as much as all of this. ``sizes`` is for
+    the outline of a sweep alone.
     """
 
     replies: dict[str, ReplyPrior]
@@ -228,6 +244,7 @@ class Priors(Settings):
     new_in_split: SharePrior
     new_in_step: SharePrior
     unanswerable: SharePrior
+    escalated: SharePrior
     pilot_against: Positive
     sizes: SizePriors
 
@@ -308,6 +325,15 @@ def use_of_question(strategy: str, policy: Policy, kind: str, whole: int, priors
         prompt = Prompt("generate", min(whole, shown[strategy]) + sizes.overhead)
         return expected_use(Forecast((prompt,)), kind, priors), True
     return sizes.methods.get(strategy, sizes.other).use, strategy in sizes.methods
+
+
+def use_again(strategy: str, policy: Policy, kind: str, whole: int, priors: Priors) -> Use:
+    """What a question takes besides where its answer is not trusted, whoever is asked; nothing for other methods."""
+    if policy.escalate is None or strategy not in ("okralong", "okralong_precise"):
+        return Use()
+    if policy.escalate.to == "precise":
+        return Use(1.0, whole + priors.sizes.overhead, priors.reply("full_text", kind))
+    return use_of_question(strategy, policy, kind, whole, priors)[0]
 
 
 def _vectors_use(policy: Policy, whole: int, assumed: VectorPrompt) -> Use:

@@ -70,16 +70,16 @@ _SURELY_TOO_LONG = 2
 none in use needs half as many tokens as o200k."""
 
 
-async def answer_from_full_text(tools: Tools, question: str) -> Answer:
+async def answer_from_full_text(tools: Tools, question: str, step: str = ROLE) -> Answer:
     """Answer from the whole scope, or from as much of it as fits.
 
-    Steps: ``full_text/generate``, and ``full_text/retrieve`` when the scope does not fit. Raises QuestionError when
-    the question leaves no room in the window.
+    Steps: ``step/generate``, and ``step/retrieve`` when the scope does not fit. Raises QuestionError when the question
+    leaves no room in the window.
     """
     passages = await whole_scope(tools, question)
     if passages is None:
-        passages = await best_chunks(tools, question)
-    return await generate(tools, "full_text/generate", question, passages, role=ROLE)
+        passages = await best_chunks(tools, question, f"{step}/retrieve")
+    return await generate(tools, f"{step}/generate", question, passages, role=ROLE)
 
 
 async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
@@ -98,14 +98,12 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
     return passages if prompt_fits(messages, ROLE, tools) else None
 
 
-async def best_chunks(tools: Tools, question: str) -> list[Passage]:
+async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
     """The longest run of top dense chunks that fits the window, neighbours merged, in reading order. Where the archive
-    has no vectors they are the top chunks by BM25.
+    has no vectors they are the top chunks by BM25. Steps: ``step``.
     """
     policy = tools.policy.full_text
-    found = await tools.retrieve(
-        "full_text/retrieve", question, granularity=policy.fallback_granularity, k=policy.fallback_count
-    )
+    found = await tools.retrieve(step, question, granularity=policy.fallback_granularity, k=policy.fallback_count)
     hits = list((found.semantic or found.exact)[: policy.fallback_count])
     build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract)
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))

@@ -230,6 +230,17 @@ class LineItemsPolicy(Settings):
     count: Count = 2
 
 
+class EscalatePolicy(Settings):
+    """Asking again where an answer is not trusted: with a confidence ``under`` this (see ``reading.with_confidence``;
+    also of "unanswerable"), ``to`` stronger: the plan is followed once more by the stronger generator
+    (``llm.stronger``), or ``to`` precise: the full text is read by the same one. The second answer stands. Ours, not in
+    the paper.
+    """
+
+    under: Annotated[float, Field(gt=0, le=1)]
+    to: Literal["stronger", "precise"]
+
+
 class SelectionPolicy(Settings):
     """Which of the fused candidates are shown, by ``method``: the best ones ("none"), or a choice made one by one for
     what each adds.
@@ -321,6 +332,7 @@ class Policy(Settings):
     rerank: RerankPolicy = RerankPolicy()
     read: ReadPolicy = ReadPolicy()
     line_items: LineItemsPolicy = LineItemsPolicy()
+    escalate: EscalatePolicy | None = None
     adaptive_rag: AdaptiveRagPolicy = AdaptiveRagPolicy()
     flare: FlarePolicy = FlarePolicy()
     longllmlingua: LongLlmLinguaPolicy = LongLlmLinguaPolicy()
@@ -343,8 +355,8 @@ class Policy(Settings):
 
     @property
     def needs_reranker(self) -> bool:
-        """Whether the run must have a cross-encoder to rank by."""
-        return self.rerank.candidates > 0 or bool(self.read.types)
+        """Whether the run must have a cross-encoder: to rank by, to read answers off, or to judge them."""
+        return self.rerank.candidates > 0 or bool(self.read.types) or self.escalate is not None
 
     @property
     def needs_compressor(self) -> bool:
@@ -369,6 +381,8 @@ class Policy(Settings):
             plain["fusion"] = fusion
         if self.selection.space == "encoder":
             plain["selection"] = {"space"}
+        if self.escalate is None:
+            plain["escalate"] = True
         return self.model_dump(exclude=plain)
 
     def granularities(self) -> list[int]:
@@ -432,6 +446,10 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
         reasons.append(f"of the {policy.selection.pool} best candidates, the chunks are chosen one by one by {by}")
     if precise:
         reasons.append('precise mode → the full text is read if the reply is "unanswerable"')
+    again = policy.escalate
+    if again is not None:
+        how = "the stronger generator follows the plan" if again.to == "stronger" else "the full text is read"
+        reasons.append(f"an answer of a confidence under {again.under:g} is not trusted → {how}")
     return Plan(
         workflow=workflow,
         granularity=granularity,
@@ -450,6 +468,8 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
         max_tokens=scope.tokens,
         sub_question_tokens=policy.split.tokens,
         neighbour_weight=scope.neighbours,
+        escalate_under=0.0 if again is None else again.under,
+        escalate_to=None if again is None else again.to,
     )
 
 

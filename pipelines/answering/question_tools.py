@@ -25,7 +25,7 @@ from okralong.pipelines.answering.analyzer import analyze_by_generator
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, SHORT_DEMONSTRATIONS, with_demonstration
-from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import ShardClient, search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
@@ -84,7 +84,8 @@ class Ports:
     ``token_ends`` are None where no model was configured that could, ``artifact`` where there is no run to keep one,
     ``compress`` where nothing needs a compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where
     the run has no cross-encoder (a query and passages to readings); ``reads_spans`` says whether that one says where
-    answers stand, ``reads_answers`` is that of ``Tools``.
+    answers stand, ``reads_answers`` is that of ``Tools``; ``generator`` is the name of the one behind ``complete``,
+    ``stronger`` the ports with the run's stronger one (None where there is none).
     """
 
     archive: Archive
@@ -107,6 +108,8 @@ class Ports:
     read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
     reads_spans: bool = False
     reads_answers: bool = False
+    generator: str = ""
+    stronger: Ports | None = None
 
 
 _TIMED: Final = ContextVar("timed", default=False)
@@ -245,6 +248,23 @@ class QuestionTools:
             )
         vectors: list[list[float]] = (await self.ports.embed(list(texts))).tolist()
         return vectors
+
+    @property
+    def generator(self) -> str:
+        """See ``Tools``."""
+        return self.ports.generator
+
+    @property
+    def stronger(self) -> QuestionTools:
+        """See ``Tools``."""
+        if self.ports.stronger is None:
+            raise ConfigError(
+                f"The policy {self.policy.name!r} hands questions to a stronger generator (escalate.to), and this run "
+                "has none. Name one under llm.stronger in the answer config, or set escalate to null."
+            )
+        prefix = self._path(ESCALATED)
+        shared = self.seconds, set[str](), self._readings
+        return QuestionTools(self.ports.stronger, self.question, self.doc_ids, self.log, self.fan_out, prefix, *shared)
 
     @property
     def reads(self) -> bool:

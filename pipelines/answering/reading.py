@@ -18,6 +18,8 @@ from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Readin
 
 LONGEST_LINE: Final = 400
 """Characters around an answer that are quoted as its source at most; ours."""
+AROUND_CITATION: Final = 900
+"""Characters on each side of a citation by which a longer passage is judged: some 450 tokens together; ours."""
 
 
 async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
@@ -148,19 +150,30 @@ def line_around(text: str, start: int, end: int) -> tuple[int, int]:
     return first, last
 
 
-async def with_confidence(tools: Tools, question: str, answer: Answer) -> Answer:
+async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
     """``answer`` with the probability that it is right, where there is something to judge it by.
 
     That is the probability of the best cited passage to hold the answer (of all shown ones where none is cited); of
-    "unanswerable" that none does. Steps: ``check``, one reading of the passages shown.
+    "unanswerable" that none does. Steps: ``step``, one reading of the passages shown.
     """
     if not answer.context or answer.status not in ("answered", "unanswerable"):
         return answer
-    readings = await tools.read("check", question, [passage.text for passage in answer.context])
+    readings = await tools.read(step, question, [_judged(passage, answer.citations) for passage in answer.context])
     pairs = list(zip(answer.context, readings, strict=True))
     cited = [pair for pair in pairs if any(_holds(pair[0], each) for each in answer.citations)]
     there = max(reading.answerable or 0.0 for _, reading in cited or pairs)
     return replace(answer, confidence=there if answer.status == "answered" else 1.0 - there)
+
+
+def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
+    """The text by which a passage is judged: all of it, of a long one the part around its first citation, or, since the
+    cross-encoder reads no more, its beginning.
+    """
+    if len(passage.text) <= 2 * AROUND_CITATION:
+        return passage.text
+    at = min((each.start_char for each in citations if _holds(passage, each)), default=passage.start_char)
+    middle = max(at - passage.start_char, AROUND_CITATION)
+    return passage.text[middle - AROUND_CITATION : middle + AROUND_CITATION]
 
 
 def _holds(passage: Passage, citation: Citation) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.types import (
@@ -27,6 +27,9 @@ from okralong.pipelines.core.types import (
     RetrieverScores,
     TokenVectors,
 )
+
+ESCALATED: Final = "escalated"
+"""The step path under which an answer is asked for again, because the first one was not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,18 @@ class Tools(Protocol):
 
         Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or
         ReplyError (a reply of no use, kept in the journal; ``citations.ask_for`` asks for a structured one again).
+        """
+        ...
+
+    @property
+    def generator(self) -> str:
+        """The generator's name, as the config has it."""
+        ...
+
+    @property
+    def stronger(self) -> Tools:
+        """The tools of the same question with the run's stronger generator (``llm.stronger``), which answers all by
+        itself; their steps are put under ``escalated``. Raises ConfigError when the run has none.
         """
         ...
 

@@ -29,6 +29,9 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "scale": 4,
         "currency": 4,
         "period": 4,
+        "escalated": 5,
+        "first_confidence": 5,
+        "asked_id": 5,
     },
     "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
 }
@@ -222,13 +225,19 @@ ANSWERS: Final = _schema(
         ("scale", pa.string()),
         ("currency", pa.string()),
         ("period", pa.string()),
+        ("escalated", pa.string()),
+        ("first_confidence", pa.float32()),
+        ("asked_id", pa.string()),
     ],
 )
 """``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
 spans shown in the last prompt; ``carried`` the columns of the question's row that it was told to take along;
 ``confidence`` the probability that the answer is right, where the run has a cross-encoder that can say.
-``answer_type`` is the question's, "" for text; the columns from ``value`` on are those of ``TypedValue``, null of text
-and of a question without an answer."""
+``answer_type`` is the question's, "" for text; the columns from ``value`` to ``period`` are those of ``TypedValue``,
+null of text and of a question without an answer. Of an answer that took the place of one under the policy's
+``escalate.under``, ``escalated`` is "precise" or the model that answered and ``first_confidence`` that of the first
+answer; null of all others. ``asked_id`` is the question that was asked of each document by itself, where
+this is one of its cells, and ``doc_ids`` then holds the document."""
 
 JOURNAL: Final = _schema(
     "journal",
@@ -341,6 +350,8 @@ FLAT_ANSWERS: Final = _described(
         ("currency", pa.string(), "code of ISO 4217"),
         ("period", pa.string(), "time that the amount belongs to"),
         ("confidence", pa.float64(), "probability that the answer is right; null where nothing could judge it"),
+        ("escalated", pa.string(), "of an answer asked for again: precise, or the stronger model; else null"),
+        ("first_confidence", pa.float64(), "confidence of the answer that it took the place of; else null"),
         *((name, kind, f"of the first citation: {about}") for name, kind, about in _CITED),
         ("citations", pa.int64(), "how many passages are cited"),
         ("more_citations", pa.string(), "the others, a line each: document, page, words"),
@@ -348,7 +359,7 @@ FLAT_ANSWERS: Final = _described(
         ("type", pa.string(), "question type, as analysed"),
         ("workflow", pa.string(), "linear, extend, split or step"),
         ("strategy", pa.string(), "the method"),
-        ("model", pa.string(), "the generator, as the config names it"),
+        ("model", pa.string(), "the generator, as the config names it: the stronger one where that answered"),
         ("calls", pa.int64(), "calls to the generator"),
         ("prompt_tokens", pa.int64(), "input tokens, cached ones included"),
         ("cached_tokens", pa.int64(), "input tokens that the endpoint had cached"),
@@ -356,6 +367,7 @@ FLAT_ANSWERS: Final = _described(
         ("cost_usd", pa.float64(), "US dollars"),
         ("seconds", pa.float64(), "from question to answer, waiting included"),
         ("scope", pa.string(), "documents asked, with ; between them; empty for the whole archive"),
+        ("asked_id", pa.string(), "id of the question asked of each document, of which this is a cell; else null"),
         ("archive", pa.string(), "the archive"),
         ("archive_version", pa.int64(), "version of the archive over which it was answered"),
         ("night", pa.string(), "the night that it comes from; null outside okralong nightly"),

@@ -200,6 +200,9 @@ class Question:
     """A question and its scope. ``doc_ids`` holds document ids or globs; empty means the whole archive. ``where`` is a
     filter over the documents' metadata, which narrows that; empty means none.
 
+    With ``for_each``, ids or globs, it is asked of each of these documents by itself. Each such pair is a cell: a
+    question of its own, whose ``asked_id`` is the query_id of this one, and whose ``doc_ids`` hold its document.
+
     ``answers``, ``evidence`` and ``type`` are gold, used by evaluation only and never by a strategy. ``carried`` are
     columns of the question's row that go along into the answer's, by name. ``answer_type`` says of which kind the
     answer must be, as ``answering/answer_types.py`` writes it: "" is text, else "money", "list of date", a JSON schema.
@@ -214,6 +217,8 @@ class Question:
     carried: Mapping[str, str] = field(default_factory=dict, hash=False)
     where: str = ""
     answer_type: str = ""
+    for_each: tuple[str, ...] = ()
+    asked_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +245,11 @@ class Plan:
     ``granularity`` and ``count`` say how much is shown; ``candidates`` how many each retriever offers to the fusion;
     ``threshold`` is relative to the best fused score; ``extension_tokens`` widens each passage on both sides;
     ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` bound the split and step workflows;
-    ``escalate`` allows precise mode (full text after "unanswerable"). ``max_tokens`` bounds the chunks of one retrieval
-    together, ``sub_question_tokens`` those of one sub-question; None leaves it to the counts. ``neighbour_weight`` is
-    that of a chunk's better neighbour in its score. ``most`` is the most that a method can use whose calls the fields
-    above do not tell; None where they do.
+    ``escalate`` allows precise mode (full text after "unanswerable"); an answer whose confidence is less than
+    ``escalate_under`` is asked for again as ``escalate_to`` says (None: never). ``max_tokens`` bounds the chunks of
+    one retrieval together, ``sub_question_tokens`` those of one sub-question; None leaves it to the counts.
+    ``neighbour_weight`` is that of a chunk's better neighbour in its score. ``most`` is the most that a method can use
+    whose calls the fields above do not tell; None where they do.
     """
 
     workflow: Workflow
@@ -264,6 +270,8 @@ class Plan:
     sub_question_tokens: int | None = None
     neighbour_weight: float = 0.0
     most: Usage | None = None
+    escalate_under: float = 0.0
+    escalate_to: Literal["stronger", "precise"] | None = None
 
 
 QUESTION_MARK: Final = "\n\nQuestion: "
@@ -363,7 +371,9 @@ class TypedValue:
 class Answer:
     """What a strategy returns. ``context`` are the passages of the last prompt, in the order shown, ``confidence``
     the probability that the answer is right (see ``answering/reading.py``); None: nobody said. ``value`` is the answer
-    to a question with an ``answer_type``, None for text.
+    to a question with an ``answer_type``, None for text. Of an answer that took the place of one that was not trusted,
+    ``escalated`` says whose it is ("precise", or the stronger generator's name), ``first_confidence`` how probably the
+    first one was right.
     """
 
     status: Status
@@ -375,6 +385,8 @@ class Answer:
     error: str = ""
     confidence: float | None = None
     value: TypedValue | None = None
+    escalated: str = ""
+    first_confidence: float | None = None
 
 
 # Errors that a person reads, and the exit codes that a scheduler reads. Every message is one paragraph that names the

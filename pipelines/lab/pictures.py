@@ -309,3 +309,32 @@ def _curves(axis: Axes, log: Log, labels: Mapping[str, str]) -> None:
             axis.plot(*zip(*points, strict=True), color=COLOURS[number % len(COLOURS)], label=label, marker=marker)
     axis.grid(visible=True)
     axis.legend()
+
+
+# --------
+# Risk against coverage of answers by their confidence.
+
+
+@dataclass(frozen=True, slots=True)
+class RiskLine:
+    """A run's curve: after each answer, surest first, the share of answers taken and the mean risk of these."""
+
+    label: str
+    coverage: Sequence[float]
+    risk: Sequence[float]
+
+
+def draw_risk(path: Path, lines: Sequence[RiskLine]) -> None:
+    """Write the curves to an SVG file, each with the risk of random order as a thin line."""
+    with _style():
+        figure, axis = _canvas(3.6)
+        for number, line in enumerate(lines):
+            colour = COLOURS[number % len(COLOURS)]
+            axis.plot(line.coverage, line.risk, color=colour, linewidth=1.4, label=line.label)
+            axis.axhline(line.risk[-1], color=colour, linewidth=0.7, linestyle=":")
+        axis.set_xlabel("coverage: share of answers taken, surest first")
+        axis.set_ylabel("risk")
+        axis.set_ylim(0, 1)
+        axis.grid(visible=True)
+        _legend(axis)
+        _svg(figure, path)

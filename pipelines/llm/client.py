@@ -28,7 +28,7 @@ from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, StoppedError, Usage
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_api import Answered, BatchItem, UseRealtime, batch_call_id
-from okralong.pipelines.llm.config import ANALYZE, LlmConfig
+from okralong.pipelines.llm.config import ANALYZE, GeneratorConfig
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Price, PriceTable
@@ -53,7 +53,7 @@ class LlmClient:
 
     def __init__(
         self,
-        config: LlmConfig,
+        config: GeneratorConfig,
         ledger: RunLedger,
         limiter: LimiterClient,
         prices: PriceTable | None = None,

@@ -182,8 +182,8 @@ class CompletionLimits(Settings):
         return int(getattr(self, role))
 
 
-class LlmConfig(EndpointConfig):
-    """The generator, and the endpoint that is asked first. Times in seconds, sizes in the generator's own tokens.
+class GeneratorConfig(EndpointConfig):
+    """A generator, and the endpoint that is asked first. Times in seconds, sizes in the generator's own tokens.
 
     ``endpoints`` are others where the same generator may be asked when a permit comes sooner there, or when the first
     cannot be used; in order of preference. ``window`` holds prompt and reply together. ``tokenizer`` is "o200k_base" or
@@ -277,3 +277,28 @@ class LlmConfig(EndpointConfig):
             roles = ", ".join(CompletionLimits.model_fields)
             raise ConfigError(f"There is no role {role!r} in llm.max_completion_tokens. Roles are {roles}.")
         return self.max_completion_tokens.of(role)
+
+
+class LlmConfig(GeneratorConfig):
+    """The run's generator. ``stronger`` is a second one, which is asked where ``policy.escalate`` is to ``stronger``: a
+    generator of its own with endpoints, prices, limits and key of its own, asked in real time.
+    """
+
+    stronger: GeneratorConfig | None = None
+
+    @model_validator(mode="after")
+    def _a_stronger_one_at_an_endpoint(self) -> Self:
+        if self.stronger is None:
+            return self
+        if self.stronger.base_url == EMBEDDED or "model" not in self.stronger.model_fields_set:
+            raise ConfigError(
+                "llm.stronger needs a base_url and a model: a second generator is asked at an endpoint, and the "
+                "embedded model is served once a run. Name both, and the variable of its key in "
+                "llm.stronger.api_key_env, or leave llm.stronger out. Nothing was run."
+            )
+        if self.stronger.mode == "batch":
+            raise ConfigError(
+                "llm.stronger.mode is batch, and the stronger generator is asked in real time: what it is to answer is "
+                "known only when the first answer is there. Leave llm.stronger.mode out. Nothing was run."
+            )
+        return self

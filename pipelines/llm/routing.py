@@ -21,7 +21,7 @@ from typing import Any, Literal
 import openai
 
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
-from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
 from okralong.pipelines.llm.network import trouble, trust
 from okralong.pipelines.llm.prices import Price, PriceTable
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
@@ -182,7 +182,7 @@ class Route:
 
 
 def open_routes(
-    config: LlmConfig,
+    config: GeneratorConfig,
     limiters: Sequence[LimiterClient],
     prices: PriceTable,
     address: str | None,

@@ -1,20 +1,21 @@
 """The method itself: retrieve a little, analyse, plan, and follow the plan (paper section 3).
 
-In precise mode the full text is read when the retrieved passages do not hold the answer.
+In precise mode the full text is read when the retrieved passages do not hold the answer. Where the policy says so, an
+answer that is not trusted is asked for again, of a stronger generator or from the full text (``escalate``; ours).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Final
 
 from okralong.pipelines.answering.context import process_context
+from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.line_items import line_item_queries
 from okralong.pipelines.answering.policy import Policy, organize
-from okralong.pipelines.answering.reading import read_answer, read_comparison
+from okralong.pipelines.answering.reading import read_answer, read_comparison, with_confidence
 from okralong.pipelines.answering.retrieve import (
     line_item_retrieval,
     pool,
@@ -22,18 +23,25 @@ from okralong.pipelines.answering.retrieve import (
     reason_in_steps,
     split_retrieval,
 )
-from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import Analysis, Answer, Plan, Question
+from okralong.pipelines.answering.tools import ESCALATED, Tools
+from okralong.pipelines.core.types import Analysis, Answer, Plan, Question, QuestionError, ReplyError
 
 
 def granularities(policy: Policy) -> list[int]:
     """The chunk sizes that the archive must hold."""
+    if policy.escalate is not None and policy.escalate.to == "precise":
+        return _precise_granularities(policy)
     return policy.granularities()
 
 
 def needs_reranker(policy: Policy) -> bool:
     """Whether a run must have a cross-encoder to retrieve or to answer."""
     return policy.needs_reranker
+
+
+def escalates(policy: Policy) -> bool:
+    """Whether answers that are not trusted are asked for again."""
+    return policy.escalate is not None
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
@@ -50,7 +58,10 @@ async def _answer_precisely(question: Question, tools: Tools) -> Answer:
 
 
 PRECISE: Final = SimpleNamespace(
-    answer=_answer_precisely, granularities=_precise_granularities, needs_reranker=needs_reranker
+    answer=_answer_precisely,
+    granularities=_precise_granularities,
+    needs_reranker=needs_reranker,
+    escalates=escalates,
 )
 """The strategy ``okralong_precise``: answer by the plan, then from the full text if the reply is "unanswerable"."""
 
@@ -58,7 +69,8 @@ PRECISE: Final = SimpleNamespace(
 async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
     """Primary retrieval, analysis, plan, execution; ``precise`` reads the full text after "unanswerable".
 
-    Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow.
+    Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow, and where the policy escalates
+    ``check`` and those below ``escalated``.
     """
     primary, scores = await primary_retrieval(tools, "primary/retrieve", question)
     analysis = await tools.analyze("analyze", question, primary, scores) if primary else None
@@ -68,10 +80,37 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
         told = f"it names a metric that is worked out from others → {len(items)} more look-ups, one for each line item"
         organized = replace(organized, reasons=(*organized.reasons, told))
     plan = await tools.record_plan("plan", organized)
-    found = await _execute(question, analysis, plan, items, tools)
-    if plan.escalate and found.status == "unanswerable":
-        found = await answer_from_full_text(tools, question)
+    found, whole = await _follow(question, analysis, plan, tools)
+    if plan.escalate_to is not None:
+        found = await with_confidence(tools, question, found)
+        trusted = found.confidence is None or found.confidence >= plan.escalate_under
+        if not trusted and not (whole and plan.escalate_to == "precise"):
+            found = await _escalate(question, analysis, plan, tools, found)
     return replace(found, analysis=analysis, plan=plan)
+
+
+async def _escalate(question: str, analysis: Analysis | None, plan: Plan, tools: Tools, first: Answer) -> Answer:
+    """The answer that is asked for again, whatever it is; ``first`` where its reply is of no use."""
+    try:
+        if plan.escalate_to == "precise":
+            by, again = "precise", await answer_from_full_text(tools, question, f"{ESCALATED}/{FULL_TEXT}")
+        else:
+            stronger = tools.stronger
+            by, (again, _) = stronger.generator, await _follow(question, analysis, plan, stronger)
+    except (QuestionError, ReplyError):  # CallFailed is neither: then the question fails, to be asked again
+        return first
+    again = await with_confidence(tools, question, again, f"{ESCALATED}/check")
+    return replace(again, escalated=by, first_confidence=first.confidence)
+
+
+async def _follow(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> tuple[Answer, bool]:
+    """What the plan's workflow finds, in precise mode from the full text after "unanswerable"; and whether that was
+    read.
+    """
+    found = await _execute(question, analysis, plan, tools)
+    if plan.escalate and found.status == "unanswerable":
+        return await answer_from_full_text(tools, question), True
+    return found, False
 
 
 def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Policy) -> list[str]:
@@ -80,7 +119,7 @@ def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Po
     return line_item_queries(question) if asked and plan.workflow in ("linear", "extend") else []
 
 
-async def _execute(question: str, analysis: Analysis | None, plan: Plan, items: Sequence[str], tools: Tools) -> Answer:
+async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> Answer:
     reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
@@ -92,6 +131,7 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, items: 
         hits = pool([found for _, found in finds])
     else:
         # Linear and extend are one way: the plan's extension_tokens make the difference.
+        items = _line_items(question, analysis, plan, tools.policy)
         hits = await line_item_retrieval(tools, question, items, plan)
         if reads and not items:
             return await read_answer(tools, "read", question, hits)

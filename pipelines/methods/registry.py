@@ -8,6 +8,7 @@ that the archive must hold. Further attributes say what else it needs:
   ``needs_vectors(policy)`` where that depends on the policy.
 - ``needs_compressor(policy)``: whether it calls ``tools.compress``.
 - ``needs_reranker(policy)``: of a built-in one, whether it ranks by the cross-encoder where the policy does.
+- ``escalates(policy)``: of the method, whether answers that are not trusted are asked for again.
 - ``NEEDS_LOGPROBS = True``: it asks the generator for log-probabilities.
 - ``READS_VECTORS = True``: it sends vectors of ``tools.compressed``, so SARA's generator must answer.
 - ``UNFORESEEN = "..."``: why no estimate can tell what it will send.
@@ -58,7 +59,8 @@ class StrategySpec:
     ``name`` is the strategy's in tables, ``place`` what any process can load it by. ``identity`` tells it from others:
     of a file, what stands in it and not where it lies. ``granularities`` are the chunk sizes in tokens, rising, that
     the archive must hold. ``needs_scorer``, ``needs_compressor``, ``needs_reranker`` and ``needs_vectors`` (whether the
-    archive must have dense vectors) hold for the strategy or its policy.
+    archive must have dense vectors) hold for the strategy or its policy. ``escalates``: answers that are not trusted
+    are asked for again as ``policy.escalate`` says.
     ``unforeseen`` says why no estimate can tell what it will send; None where one can.
     """
 
@@ -72,6 +74,7 @@ class StrategySpec:
     needs_logprobs: bool = False
     reads_vectors: bool = False
     needs_vectors: bool = False
+    escalates: bool = False
     unforeseen: str | None = None
 
 
@@ -120,6 +123,7 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         needs_reranker=says_of_policy("needs_reranker") if name in BUILT_IN else policy.needs_reranker,
         needs_logprobs=says("NEEDS_LOGPROBS"),
         reads_vectors=says("READS_VECTORS"),
+        escalates=says_of_policy("escalates"),
         needs_vectors=by_vectors or compresses or says("READS_VECTORS"),
         unforeseen=getattr(module, "UNFORESEEN", None),
     )

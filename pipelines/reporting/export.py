@@ -1,7 +1,8 @@
 """The answers of a run as tables that people open: Excel, CSV, JSON lines, Parquet, DuckDB.
 
 ``flat_answers`` has a row for each question and ``flat_citations`` one for each citation; ``core/schemas.py`` says what
-their columns are. ``export_run`` writes both.
+their columns are. ``export_run`` writes both, and before them, where questions were asked of each document by itself,
+the table of these (``reporting/matrix.py``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import io
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from openpyxl import Workbook
 from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, Cell
+from openpyxl.comments import Comment
 from openpyxl.styles import Alignment, Font, PatternFill
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
@@ -32,7 +34,9 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
-from okralong.pipelines.reporting.rows import said
+from okralong.pipelines.reporting.matrix import DOCUMENT_COLUMNS, Matrix, confidence_of, unit_of, value_of
+from okralong.pipelines.reporting.matrix import Cell as MatrixCell
+from okralong.pipelines.reporting.rows import bounded, said
 from okralong.pipelines.reporting.tables import csv_file
 from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS
 
@@ -57,11 +61,13 @@ def flat_citations(run: Folder) -> pa.Table:
 
 @dataclass(frozen=True)
 class Exported:
-    """The two tables of a run, and in ``missing`` why cited words cannot be had, else ""."""
+    """The two tables of a run, in ``missing`` why cited words cannot be had, else "", and the ``matrix`` of what was
+    asked of each document by itself, if anything was."""
 
     answers: pa.Table
     citations: pa.Table
     missing: str
+    matrix: Matrix | None = None
 
     @classmethod
     def of(cls, run: Folder) -> Exported:
@@ -88,7 +94,8 @@ class Exported:
             for number, each in enumerate(found[row["query_id"]], start=1)
         ]
         flat = with_carried(pa.Table.from_pylist(answers, schema=FLAT_ANSWERS), [row["carried"] for row in rows])
-        return cls(flat, pa.Table.from_pylist(citations, schema=FLAT_CITATIONS), missing)
+        cited_words = pa.Table.from_pylist(citations, schema=FLAT_CITATIONS)
+        return cls(flat, cited_words, missing, Matrix.of(flat, begun.get("columns") or ()))
 
 
 def flat_row(row: Mapping[str, Any], begun: Mapping[str, Any], archive: Archive | None) -> dict[str, Any]:
@@ -142,6 +149,8 @@ def _answer(
         "answer_type": row["answer_type"] or "",
         **{name: row[name] for name in VALUE_COLUMNS},
         "confidence": row["confidence"],
+        "escalated": row["escalated"],
+        "first_confidence": row["first_confidence"],
         **(_cited(citations[0]) if citations else {}),
         "citations": len(citations),
         "more_citations": "\n".join(map(described, citations[1:])),
@@ -149,7 +158,7 @@ def _answer(
         "type": said(row["analysis"], "type"),
         "workflow": said(row["plan"], "workflow"),
         "strategy": row["strategy"],
-        "model": str(((begun.get("config") or {}).get("llm") or {}).get("model") or ""),
+        "model": _answered_by(row, begun),
         "calls": row["calls"],
         "prompt_tokens": row["prompt_tokens"],
         "cached_tokens": row["cached_tokens"],
@@ -157,11 +166,17 @@ def _answer(
         "cost_usd": row["cost_usd"],
         "seconds": seconds.get("total"),
         "scope": "; ".join(row["doc_ids"] or ()),
+        "asked_id": row["asked_id"],
         "archive": place.place,
         "archive_version": known["archive_version"],
         "night": known["night"],
         "finished_at": None if finished_at is None else finished_at.replace(tzinfo=None),
     }
+
+
+def _answered_by(row: Mapping[str, Any], begun: Mapping[str, Any]) -> str:
+    stronger = None if row["escalated"] == "precise" else row["escalated"]
+    return str(stronger or ((begun.get("config") or {}).get("llm") or {}).get("model") or "")
 
 
 def _cited(each: Cited) -> dict[str, Any]:
@@ -205,24 +220,28 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
     """Write a run's answers and citations to the file ``to`` (a path or URI); the paths written, and what was.
 
     Excel and DuckDB hold both tables in one file, DuckDB ledger and failures as well; of the other formats the
-    citations have a file beside it (``answers.csv``, ``answers.citations.csv``). Raises InputError for a folder that
-    is no run and a format that is not known, before anything is written.
+    citations have a file beside it (``answers.csv``, ``answers.citations.csv``). Where there is a matrix, its wide
+    table comes first, and all its cells are in the table of answers. Raises InputError for a folder that is no run and
+    a format that is not known, before anything is written.
     """
     kind = format_of(to, given)
     exported = Exported.of(run)
-    tables = {"answers": exported.answers, "citations": exported.citations}
+    tables = {} if exported.matrix is None else {"matrix": exported.matrix.table()}
+    tables |= {"answers": exported.answers, "citations": exported.citations}
     if kind == "duckdb":
         tables |= {name: without_zones(read_run_table(run, name)) for name in ("ledger", "failures")}
-    return write_tables(tables, to, kind), exported
+    return write_tables(tables, to, kind, exported.matrix), exported
 
 
-def write_tables(tables: Mapping[str, pa.Table], to: str, kind: Format) -> list[str]:
-    """Write some tables, the first of which is the file ``to`` itself where a file holds one table; the paths."""
+def write_tables(tables: Mapping[str, pa.Table], to: str, kind: Format, matrix: Matrix | None = None) -> list[str]:
+    """Write some tables, the first of which is the file ``to`` itself where a file holds one table; the paths.
+
+    In Excel the table ``matrix`` is that of the ``matrix``, with sources.
+    """
     head, slash, name = to.rpartition("/")
     folder = Folder.of(head + slash if slash else ".")
-    whole: dict[str, Callable[[Mapping[str, pa.Table]], bytes]] = {"xlsx": excel, "duckdb": database}
-    if kind in whole:
-        files = {name: whole[kind](tables)}
+    if kind in ("xlsx", "duckdb"):
+        files = {name: excel(tables, matrix) if kind == "xlsx" else database(tables)}
     else:
         stem, dot, suffix = name.rpartition(".")
         beside = f"{stem or suffix}.{{}}{dot if stem else ''}{suffix if stem else ''}"
@@ -301,15 +320,28 @@ _HALF: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
 _HEAD_FILL: Final = PatternFill("solid", fgColor="FFE8EEF4")
 _TOP: Final = Alignment(vertical="top")
 _WRAPPED: Final = Alignment(vertical="top", wrap_text=True)
+_LINK: Final = Font(color="FF0563C1", underline="single")
+_GREY: Final = PatternFill("solid", fgColor="FFD9D9D9")
+_FILLS: Final = {
+    **dict.fromkeys(("unanswerable", "invalid_output", "failed", "over_budget"), _GREY),
+    "likely": PatternFill("solid", fgColor="FFFFF2CC"),
+    "unsure": PatternFill("solid", fgColor="FFF8CBAD"),
+}
+MATRIX_WIDTH: Final = 22
+NOTE_CHARS: Final = 1_200
 _NUMBERS: Final = {"cost_usd": "0.000000", "seconds": "0.0", "similarity": "0.00", "finished_at": "yyyy-mm-dd hh:mm:ss"}
 
 
-def excel(tables: Mapping[str, pa.Table]) -> bytes:
+def excel(tables: Mapping[str, pa.Table], matrix: Matrix | None = None) -> bytes:
     """As an Excel workbook with a sheet for each table."""
     book = Workbook()
     book.remove(book.worksheets[0])
     for name, table in tables.items():
-        _sheet(book.create_sheet(name), table)
+        sheet = book.create_sheet(name)
+        if name == "matrix" and matrix is not None:
+            _matrix_sheet(sheet, matrix)
+        else:
+            _sheet(sheet, table)
     out = io.BytesIO()
     book.save(out)
     return out.getvalue()
@@ -317,11 +349,8 @@ def excel(tables: Mapping[str, pa.Table]) -> bytes:
 
 def _sheet(sheet: Worksheet, table: pa.Table) -> None:
     columns = table.column_names
-    sheet.append(columns)
     for at, name in enumerate(columns, start=1):
-        head = sheet.cell(1, at)
-        head.font, head.fill, head.alignment = Font(bold=True), _HEAD_FILL, _TOP
-        head.data_type = "s"
+        _head(sheet, at, name)
         values = table[name].slice(0, 200).to_pylist()
         fitting = max([len(name) + 4, *(len(str(value)) + 2 for value in values if value is not None)])
         width = WIDTHS.get(name, min(MOST_WIDTH, max(LEAST_WIDTH, fitting)))
@@ -339,9 +368,82 @@ def _sheet(sheet: Worksheet, table: pa.Table) -> None:
             if name.endswith("link") and value.startswith(_LINKED) and len(value) < LONGEST_LINK and links < MOST_LINKS:
                 links += 1
                 cell.hyperlink = value
-                cell.font = Font(color="FF0563C1", underline="single")
+                cell.font = _LINK
     sheet.freeze_panes = "B2"
     sheet.auto_filter.ref = f"A1:{get_column_letter(max(len(columns), 1))}{max(sheet.max_row, 1)}"
+
+
+def _head(sheet: Worksheet, at: int, name: str) -> Cell:
+    head = sheet.cell(1, at)
+    assert isinstance(head, Cell)
+    _fill(head, name, wrapped=False)
+    head.font, head.fill = Font(bold=True), _HEAD_FILL
+    return head
+
+
+def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
+    """A row a document: numbers and dates as such under their units, sources as notes, links to their pages.
+
+    Cells without an answer are grey and empty, with the reason in the note; those that are not sure are coloured.
+    """
+    for at, name in enumerate((*DOCUMENT_COLUMNS, *matrix.headings().values()), start=1):
+        head = _head(sheet, at, name)
+        if at > len(DOCUMENT_COLUMNS):
+            head.comment = _note(matrix.questions[matrix.columns[at - len(DOCUMENT_COLUMNS) - 1]])
+        sheet.column_dimensions[get_column_letter(at)].width = MATRIX_WIDTH
+    links = 0
+    for number, doc_id in enumerate(matrix.documents, start=2):
+        for at, text in enumerate((doc_id, matrix.titles.get(doc_id, "")), start=1):
+            place = sheet.cell(number, at)
+            assert isinstance(place, Cell)
+            _fill(place, text, wrapped=False)
+        for at, column in enumerate(matrix.columns, start=len(DOCUMENT_COLUMNS) + 1):
+            row = matrix.cells.get((doc_id, column))
+            cell = sheet.cell(number, at)
+            if row is None:
+                continue
+            assert isinstance(cell, Cell)
+            value, link = value_of(row), row["link"] or ""
+            if value is not None:
+                _fill(cell, value, wrapped=isinstance(value, str))
+                cell.number_format = _number_format(value, unit_of(row))
+            if (colour := _FILLS.get(confidence_of(row) if row["status"] == "answered" else row["status"])) is not None:
+                cell.fill = colour
+            cell.comment = _note(_source(row))
+            if value is not None and link.startswith(_LINKED) and len(link) < LONGEST_LINK and links < MOST_LINKS:
+                links += 1
+                cell.hyperlink = link
+                cell.font = _LINK
+    sheet.freeze_panes = "B2"
+    sheet.auto_filter.ref = sheet.dimensions
+
+
+def _number_format(value: Any, unit: str) -> str:
+    if isinstance(value, date):
+        return "yyyy-mm-dd"
+    if not isinstance(value, int | float):
+        return "General"
+    figure = "#,##0" if isinstance(value, int) else "#,##0.00########"
+    plain_unit = re.sub(r'["\\\x00-\x1f]', "", unit)
+    return f'{figure}{"" if plain_unit == "%" else " "}"{plain_unit}"' if plain_unit else figure
+
+
+def _source(row: MatrixCell) -> str:
+    """Where a cell's value stands, or why it has none."""
+    if row["status"] != "answered":
+        return f"{row['status']}{': ' + row['error'] if row['error'] else ''}\n{row['query_id']}"
+    known = (row["doc_id"], row["section"])
+    place = ", ".join(filter(None, known)) or "no source is cited"
+    lines = [f"{place}{': ' + row['quote'] if row['quote'] else ''}"]
+    lines += [f"period: {row['period']}"] if row.get("period") else []
+    lines += [f"confidence {row['confidence']:.2f}"] if row["confidence"] is not None else []
+    return "\n".join([*lines, row["query_id"]])
+
+
+def _note(text: str) -> Comment:
+    shown = bounded(_HALF.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub(" ", text)), NOTE_CHARS)
+    height = 20 + 18 * sum(1 + len(line) // 56 for line in shown.split("\n"))
+    return Comment(shown, "okralong", height=min(height, 400), width=400)
 
 
 def _fill(cell: Cell, value: Any, wrapped: bool) -> None:

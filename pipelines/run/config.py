@@ -15,7 +15,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
-from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits, LlmConfig
+from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits, GeneratorConfig, LlmConfig
 from okralong.pipelines.methods.registry import StrategySpec
 from okralong.pipelines.sara.artifact import SaraConfig, weights_digest
 
@@ -72,6 +72,32 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
     The budget, the concurrency and the limits may change between two runs of the same command; they are left out.
     Raises ConfigError when the reader or the compressor that the config names cannot be used.
     """
+    parts = {
+        "strategy": strategy.identity,
+        "policy": policy.identity(),
+        "analyzer": config.analyzer.identity(),
+        "llm": _generator(config.llm, strategy.reads_vectors),
+        "scorer": config.scorer.model if config.scorer is not None and strategy.needs_scorer else None,
+        "archive": archive.get("fingerprint"),
+    }
+    if strategy.needs_reranker:  # without one the hash is that of before there was any
+        parts["reranker"] = config.reranker.identity()
+    if (stronger := asked_again(config.llm, policy, strategy)) is not None:
+        parts["stronger"] = _generator(stronger, False)
+    if strategy.reads_vectors or strategy.needs_compressor:  # without any the hash is that of before there were any
+        precision = config.sara.precision if strategy.reads_vectors else None
+        parts["sara"] = [weights_digest(config.sara.folder()), precision]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def asked_again(llm: LlmConfig, policy: Policy, strategy: StrategySpec) -> GeneratorConfig | None:
+    """The stronger generator, where the strategy may ask it under the policy."""
+    wanted = strategy.escalates and policy.escalate is not None and policy.escalate.to == "stronger"
+    return llm.stronger if wanted else None
+
+
+def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
+    """What of a generator's config decides a reply."""
     may_change = {
         "requests_per_minute",
         "tokens_per_minute",
@@ -81,30 +107,17 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
         "api_key_env",
     }
     # An equal request gets as good a reply in a batch as by itself, so a run may go on in the other mode.
-    llm = config.llm.model_dump(exclude=may_change | {"endpoints", "mode", "batch"})
-    if config.llm.endpoints:  # without any the hash is that of before there were any
-        llm["endpoints"] = [one.model_dump(exclude=may_change) for one in config.llm.endpoints]
+    llm = config.model_dump(exclude=may_change | {"endpoints", "mode", "batch", "stronger"})
+    if config.endpoints:  # without any the hash is that of before there were any
+        llm["endpoints"] = [one.model_dump(exclude=may_change) for one in config.endpoints]
     # SARA's generator has an adapter of its own.
-    reader = None if strategy.reads_vectors else config.llm.found_reader()
+    reader = None if reads_vectors else config.found_reader()
     # So is the limit of a role that few strategies have, where it is not set.
-    fresh = {role for role in LATER_ROLES if config.llm.completion_limit(role) == CompletionLimits().of(role)}
-    llm["max_completion_tokens"] = config.llm.max_completion_tokens.model_dump(exclude=fresh)
+    fresh = {role for role in LATER_ROLES if config.completion_limit(role) == CompletionLimits().of(role)}
+    llm["max_completion_tokens"] = config.max_completion_tokens.model_dump(exclude=fresh)
     # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
     llm["reader"] = reader.digest if reader else None
     del llm["contract"]
-    if not strategy.reads_vectors and config.llm.short_contract:  # the full one has the hash of before there were two
+    if not reads_vectors and config.short_contract:  # the full one has the hash of before there were two
         llm["contract"] = "short"
-    parts = {
-        "strategy": strategy.identity,
-        "policy": policy.identity(),
-        "analyzer": config.analyzer.identity(),
-        "llm": llm,
-        "scorer": config.scorer.model if config.scorer is not None and strategy.needs_scorer else None,
-        "archive": archive.get("fingerprint"),
-    }
-    if strategy.needs_reranker:  # without one the hash is that of before there was any
-        parts["reranker"] = config.reranker.identity()
-    if strategy.reads_vectors or strategy.needs_compressor:  # without any the hash is that of before there were any
-        precision = config.sara.precision if strategy.reads_vectors else None
-        parts["sara"] = [weights_digest(config.sara.folder()), precision]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return llm

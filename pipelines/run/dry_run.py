@@ -24,7 +24,7 @@ from okralong.pipelines.answering.cost_model import Forecast, LookUps, Prompt
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, step_prompt, with_demonstration
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.retrieve import assembled_retrieval
-from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.answering.tools import ESCALATED, Tools
 from okralong.pipelines.core.codec import decode
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import CountTokens
@@ -104,8 +104,11 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
             kind, workflow = answer.analysis.type if answer.analysis else UNKNOWN, answer.plan.workflow
     if METHOD in forecasts:
         # After "unanswerable" precise mode reads what the long context reads, passage by passage.
-        whole = forecasts.get(LONG_CONTEXT, Forecast()).certain
-        forecasts[PRECISE] = replace(forecasts[METHOD], full_text=sum(prompt.tokens for prompt in whole))
+        whole = _tokens(forecasts.get(LONG_CONTEXT))
+        forecasts[PRECISE] = replace(forecasts[METHOD], full_text=whole)
+        for name in (METHOD, PRECISE):
+            again = await _again(name, question, doc_ids, ports, whole)
+            forecasts[name] = replace(forecasts[name], again=again)
     elif METHOD in problems:
         problems[PRECISE] = problems[METHOD]
     return Outlook(
@@ -117,10 +120,37 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
     )
 
 
+async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports: Ports, whole: int) -> Forecast | None:
+    """What is sent besides where the answer of the method (``name``) is not trusted; ``whole`` are the tokens of the
+    full text's prompt.
+    """
+    again = ports.policy.escalate
+    if again is None:
+        return None
+    if again.to == "precise":
+        return Forecast((Prompt("full_text", whole),))
+    if ports.stronger is None:
+        return None
+    stronger = replace(ports.stronger, embed=ports.embed)
+    try:
+        found, _ = await _forecast(METHOD, question, doc_ids, stronger)
+        read = (await _forecast(LONG_CONTEXT, question, doc_ids, stronger))[0] if name == PRECISE else None
+    except (QuestionError, ReplyError):  # it leaves no room in its window: the first answer stays
+        return None
+    # Its labels are those of the first answer.
+    certain = tuple(prompt for prompt in found.certain if prompt.role != ANALYZE)
+    return replace(found, certain=certain, full_text=_tokens(read))
+
+
+def _tokens(forecast: Forecast | None) -> int:
+    return sum(prompt.tokens for prompt in forecast.certain) if forecast else 0
+
+
 async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], ports: Ports) -> tuple[Forecast, Answer]:
     """What a strategy sends to a generator that replies nothing of use, and what it makes of that."""
     client = DryRunClient(ports.count)
-    ports = replace(ports, complete=client.complete, admit=client.admit)
+    policy = ports.policy.model_copy(update={"escalate": None})  # what follows a first answer is looked at apart
+    ports = replace(ports, complete=client.complete, admit=client.admit, policy=policy)
     tools = QuestionTools.in_process(ports, question, doc_ids, _NoLog())
     answer = await load_strategy(name)(question, tools)
     asked = {prompt.role for prompt in client.prompts}
@@ -235,16 +265,19 @@ class _NoLog:
 # What a run's folder tells of its generator: the calls of each question that has an answers row.
 
 _KINDS: Final = ("prompt", "cached", "completion")
-_COLUMNS: Final = ["call_id", "query_id", "role", "status", "cost_usd", *(f"{kind}_tokens" for kind in _KINDS)]
+_COLUMNS: Final = ["call_id", "query_id", "path", "role", "status", "cost_usd", *(f"{kind}_tokens" for kind in _KINDS)]
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCall:
-    """A call that brought a reply. ``counted`` are our tokens of its prompt, 0 where it was taken from another run."""
+    """A call that brought a reply. ``counted`` are our tokens of its prompt, 0 where it was taken from another run.
+    ``again``: it was made because the first answer was not trusted.
+    """
 
     role: str
     usage: Usage
     counted: int = 0
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +289,13 @@ class AskedQuestion:
     billed_usd: float
 
     def usage(self, *, full_text: bool) -> Usage:
-        """The sum over its calls that read the full text, or over the others."""
-        return sum((each.usage for each in self.calls if (each.role == "full_text") is full_text), Usage())
+        """The sum over its calls for the first answer that read the full text, or over the others of these."""
+        first = [each for each in self.calls if not each.again]
+        return sum((each.usage for each in first if (each.role == "full_text") is full_text), Usage())
+
+    def usage_again(self) -> Usage:
+        """The sum over the calls that were made because the first answer was not trusted."""
+        return sum((each.usage for each in self.calls if each.again), Usage())
 
 
 def asked_in(run: Folder, count: CountTokens) -> dict[str, AskedQuestion]:
@@ -273,7 +311,8 @@ def asked_in(run: Folder, count: CountTokens) -> dict[str, AskedQuestion]:
     ledger = read_run_table(run, "ledger", _COLUMNS)
     for row in ledger.filter(pc.is_in(ledger["status"], pa.array(USED))).to_pylist():
         usage = Usage(*(row[f"{kind}_tokens"] for kind in _KINDS))
-        calls[row["query_id"]].append(ObservedCall(row["role"], usage, counted.get(row["call_id"], 0)))
+        again = row["path"].startswith(f"{ESCALATED}/")
+        calls[row["query_id"]].append(ObservedCall(row["role"], usage, counted.get(row["call_id"], 0), again))
         billed[row["query_id"]] += row["cost_usd"]
     return {query_id: AskedQuestion(query_id, tuple(calls[query_id]), billed[query_id]) for query_id in sorted(ended)}
 

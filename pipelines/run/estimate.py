@@ -12,6 +12,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Self
 
 import numpy as np
@@ -79,18 +80,28 @@ class Figures:
 class StrategyEstimate:
     """One strategy. ``by_type`` and ``by_workflow`` group the questions as the method sorts them, whatever the strategy
     does with them. ``problems`` says by query_id which questions cannot be asked and why; they count as nothing.
+    ``again`` is the part of ``total`` that is asked because a first answer is not trusted; None: nothing ever is.
     """
 
     total: Figures
     by_type: Mapping[str, Figures]
     by_workflow: Mapping[str, Figures]
     problems: Mapping[str, str]
+    again: Figures | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Who is asked where an answer is not trusted: a stronger generator with this price and these longest replies."""
+
+    limit: Callable[[str], int]
+    price: Price
 
 
 @dataclass(frozen=True)
 class Setting:
     """What is the same for all questions: the priors, the longest reply of each role in tokens, the price, the seed of
-    the draws, and how many there are.
+    the draws, and how many there are. ``stronger`` None: whatever is asked again is asked of the same generator.
     """
 
     priors: Priors
@@ -98,6 +109,7 @@ class Setting:
     price: Price
     seed: int = 0
     draws: int = DRAWS
+    stronger: Again | None = None
 
 
 def estimate(
@@ -108,14 +120,21 @@ def estimate(
 ) -> dict[str, StrategyEstimate]:
     """The estimate of each of ``strategies`` over all questions.
 
+    How many answers will not be trusted nobody knows before some are there: without any asked by this strategy the
+    ranges go from none to all of them, and what is expected has the prior's share.
+
     ``asked`` are questions that were asked already by the first of the strategies. Its own figures follow them; of the
     others the lengths of replies and the way of counting do.
     """
     known = asked or {}
     types = {outlook.query_id: outlook.type for outlook in outlooks}
     posterior = Posterior.before(setting.priors).after([known[each] for each in sorted(known)], types)
+    second = posterior
+    if setting.stronger is not None:
+        second = Posterior.before(setting.priors).after([known[each] for each in sorted(known)], types, again=True)
     return {
-        name: _one(name, outlooks, setting, posterior, known if name == strategies[0] else {}) for name in strategies
+        name: _one(name, outlooks, setting, (posterior, second), known if name == strategies[0] else {})
+        for name in strategies
     }
 
 
@@ -123,23 +142,25 @@ def _one(
     name: str,
     outlooks: Sequence[Outlook],
     setting: Setting,
-    posterior: Posterior,
+    posteriors: tuple[Posterior, Posterior],
     asked: Mapping[str, AskedQuestion],
 ) -> StrategyEstimate:
     able = [outlook for outlook in outlooks if name in outlook.forecasts]
     cells = list(dict.fromkeys((outlook.type, outlook.workflow) for outlook in able))
     group = np.array([cells.index((outlook.type, outlook.workflow)) for outlook in able], dtype=np.intp)
-    sums = np.zeros((setting.draws, len(cells), 3))
-    for draw, used in enumerate(_draws(name, able, setting, posterior, asked)):
+    sums = np.zeros((setting.draws, len(cells), 9))
+    for draw, used in enumerate(_draws(name, able, setting, posteriors, asked)):
         for figure, row in enumerate(used):
             sums[draw, :, figure] = np.bincount(group, row, len(cells))
     counts = np.bincount(group, minlength=len(cells))
+    known = any(outlook.query_id in asked for outlook in able)
 
-    def of(chosen: Sequence[bool]) -> Figures:
+    def of(chosen: Sequence[bool], first: bool = True) -> Figures:
         which = list(chosen)
-        return _figures(int(counts[which].sum()), sums[:, which, :].sum(axis=1), setting.price)
+        return _figures(int(counts[which].sum()), sums[:, which, :].sum(axis=1), setting, known, first)
 
     return StrategyEstimate(
+        again=of([True] * len(cells), first=False) if any(each.forecasts[name].again for each in able) else None,
         total=of([True] * len(cells)),
         by_type={kind: of([cell[0] == kind for cell in cells]) for kind in sorted({cell[0] for cell in cells})},
         by_workflow={way: of([cell[1] == way for cell in cells]) for way in sorted({cell[1] for cell in cells})},
@@ -147,39 +168,64 @@ def _one(
     )
 
 
-def _figures(questions: int, sums: Floats, price: Price) -> Figures:
-    """Figures from draws of prompt, cached and completion tokens, shape (draws, 3)."""
-    prompt, cached, completion = sums.T
-    # Prices are linear, so what one token of each kind costs is all there is to know.
-    fresh, kept, out = (price.cost(usage) for usage in (Usage(1), Usage(1, 1), Usage(0, 0, 1)))
-    batch = price.batch_cost(Usage(1)), price.batch_cost(Usage(0, 0, 1))
+def _figures(questions: int, sums: Floats, setting: Setting, known: bool, first: bool) -> Figures:
+    """Figures from draws of prompt, cached and completion tokens: of first answers, of those that are asked for again,
+    and of all if all were, shape (draws, 9). ``known``: how many are was seen; ``first`` False leaves out the first.
+    """
+    answers, again, every = sums[:, :3], sums[:, 3:6], sums[:, 6:]
+    answers = answers if first else np.zeros_like(answers)
+    price, other = setting.price, setting.stronger.price if setting.stronger else setting.price
+
+    def ranged(own: Callable[[Floats], Floats], second: Callable[[Floats], Floats] | None = None) -> Range:
+        second = second or own
+        expected = own(answers.T) + second(again.T)
+        lowest, highest = (expected, expected) if known else (own(answers.T), own(answers.T) + second(every.T))
+        return Range(
+            float(np.quantile(lowest, (1 - SHARE) / 2)),
+            float(expected.mean()),
+            float(np.quantile(highest, (1 + SHARE) / 2)),
+        )
+
+    # The stronger generator is asked in real time, whatever the mode.
+    late = partial(_usd, price=other) if setting.stronger else partial(_batch_usd, price=price)
     return Figures(
         questions=questions,
-        prompt_tokens=_range(prompt),
-        cached_tokens=_range(cached),
-        completion_tokens=_range(completion),
-        weighted_tokens=_range(prompt + 4 * completion),
-        usd=_range((prompt - cached) * fresh + cached * kept + completion * out),
-        batch_usd=_range(prompt * batch[0] + completion * batch[1]) if price.batch_discount else None,
+        prompt_tokens=ranged(lambda tokens: tokens[0]),
+        cached_tokens=ranged(lambda tokens: tokens[1]),
+        completion_tokens=ranged(lambda tokens: tokens[2]),
+        weighted_tokens=ranged(lambda tokens: tokens[0] + 4 * tokens[2]),
+        usd=ranged(partial(_usd, price=price), partial(_usd, price=other)),
+        batch_usd=ranged(partial(_batch_usd, price=price), late) if price.batch_discount else None,
     )
 
 
-def _range(draws: Floats) -> Range:
-    low, high = np.quantile(draws, [(1 - SHARE) / 2, (1 + SHARE) / 2])
-    return Range(float(low), float(draws.mean()), float(high))
+def _usd(tokens: Floats, price: Price) -> Floats:
+    """Dollars for prompt, cached and completion tokens, shape (3, draws). Prices are linear, so what one token of each
+    kind costs is all there is to know.
+    """
+    fresh, kept, out = (price.cost(usage) for usage in (Usage(1), Usage(1, 1), Usage(0, 0, 1)))
+    usd: Floats = (tokens[0] - tokens[1]) * fresh + tokens[1] * kept + tokens[2] * out
+    return usd
+
+
+def _batch_usd(tokens: Floats, price: Price) -> Floats:
+    usd: Floats = tokens[0] * price.batch_cost(Usage(1)) + tokens[2] * price.batch_cost(Usage(0, 0, 1))
+    return usd
 
 
 def _draws(
     name: str,
     outlooks: Sequence[Outlook],
     setting: Setting,
-    posterior: Posterior,
+    posteriors: tuple[Posterior, Posterior],
     asked: Mapping[str, AskedQuestion],
 ) -> Iterator[Floats]:
-    """Prompt, cached and completion tokens of each question in each draw, each of shape (3, questions).
+    """Prompt, cached and completion tokens of each question in each draw, each of shape (9, questions): three rows for
+    the first answer, three for one that is asked for again, three for that if all were.
 
-    ``asked`` are questions of this strategy that were asked already: they count as what they used, and the others
-    follow them as far as they are of one workflow.
+    ``posteriors`` are of the generator, and of the one that is asked again. ``asked`` are questions
+    of this strategy that were asked already: they count as what they used, and the others follow them as far as they
+    are of one workflow.
     """
     random = np.random.default_rng(setting.seed)
     forecasts = [outlook.forecasts[name] for outlook in outlooks]
@@ -187,7 +233,15 @@ def _draws(
     known = [at for at, outlook in enumerate(outlooks) if outlook.query_id in asked]
     actual = [_actual(forecasts[at], asked[outlooks[at].query_id]) for at in known]
     escalated = [after is not None for at, (_, after) in zip(known, actual, strict=True) if forecasts[at].full_text]
+    posterior, second = posteriors
     posterior = posterior.with_unanswerable(sum(escalated), len(escalated) - sum(escalated))
+    may = np.array([forecast.again is not None for forecast in forecasts], dtype=bool)
+    asked_again = _columns([asked[outlooks[at].query_id].usage_again() for at in known])
+    seen = int(np.count_nonzero(asked_again[0][may[known]])) if known else 0
+    posterior = posterior.with_escalated(seen, int(may[known].sum()) - seen if known else 0)
+    limit = setting.stronger.limit if setting.stronger else setting.limit
+    others = [forecast.again or Forecast() for forecast in forecasts]
+    again = Simulation(others, [outlook.type for outlook in outlooks], setting.priors, limit)
     bootstrap: Bootstrap | None = None
     if known:
         workflows = [outlook.workflow for outlook in outlooks]
@@ -197,12 +251,24 @@ def _draws(
         )
     told = _columns([first + (after or Usage()) for first, after in actual])
     for _ in range(setting.draws):
-        used = simulation.sample(posterior.draw(random), random)
+        parameters = posterior.draw(random)
+        used = simulation.sample(parameters, random)
         prompt, completion = used.prompt, used.completion
         cached = bootstrap.resample(prompt, completion, random) if bootstrap else np.zeros_like(prompt)
         rows = np.stack([prompt + used.full_text_prompt, cached, completion + used.full_text_completion])
         rows[:, known] = told
-        yield rows
+        every, mask = np.zeros_like(rows), np.zeros(len(may), dtype=bool)
+        if may.any():
+            own = parameters if setting.stronger is None else second.draw(random)
+            more = again.sample(own, random)
+            every[0] = more.prompt + more.full_text_prompt
+            every[2] = more.completion + more.full_text_completion
+            if setting.stronger is None:  # nobody reads the full text twice
+                every[:, used.full_text_prompt > 0] = 0.0
+            every[:, known] = asked_again
+            mask = random.random(len(may)) < random.beta(*posterior.escalated)
+            mask[known] = True
+        yield np.concatenate([rows, every * mask, every])
 
 
 def _actual(forecast: Forecast, asked: AskedQuestion) -> tuple[Usage, Usage | None]:
@@ -443,8 +509,8 @@ class Posterior:
     """What is known of a generator, before and after some of its replies.
 
     ``log_words`` and ``log_words_covariance`` are of the logarithms of the factors on each role's replies, in the order
-    of ``ROLES``; ``log_counting`` is the mean and the standard deviation of that on our counts; ``unanswerable`` are
-    the two parameters of a beta distribution.
+    of ``ROLES``; ``log_counting`` is the mean and the standard deviation of that on our counts; ``unanswerable`` and
+    ``escalated`` are the two parameters of a beta distribution each.
     """
 
     priors: Priors
@@ -452,6 +518,7 @@ class Posterior:
     log_words_covariance: Floats
     log_counting: tuple[float, float]
     unanswerable: tuple[float, float]
+    escalated: tuple[float, float]
 
     @classmethod
     def before(cls, priors: Priors) -> Self:
@@ -461,10 +528,12 @@ class Posterior:
         own = np.eye(size) * priors.role_wordiness**2
         # Less half the variance: the factor itself, not its logarithm, is 1 on average.
         mean = -np.diag(shared + own) / 2
-        return cls(priors, mean, shared + own, (0.0, priors.counting), _beta(priors.unanswerable))
+        shares = _beta(priors.unanswerable), _beta(priors.escalated)
+        return cls(priors, mean, shared + own, (0.0, priors.counting), *shares)
 
-    def after(self, asked: Sequence[AskedQuestion], types: Mapping[str, str]) -> Self:
-        """The same after some questions, whose ``types`` are by query_id.
+    def after(self, asked: Sequence[AskedQuestion], types: Mapping[str, str], *, again: bool = False) -> Self:
+        """The same after some questions, whose ``types`` are by query_id: by their calls for a first answer, or by
+        those that were made ``again``.
 
         A role's mean reply against the prior's is one observation of its factor, the surer the more replies it is the
         mean of; the factors of other roles follow as far as they share it.
@@ -472,6 +541,8 @@ class Posterior:
         replies: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for question in asked:
             for call in question.calls:
+                if call.again is not again:
+                    continue
                 expected = self.priors.reply(call.role, types.get(question.query_id, ""))
                 replies[call.role].append((call.usage.completion_tokens, expected))
         seen = [at for at, role in enumerate(ROLES) if replies[role]]
@@ -486,7 +557,8 @@ class Posterior:
             mean = self.log_words + gain @ (observed - self.log_words[seen])
             covariance = self.log_words_covariance - gain @ across.T
             learned = replace(self, log_words=mean, log_words_covariance=covariance)
-        counted = [(call.usage.prompt_tokens, call.counted) for each in asked for call in each.calls if call.counted]
+        calls = [call for each in asked for call in each.calls if call.counted and call.again is again]
+        counted = [(call.usage.prompt_tokens, call.counted) for call in calls]
         if counted:
             charged, ours = np.sum(counted, axis=0)
             more = float(np.log(charged / ours))
@@ -497,6 +569,10 @@ class Posterior:
     def with_unanswerable(self, yes: int, no: int) -> Self:
         """The same after so many first answers that said "unanswerable", and so many that did not."""
         return replace(self, unanswerable=(self.unanswerable[0] + yes, self.unanswerable[1] + no))
+
+    def with_escalated(self, yes: int, no: int) -> Self:
+        """The same after so many answers that were not trusted, and so many that were."""
+        return replace(self, escalated=(self.escalated[0] + yes, self.escalated[1] + no))
 
     def draw(self, random: np.random.Generator) -> GeneratorParameters:
         """One possible generator."""

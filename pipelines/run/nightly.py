@@ -287,6 +287,7 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
         "archive_fingerprint": prepared.manifest.get("fingerprint"),
         "config": prepared.config.model_dump(mode="json"),
         "night": night.name,
+        "columns": prepared.columns,
     }
     return Merged(begun, rows, origins)
 

@@ -13,12 +13,14 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import VersionDiff, diff_versions, read_version
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import ArchiveError, ConfigError, Question, QuestionError
+from okralong.pipelines.core.types import ArchiveError, ConfigError, InputError, Question, QuestionError
+from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import sharing_runs
 from okralong.pipelines.methods.registry import StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.run.config import RunConfig, fingerprint
+from okralong.pipelines.run.config import RunConfig, asked_again, fingerprint
+from okralong.pipelines.run.matrix import MatrixRows, cells
 from okralong.pipelines.run.metadata_filter import MetadataFilter
 from okralong.pipelines.run.questions import BadQuestion, Questions, read_questions, source_name
 from okralong.pipelines.sara.artifact import check_encoder, check_generator, check_table
@@ -43,19 +45,21 @@ class Scopes:
         return MetadataFilter(self._archive.metadata())
 
     def resolve(self, question: Question) -> tuple[str, ...]:
-        """The sorted doc_ids that both ``doc_ids`` and ``where`` name; without either (), the whole archive.
+        """The sorted doc_ids that both ``doc_ids`` (or ``for_each``) and ``where`` name; without any of them (), the
+        whole archive.
 
         Raises QuestionError naming what is nearest when they name no document, or cannot be read.
         """
-        named = self._archive.resolve(question.doc_ids)
+        scope = question.for_each or question.doc_ids
+        named = self._archive.resolve(scope)
         if not question.where:
             return named
         matching = self._filter.doc_ids(question.where)
-        found = tuple(sorted(matching.intersection(named) if question.doc_ids else matching))
+        found = tuple(sorted(matching.intersection(named) if scope else matching))
         if not found:
             raise QuestionError(
                 f"The filter {question.where!r} matches {len(matching):,} documents, and none of them is among the "
-                f"{len(named):,} that doc_ids names. Change one of the two."
+                f"{len(named):,} that {'for_each' if question.for_each else 'doc_ids'} names. Change one of the two."
             )
         return found
 
@@ -79,13 +83,34 @@ class Prepared:
     replies_from: tuple[str, ...] = ()
 
     @property
+    def llm(self) -> LlmConfig:
+        """The generator, without the stronger one where the strategy never asks it."""
+        stronger = asked_again(self.config.llm, self.policy, self.strategy)
+        return self.config.llm.model_copy(update={"stronger": stronger})
+
+    @property
+    def confidence(self) -> dict[str, Any] | None:
+        """The model that says how probably answers are right; None where the run has none that can."""
+        reranker = self.config.reranker
+        if not reranker.confidence or not reranker.reads_spans:
+            return None
+        return {name: value for name, value in reranker.identity().items() if name != "answers"}
+
+    @property
+    def columns(self) -> list[str]:
+        """The query_ids of the questions that are asked of each document by itself, in their order."""
+        return list(dict.fromkeys(each.question.asked_id for each in self.questions if each.question.asked_id))
+
+    @property
     def unusable(self) -> list[str]:
         """Why rows of the questions cannot be asked, a paragraph each."""
         return [row.message for row in self.bad] + [why for _, why in self.unscoped]
 
 
-def prepare(archive: str, questions: Questions, config: RunConfig) -> Prepared:
-    """Check all and read the questions. Raises ConfigError, ArchiveError or InputError; spends nothing."""
+def prepare(archive: str, questions: Questions, config: RunConfig, matrix: MatrixRows | None = None) -> Prepared:
+    """Check all and read the questions. With ``matrix`` each of them is asked of every document by itself, or of those
+    that it names. Raises ConfigError, ArchiveError or InputError; spends nothing.
+    """
     policy = load_config(Policy, config.policy)
     prices = PriceTable.load(config.prices)
     strategy = describe(config.strategy, policy)
@@ -102,10 +127,19 @@ def prepare(archive: str, questions: Questions, config: RunConfig) -> Prepared:
         )
     if strategy.reads_vectors:
         check_generator(config.sara.folder(), config.llm)
-    if config.llm.base_url != EMBEDDED:
-        for endpoint in config.llm.all_endpoints:
-            prices.price(endpoint.model, endpoint.price)
-        token_counter(config.llm.tokenizer)
+    check_cross_encoder(config, policy, strategy)
+    if strategy.escalates and policy.escalate and policy.escalate.to == "stronger" and config.llm.stronger is None:
+        raise ConfigError(
+            f"The policy {policy.name!r} hands answers that are not trusted to a stronger generator (escalate.to), and "
+            "the answer config names none. Set llm.stronger to its base_url and model, or set the policy's escalate.to "
+            "to precise, or escalate to null. Nothing was spent."
+        )
+    stronger = asked_again(config.llm, policy, strategy)
+    for generator in (config.llm, stronger):
+        if generator is not None and generator.base_url != EMBEDDED:
+            for endpoint in generator.all_endpoints:
+                prices.price(endpoint.model, endpoint.price)
+            token_counter(generator.tokenizer)
     opened = Archive.open(archive)
     missing = sorted(set(strategy.granularities) - set(opened.manifest["granularities"]))
     if missing:
@@ -126,15 +160,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig) -> Prepared:
         for granularity in strategy.granularities:
             check_table(config.sara.folder(), opened.manifest, archive, granularity)
     replies_from = sharing_runs(config.replies_from)
-    asked, bad = read_questions(questions, config.carry)
-    scopes = Scopes(opened)
-    scoped: list[Scoped] = []
-    unscoped: list[tuple[Question, str]] = []
-    for question in asked:
-        try:
-            scoped.append(Scoped(question, scopes.resolve(question)))
-        except QuestionError as error:
-            unscoped.append((question, f"{source_name(questions)}, {question.query_id}: {error}"))
+    scoped, unscoped, bad = _admitted(opened, questions, config, matrix)
     manifest = opened.manifest
     return Prepared(
         archive=opened,
@@ -149,6 +175,75 @@ def prepare(archive: str, questions: Questions, config: RunConfig) -> Prepared:
         fingerprint=fingerprint(config, policy, strategy, manifest),
         replies_from=replies_from,
     )
+
+
+def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpec) -> None:
+    """Raises ConfigError where a cross-encoder that only ranks is to answer or to judge.
+
+    ``reranker.confidence`` is true unless set: with one that only ranks answers have no confidence, and that is no
+    error. Neither is ``answers: auto``, by which it then answers nothing.
+    """
+    reranker = config.reranker
+    if reranker.answers == "always" and not reranker.reads_spans:
+        raise ConfigError(
+            f"reranker.answers is always, and {reranker.model} only ranks: it does not say where an answer stands. "
+            "Set reranker.answers to auto or never, so that the generator answers, or reranker.model to shipped or a "
+            "folder that `okralong train` wrote. Nothing was spent."
+        )
+    if strategy.escalates and not (reranker.confidence and reranker.reads_spans):
+        why = f"{reranker.model} only ranks" if reranker.confidence else "reranker.confidence is false"
+        raise ConfigError(
+            f"The policy {policy.name!r} asks again where the confidence of an answer is under escalate.under, and no "
+            f"answer of this run has one: {why}. Set reranker.model to shipped or a folder that `okralong train` "
+            "wrote, with reranker.confidence: true, or set the policy's escalate to null. Nothing was spent."
+        )
+
+
+def _admitted(
+    archive: Archive, questions: Questions, config: RunConfig, matrix: MatrixRows | None
+) -> tuple[list[Scoped], list[tuple[Question, str]], list[BadQuestion]]:
+    """What can be asked, with its documents, first single questions, then cells; what names no document; bad rows.
+
+    Raises InputError for a matrix that has no cell.
+    """
+    name = source_name(questions)
+    asked, bad = read_questions(questions, config.carry)
+    scopes = Scopes(archive)
+    scoped: list[Scoped] = []
+    columns: list[tuple[Question, tuple[str, ...]]] = []
+    unscoped: list[tuple[Question, str]] = []
+    for question in asked:
+        try:
+            if matrix is not None:
+                question = matrix.column(question)
+            doc_ids = scopes.resolve(question)
+        except QuestionError as error:
+            unscoped.append((question, f"{name}, {question.query_id}: {error}"))
+            continue
+        if question.for_each:
+            columns.append((question, doc_ids))
+        else:
+            scoped.append(Scoped(question, doc_ids))
+    if matrix is not None and not columns:
+        raise InputError(f"The matrix has no cell, so nothing was asked. The first reason: {unscoped[0][1]}")
+    single = {each.question.query_id for each in scoped} | {question.query_id for question, _ in unscoped}
+    seen: dict[str, str] = dict.fromkeys(single, "")
+    twice: dict[str, str] = {}
+    for cell in cells(columns):
+        if cell.query_id in seen:
+            twice.setdefault(cell.asked_id, cell.query_id)
+            continue
+        seen[cell.query_id] = cell.asked_id
+        scoped.append(Scoped(cell, cell.doc_ids))
+    bad += [
+        BadQuestion(
+            asked_id,
+            f"{name}, {asked_id}: the id {query_id!r} of one of its cells is that of another question or cell, which "
+            "is asked; a cell holds one value. Give one of the two questions another query_id.",
+        )
+        for asked_id, query_id in twice.items()
+    ]
+    return scoped, unscoped, bad
 
 
 # Which questions have to be asked again, given what changed in the archive. Pure.

@@ -3,9 +3,10 @@
 Good rows become ``Question`` values, bad rows become ``BadQuestion`` and stop nothing. Columns, which jsonl calls keys:
 ``question`` (required), ``query_id`` (made from the row's number when missing), ``doc_ids`` (a list, or one string with
 ``;`` between ids or globs) and ``where`` (a filter over the documents' metadata), which together are the scope (without
-any the whole archive), ``answer_type`` and ``choices`` (of which kind the answer must be; without them text), and the
-gold columns ``answers``, ``evidence`` and ``type``, which evaluation reads. Any other
-column must be named by ``carry``: a misspelt ``doc_ids`` would ask the whole archive, and be billed.
+any the whole archive), ``for_each`` in the place of ``doc_ids`` (a question of each of these documents by itself; of
+every document with ``doc_ids: each``), ``answer_type`` and ``choices`` (of which kind the answer must be; without them
+text), and the gold columns ``answers``, ``evidence`` and ``type``, which evaluation reads. Any other column must be
+named by ``carry``: a misspelt ``doc_ids`` would ask the whole archive, and be billed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from okralong.pipelines.answering.answer_types import read_answer_type
 from okralong.pipelines.core.storage import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, decoded_table, read_workbook
 from okralong.pipelines.core.types import DocumentError, InputError, Question, QuestionError
+from okralong.pipelines.run.matrix import EACH, EVERY, column_rows
 
 
 class ArrowTable(Protocol):
@@ -42,7 +44,10 @@ Questions: TypeAlias = str | Path | Iterable[str | Mapping[str, Any] | Question]
 """What questions may be given as: a path or URI, "-" for standard input, texts or rows, a data frame, a table."""
 
 STDIN: Final = "-"
-COLUMNS: Final = ("query_id", "question", "doc_ids", "where", "answer_type", "choices", "answers", "evidence", "type")
+COLUMNS: Final = (
+    *("query_id", "question", "doc_ids", "for_each", "where"),
+    *("answer_type", "choices", "answers", "evidence", "type"),
+)
 OTHER_NAMES: Final = {
     "id": "query_id",
     "qid": "query_id",
@@ -62,6 +67,9 @@ OTHER_NAMES: Final = {
     "format": "answer_type",
     "value_type": "answer_type",
     "options": "choices",
+    "each": "for_each",
+    "foreach": "for_each",
+    "for_each_document": "for_each",
     "gold": "answers",
     "answer": "answers",
     "expected": "answers",
@@ -121,15 +129,15 @@ def read_questions(
 
 
 def question_row(question: Question) -> dict[str, Any]:
-    """A row of a questions file from which the same question is read: ``where``, ``answer_type`` and carried columns if
-    it has any.
+    """A row of a questions file from which the same question is read: ``where``, ``for_each``, ``answer_type`` and
+    carried columns if it has any.
     """
     row: dict[str, Any] = asdict(question)
     carried = row.pop("carried")
-    if not question.where:
-        del row["where"]
-    if not question.answer_type:
-        del row["answer_type"]
+    del row["asked_id"]
+    for name in ("where", "for_each", "answer_type"):
+        if not row[name]:
+            del row[name]
     row |= carried
     return row
 
@@ -217,10 +225,12 @@ def _question(row: _Row, number: int, carry: Sequence[str], folder: str) -> Ques
     if not isinstance(text, str) or not text.strip():
         found = "an empty question" if "question" in cells else "no column named question"
         raise QuestionError(f"{place} has {found}. Write the question's text there, or delete the row.")
+    doc_ids, for_each = _scope(place, cells)
     return Question(
         query_id=_text(cells.get("query_id")) or f"q{number:06d}",
         question=text.strip(),
-        doc_ids=_strings(cells.get("doc_ids"), ";"),
+        doc_ids=doc_ids,
+        for_each=for_each,
         where=_text(cells.get("where")).strip(),
         answer_type=_answer_type(cells, place, folder),
         answers=_strings(cells.get("answers"), None),
@@ -228,6 +238,21 @@ def _question(row: _Row, number: int, carry: Sequence[str], folder: str) -> Ques
         type=_text(cells.get("type")),
         carried={column: _text(cells.get(column)) for column in carry},
     )
+
+
+def _scope(place: str, cells: Mapping[Any, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """``(doc_ids, for_each)`` of a row. Raises QuestionError where it has both."""
+    doc_ids, for_each = _strings(cells.get("doc_ids"), ";"), _strings(cells.get("for_each"), ";")
+    named = tuple(each for each in doc_ids if each != EACH)
+    every = named != doc_ids
+    if named and (for_each or every):
+        said = f"doc_ids: {EACH}" if every else f"for_each: {'; '.join(for_each)}"
+        raise QuestionError(
+            f"{place} says {said}, which asks documents one by one, and names {'; '.join(named)} in doc_ids, which "
+            "asks these together. For an answer of each of them name them in for_each alone; for one answer over all "
+            f"of them take {EACH if every else 'for_each'} out."
+        )
+    return named, for_each or (EVERY if every else ())
 
 
 def _answer_type(cells: Mapping[Any, Any], place: str, folder: str) -> str:
@@ -308,8 +333,8 @@ def _rows(source: Questions, name: str) -> Rows:
         content = _content(source)
         if kind not in _READERS:
             raise InputError(
-                f"{name} is no jsonl, csv, tsv, xlsx or parquet file (by its suffix {kind!r}). Convert it, or rename "
-                "it."
+                f"{name} is no jsonl, csv, tsv, xlsx, parquet or yaml file (by its suffix {kind!r}). Convert it, or "
+                "rename it."
             )
         yield from _READERS[kind](name, content)
         return
@@ -447,6 +472,15 @@ def _parquet(name: str, content: bytes) -> Rows:
         yield f"{name}, row {number}", values
 
 
+def _yaml(name: str, content: bytes) -> Rows:
+    """The columns of a matrix."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8 text: {error}. Save it as UTF-8.") from error
+    yield from column_rows(name, text)
+
+
 _READERS: Final[Mapping[str, Callable[[str, bytes], Rows]]] = {
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
@@ -454,4 +488,6 @@ _READERS: Final[Mapping[str, Callable[[str, bytes], Rows]]] = {
     ".tsv": _csv,
     ".xlsx": _xlsx,
     ".parquet": _parquet,
+    ".yaml": _yaml,
+    ".yml": _yaml,
 }

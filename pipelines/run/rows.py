@@ -42,6 +42,9 @@ def answer_row(
         "confidence": answer.confidence,
         "answer_type": question.answer_type,
         **(asdict(answer.value) if answer.value else dict.fromkeys(VALUE_COLUMNS)),
+        "escalated": answer.escalated or None,
+        "first_confidence": answer.first_confidence,
+        "asked_id": question.asked_id or None,
     }
 
 

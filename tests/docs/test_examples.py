@@ -27,6 +27,7 @@ from okralong.pipelines.core.config import Settings, parse_config, shipped_confi
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import Catalog
 from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.matrix import Columns
 from okralong.pipelines.run.nightly import NightlyConfig
 from tests.docs import reference
 
@@ -42,6 +43,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "answer.yaml": (RunConfig, None),
     "policy.yaml": (Policy, "policy/default.yaml"),
     "nightly.yaml": (NightlyConfig, None),
+    "columns.yaml": (Columns, None),
     "submit.yaml": (Submission, None),
     "sweep.yaml": (Sweep, None),
     "sweep.yaml (in part)": (Sweep, "sweeps/sample.yaml"),

@@ -82,9 +82,12 @@ class ScriptedTools:
         calculator: bool = False,
         short_contract: bool = False,
         reads_answers: bool = False,
+        reads: bool = False,
+        stronger: Mapping[str, Sequence[Scripted]] | None = None,
         probabilities: Mapping[str, float] | None = None,
     ) -> None:
-        """``probabilities`` are those of some words of replies; the generator is sure of the others."""
+        """``probabilities`` are those of some words of replies; the generator is sure of the others. ``stronger`` are
+        the replies of a second one."""
         self._probabilities = dict(probabilities or {})
         self._documents = {document.doc_id: document for document in documents}
         self._replies = {role: list(texts) for role, texts in (replies or {}).items()}
@@ -95,6 +98,9 @@ class ScriptedTools:
         self._calculator = calculator
         self._short_contract = short_contract
         self._reads_answers = reads_answers
+        self._reads = reads or reads_answers
+        self._stronger = None if stronger is None else {role: list(texts) for role, texts in stronger.items()}
+        self.generator = "scripted"
         self._prefix = ""
         self._chunks: dict[int, list[Chunk]] = {}
         self.calls: list[Call] = []
@@ -124,8 +130,16 @@ class ScriptedTools:
         return self._short_contract
 
     @property
+    def stronger(self) -> ScriptedTools:
+        assert self._stronger is not None, "this test scripts no stronger generator"
+        tools = ScriptedTools.__new__(ScriptedTools)
+        own: dict[str, Any] = {"generator": "stronger", "_replies": self._stronger, "_prefix": "escalated/"}
+        tools.__dict__.update(self.__dict__, _reads_answers=False, **own)
+        return tools
+
+    @property
     def reads(self) -> bool:
-        return self._reads_answers
+        return self._reads
 
     @property
     def reads_answers(self) -> bool:

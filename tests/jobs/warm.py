@@ -64,6 +64,6 @@ def answer(
     prepared = prepare(archive_of_run(Folder.of(str(run)), str(archive)), str(questions), settings)
     if changed_since is not None:
         prepared, _ = since_version(prepared, changed_since)
-    with generator(settings.llm, None, reading_vectors(prepared)) as served:
+    with generator(prepared.llm, None, reading_vectors(prepared)) as served:
         shared = Shared(served, WARM.looking(prepared), Interrupt())
         return answer_prepared(prepared, str(run), retry=frozenset(retry), shared=shared)

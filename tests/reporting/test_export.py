@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 from okralong.pipelines.core.schemas import ANSWERS, FLAT_ANSWERS, FLAT_CITATIONS, LEDGER
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.reporting.export import MOST_CHARACTERS, export_run, flat_answers, flat_citations
+from okralong.pipelines.reporting.export import MOST_CHARACTERS, excel, export_run, flat_answers, flat_citations
+from okralong.pipelines.reporting.matrix import Matrix
 from tests.archives.written import write_version
 
 TEXT = "Sales of lamps were 1,544 crowns.\n\x0cThe chair is Ida Moss, who came in 1998."
@@ -135,3 +137,111 @@ def test_what_cannot_be_written_is_said_before_anything_is(run: Folder, tmp_path
     with pytest.raises(InputError, match="is no run folder"):
         export_run(Folder.of(tmp_path), str(tmp_path / "answers.csv"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def matrix_run(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """Two documents by four columns and a question of no document; one cell was not asked, one failed."""
+    place = tmp_path_factory.mktemp("matrix")
+    sections = [{"kind": "page", "name": str(n), "start_char": at} for n, at in ((1, 0), (2, CHAIR))]
+    documents = [
+        {"doc_id": doc_id, "text": TEXT, "n_tokens": 9, "tables": [], "sections": sections, "sha256": doc_id}
+        | {"source_uri": f"/reports/{doc_id}.pdf", "title": f"Report of {doc_id}"}
+        for doc_id in ("alder", "birch")
+    ]
+    archive = write_version(place / "archive", documents, [150], {"model": "m"}, fingerprint="made")
+    folder = Folder.of(place / "run")
+
+    def cell(asked_id: str, doc_id: str, text: str, start: int, end: int, **more: Any) -> dict[str, Any]:
+        row = answer(f"{asked_id}@{doc_id}", text, [(start, end)], asked_id=asked_id, doc_ids=[doc_id], **more)
+        return row | {"question": f"What is the {asked_id}?", "citations": [row["citations"][0] | {"doc_id": doc_id}]}
+
+    rows = [
+        cell("sales", "alder", "1,544 crowns", 0, 33, confidence=0.93),
+        cell("sales", "birch", "-", 0, 33, status="unanswerable", cited=False),
+        cell("chair", "alder", FORMULA, CHAIR, len(TEXT), confidence=0.41),
+        cell("chair", "birch", "Ida Moss", CHAIR, len(TEXT), confidence=0.6),
+        cell("Title", "alder", "", 0, 33, status="failed", error="no reply"),
+        answer("whole", "Both.", []),
+    ]
+    folder.at("answers").write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=ANSWERS))
+    begun = {"archive": f"{archive}@1", "archive_fingerprint": "made", "columns": ["sales", "Title", "chair"]}
+    folder.write_bytes("run.json", json.dumps(begun).encode())
+    return folder
+
+
+def test_a_matrix_is_a_sheet_whose_cells_say_where_they_come_from(matrix_run: Folder, tmp_path: Path) -> None:
+    export_run(matrix_run, str(tmp_path / "table.xlsx"))
+    book = openpyxl.load_workbook(tmp_path / "table.xlsx")
+    assert book.sheetnames == ["matrix", "answers", "citations"]
+    sheet = book["matrix"]
+    assert [[cell.value for cell in row] for row in sheet] == [
+        ["doc_id", "title", "sales", "Title_2", "chair"],
+        ["alder", "Report of alder", "1,544 crowns", None, FORMULA],
+        ["birch", "Report of birch", None, None, "Ida Moss"],
+    ]
+    assert sheet["C1"].comment.text == "What is the sales?"
+    note = sheet["C2"].comment.text.splitlines()
+    assert note == ["alder, page 1: Sales of lamps were 1,544 crowns.", "confidence 0.93", "sales@alder"]
+    assert sheet["C2"].hyperlink.target == "file:///reports/alder.pdf#page=1"
+    assert sheet["E3"].hyperlink.target == "file:///reports/birch.pdf#page=2"
+    assert sheet["C3"].comment.text.startswith("unanswerable")
+    assert sheet["D2"].comment.text == "failed: no reply\nTitle@alder"
+    assert (sheet["D3"].comment, sheet["D3"].hyperlink, sheet["C3"].hyperlink) == (None, None, None)
+    colours = {cell.coordinate: cell.fill.fgColor.rgb for row in sheet["C2:E3"] for cell in row if cell.fill.fill_type}
+    assert colours == {"C3": "FFD9D9D9", "D2": "FFD9D9D9", "E2": "FFF8CBAD", "E3": "FFFFF2CC"}
+    assert (sheet["E2"].data_type, sheet["E2"].quotePrefix) == ("s", True)
+    assert (sheet.freeze_panes, sheet.auto_filter.ref) == ("B2", "A1:E3")
+    long = [cell.value for cell in book["answers"]["A"]]
+    assert long == ["query_id", "Title@alder", "chair@alder", "chair@birch", "sales@alder", "sales@birch", "whole"]
+
+
+def test_a_matrix_is_wide_in_the_other_formats_too(matrix_run: Folder, tmp_path: Path) -> None:
+    written, _ = export_run(matrix_run, str(tmp_path / "table.csv"))
+    assert [Path(path).name for path in written] == ["table.csv", "table.answers.csv", "table.citations.csv"]
+    frame = pd.read_csv(tmp_path / "table.csv")
+    assert list(frame.columns) == ["doc_id", "title", "sales", "Title_2", "chair"]
+    assert frame["chair"].to_list() == [f"'{FORMULA}", "Ida Moss"]
+    assert pd.read_csv(tmp_path / "table.answers.csv")["asked_id"].notna().sum() == 5
+    export_run(matrix_run, str(tmp_path / "table.duckdb"))
+    with duckdb.connect(str(tmp_path / "table.duckdb"), read_only=True) as connection:
+        assert connection.execute("SELECT sales FROM matrix ORDER BY doc_id").fetchall() == [("1,544 crowns",), (None,)]
+
+
+def test_values_are_numbers_and_dates_under_their_units() -> None:
+    def cell(doc_id: str, asked_id: str, **more: Any) -> dict[str, Any]:
+        row = dict.fromkeys(("title", "confidence", "error", "link", "section", "quote"))
+        row |= {"query_id": f"{asked_id}@{doc_id}", "asked_id": asked_id, "scope": doc_id, "doc_id": doc_id}
+        return row | {"question": "?", "status": "answered", "answer": "as said"} | more
+
+    rows = [
+        cell("a", "revenue", number=-234495000.0, value="-234495000", currency="USD", period="FY2023"),
+        cell("b", "revenue", number=1.25, value="1.25", currency="EUR"),
+        cell("a", "margin", number=12.5, value="12.5", unit="%"),
+        cell("b", "margin", status="unanswerable"),
+        cell("a", "signed", answer_type="date", value="2024-02-29"),
+        cell("b", "signed", answer_type="date", value="2024-03-01"),
+        cell("a", "due", answer_type="date", value="2024-02"),
+        cell("b", "due", answer_type="date", value="2024-03-01"),
+        cell("a", "mixed", number=3.0, value="3", unit="plants"),
+        cell("b", "mixed", answer_type="list of text", value='["x"]'),
+    ]
+    fields = dict.fromkeys(key for row in rows for key in row)
+    matrix = Matrix.of(pa.Table.from_pylist([fields | row for row in rows]), ["revenue", "margin"])
+    assert matrix is not None
+    assert matrix.table().drop_columns("title").to_pydict() == {
+        "doc_id": ["a", "b"],
+        "revenue": [-234495000.0, 1.25],
+        "revenue_unit": ["USD", "EUR"],
+        "revenue_period": ["FY2023", None],
+        "margin": [12.5, None],
+        "margin_unit": ["%", None],
+        "due": ["2024-02", "2024-03-01"],
+        "mixed": ["3 plants", "as said"],
+        "signed": [date(2024, 2, 29), date(2024, 3, 1)],
+    }
+    book = openpyxl.load_workbook(io.BytesIO(excel({"matrix": matrix.table()}, matrix)))
+    held = {cell.coordinate: (cell.value, cell.number_format) for cell in book["matrix"][2]}
+    assert held["C2"] == (-234495000, '#,##0 "USD"')
+    assert held["D2"] == (12.5, '#,##0.00########"%"')
+    assert held["G2"] == (datetime(2024, 2, 29), "yyyy-mm-dd")

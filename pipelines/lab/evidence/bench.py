@@ -269,6 +269,8 @@ class BenchTools(QuestionTools):
             return compressor.pooled(vectors) if compressor else vectors
 
         found = reader or reader_of(policy)
+        # The bench measures what is shown: no answer is judged, and none is asked for again.
+        policy = policy.model_copy(update={"escalate": None})
 
         ports = Ports(
             archive=retrievals.archive,

@@ -116,6 +116,7 @@ class Sweep(Settings):
     ``selection.method: csi``: "embedded", a model folder or a hub name; ``compressor`` that of policies with
     ``selection.space: compressor``: "shipped" or a folder that ``okralong train-sara`` wrote. ``analyzers`` are further
     analyzers, and ``rerankers`` further cross-encoders beside "shipped", under the names that methods give them.
+    ``at_tokens`` adds what each method shows within so many context tokens.
     """
 
     title: str
@@ -126,6 +127,7 @@ class Sweep(Settings):
     against: list[str] = Field(min_length=1)
     pictured: list[str] = Field(default_factory=list)
     words: str = ""
+    at_tokens: Annotated[int, Field(ge=1)] | None = None
     catalog: str = "datasets.yaml"
     split: str = MANIFEST
     scorer: str = Field(default=EMBEDDED, min_length=1)

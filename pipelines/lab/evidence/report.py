@@ -106,7 +106,7 @@ def markdown(
             f"## {figures.name}",
             f"{figures.questions} questions{limit} on {figures.documents} source documents; recall is "
             f"{figures.measure} recall.",
-            _method_table(figures.methods),
+            _method_table(figures.methods, sweep.at_tokens),
         ]
         for versus, compared in figures.against.items():
             parts += [f"Against {versus}:", _comparison_table(compared)]
@@ -146,8 +146,10 @@ def _dumped(sweep: Sweep) -> dict[str, Any]:
     return content
 
 
-def _method_table(methods: Mapping[str, MethodFigures]) -> str:
+def _method_table(methods: Mapping[str, MethodFigures], at_tokens: int | None) -> str:
     head = ["method", "tokens", "recall", "all evidence", "answer recall", "cells with heads"]
+    if at_tokens is not None:
+        head += [f"recall within {at_tokens:,}", f"answer recall within {at_tokens:,}"]
     head += ["queries", "all prompts", "workflows"]
     rows = [
         [
@@ -157,6 +159,7 @@ def _method_table(methods: Mapping[str, MethodFigures]) -> str:
             estimate_words(each.all_evidence),
             _plain(each.answer_recall),
             _plain(each.cells),
+            *([] if at_tokens is None else [_plain(each.recall_within), _plain(each.answer_recall_within)]),
             f"{each.queries:.1f}",
             f"{each.prompt_tokens:,.0f}",
             ", ".join(f"{count} {workflow}" for workflow, count in sorted(each.workflows.items())),
@@ -220,7 +223,8 @@ def _rounded(value: object) -> object:
 @dataclass(frozen=True, slots=True)
 class MethodFigures:
     """A method on a set as it is (its own count, scale 1), with its curve. Shares are means over questions that have
-    them; ``all_evidence`` and ``cells`` are None where the set marks nothing of the kind.
+    them; ``all_evidence`` and ``cells`` are None where the set marks nothing of the kind. The last two are read off the
+    curves at the sweep's ``at_tokens``, or at their last points where those have fewer tokens.
     """
 
     tokens: float
@@ -232,6 +236,8 @@ class MethodFigures:
     prompt_tokens: float
     curve: Curve
     workflows: dict[str, int]
+    recall_within: float | None = None
+    answer_recall_within: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +272,13 @@ class SetFigures:
 
 @dataclass(frozen=True)
 class _Method:
-    """Rows of a method as arrays (points, questions), points in the sweep's order; ``at`` is its own point."""
+    """Rows of a method as arrays (points, questions), points in the sweep's order; ``at`` is its own point.
+
+    ``answered`` has answer recall, of the questions that have one; None where none has.
+    """
 
     results: Results
+    answered: Results | None
     all_evidence: Floats | None
     rows: list[Row]
     clusters: list[str]
@@ -285,7 +295,7 @@ def set_figures(sweep: Sweep, name: str, rows: Sequence[Row]) -> SetFigures:
         measure=kind,
         questions=len(first.clusters),
         documents=len({document for row in first.rows for document in row.documents}),
-        methods={method: _figures(arrays) for method, arrays in methods.items()},
+        methods={method: _figures(arrays, sweep.at_tokens) for method, arrays in methods.items()},
         against={other: _against({name: methods}, other, sweep.seed) for other in sweep.against},
     )
 
@@ -378,10 +388,14 @@ def _arrays(sweep: Sweep, method: str, rows: Sequence[Row]) -> _Method:
     marked = own[0].shown.all_evidence is not None
     pieces = np.array([[float(bool(row.shown.all_evidence)) for row in by_point[point]] for point in points])
     clusters = joined_by_documents([row.documents for row in own])
-    return _Method(Results(tokens, recall), pieces if marked else None, own, clusters, points.index(own_point))
+    known = [number for number, row in enumerate(own) if row.shown.answer_recall is not None]
+    shown = np.array([[float(by_point[point][n].shown.answer_recall or 0.0) for n in known] for point in points])
+    answered = Results(tokens[:, known], shown) if known else None
+    at = points.index(own_point)
+    return _Method(Results(tokens, recall), answered, pieces if marked else None, own, clusters, at)
 
 
-def _figures(arrays: _Method) -> MethodFigures:
+def _figures(arrays: _Method, at_tokens: int | None) -> MethodFigures:
     recall = arrays.results.recall[arrays.at]
     whole = None if arrays.all_evidence is None else arrays.all_evidence[arrays.at]
     return MethodFigures(
@@ -394,7 +408,16 @@ def _figures(arrays: _Method) -> MethodFigures:
         prompt_tokens=float(np.mean([row.prompt_tokens for row in arrays.rows])),
         curve=arrays.results.curve,
         workflows=dict(Counter(row.workflow for row in arrays.rows)),
+        recall_within=_within(arrays.results, at_tokens),
+        answer_recall_within=_within(arrays.answered, at_tokens),
     )
+
+
+def _within(results: Results | None, at_tokens: int | None) -> float | None:
+    if results is None or at_tokens is None:
+        return None
+    tokens, recall = results.tokens.mean(axis=1)[None], results.recall.mean(axis=1)[None]
+    return float(recall_at(tokens, recall, np.minimum(tokens.max(axis=1), at_tokens))[0])
 
 
 def _known_mean(values: Iterable[float | None]) -> float | None:

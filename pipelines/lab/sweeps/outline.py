@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from okralong.pipelines.answering.cost_model import Priors, Use, use_of_question
+from okralong.pipelines.answering.cost_model import Priors, Use, use_again, use_of_question
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.lab.datasets.pooling import Pooled
@@ -69,22 +69,41 @@ class Outline:
             (question.item.gold.question.type, min(sum(sizes[doc_id] for doc_id in question.doc_ids), free))
             for question in pooled.questions
         )
-        used, described = Use(), True
+        used, again, described = Use(), Use(), True
         for (kind, tokens), count in kinds.items():
             use, known = use_of_question(strategy, plan.policy, kind, tokens, self.priors)
             used, described = used + use * count, described and known
+            again += use_again(strategy, plan.policy, kind, tokens, self.priors) * count
         if (tree := self.priors.sizes.trees.get(strategy)) is not None:
             asked = {doc_id for question in pooled.questions for doc_id in question.doc_ids}
             used += tree.use * sum(sizes[doc_id] for doc_id in asked)
-        usd = (used.prompt_tokens * price.input + used.completion_tokens * price.output) / MILLION
+        # Of answers that are not trusted none are asked for again at least, and all at most.
+        second = price
+        if plan.policy.escalate is not None and plan.policy.escalate.to == "stronger" and llm.stronger is not None:
+            second = _prices(plan.config.prices).price(llm.stronger.model, llm.stronger.price)
+        share = self.priors.escalated.mean
+        first_usd, again_usd = _usd(used, price), _usd(again, second)
         low, high = self.priors.sizes.range
-        tokens_used = used.prompt_tokens, used.completion_tokens
-        return CostEstimate(len(pooled.questions), used.calls, *tokens_used, usd, low * usd, high * usd, described)
+        used += again * share
+        return CostEstimate(
+            questions=len(pooled.questions),
+            calls=used.calls,
+            prompt_tokens=used.prompt_tokens,
+            completion_tokens=used.completion_tokens,
+            usd=first_usd + share * again_usd,
+            low_usd=low * first_usd,
+            high_usd=high * (first_usd + again_usd),
+            described=described,
+        )
 
     def _documents(self, pooled: Pooled) -> Mapping[str, int]:
         if id(pooled) not in self._sizes:
             self._sizes[id(pooled)] = {each.doc_id: count_tokens(each.text) for each in pooled.documents}
         return self._sizes[id(pooled)]
+
+
+def _usd(use: Use, price: Price) -> float:
+    return (use.prompt_tokens * price.input + use.completion_tokens * price.output) / MILLION
 
 
 @lru_cache(maxsize=4)

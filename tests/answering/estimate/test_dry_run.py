@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.estimate.manner import Manner
+from okralong.pipelines.answering.cost_model import Forecast
+from okralong.pipelines.answering.policy import EscalatePolicy
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Question
@@ -76,6 +78,24 @@ async def test_precise_mode_is_the_method_and_then_the_long_context(made: Made) 
         (precise,) = await desk.look(made.asked[:1], side_by_side(PRECISE))
     (whole,) = plain.forecasts["long_context"].certain
     assert precise.forecasts[PRECISE] == replace(plain.forecasts["okralong"], full_text=whole.tokens)
+
+
+async def test_what_is_asked_again_is_counted_in_the_stronger_ones_prompts(made: Made) -> None:
+    policy = made.policy.model_copy(update={"escalate": EscalatePolicy(under=0.5, to="stronger")})
+    with FakeOpenAI() as server:
+        ports = replace(made.desk(server).ports(), policy=policy)
+        ports = replace(ports, stronger=replace(ports, window=2048, reads_answers=False))
+        off = await dry_run(made.asked[0].question, made.asked[0].doc_ids, made.desk(server).ports(), STRATEGIES)
+        on = await dry_run(made.asked[0].question, made.asked[0].doc_ids, ports, (PRECISE, *STRATEGIES))
+        whole = replace(ports, policy=policy.model_copy(update={"escalate": EscalatePolicy(under=0.5, to="precise")}))
+        read = await dry_run(made.asked[0].question, made.asked[0].doc_ids, whole, STRATEGIES)
+    first, (full,) = off.forecasts["okralong"], off.forecasts["long_context"].certain
+    assert on.forecasts["okralong"] == replace(first, again=first)
+    again = on.forecasts[PRECISE].again
+    assert again is not None
+    assert 0 < again.full_text < full.tokens, "as much as its window holds"
+    assert read.forecasts["okralong"].again == Forecast((full,))
+    assert on.forecasts["std_rag"] == off.forecasts["std_rag"], "a baseline is asked once"
 
 
 async def test_where_the_generator_analyses_its_call_is_counted_and_the_rules_speak(made: Made) -> None:

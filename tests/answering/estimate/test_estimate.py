@@ -14,7 +14,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.run.dry_run import AskedQuestion, ObservedCall, Outlook
-from okralong.pipelines.run.estimate import Setting, StrategyEstimate, estimate
+from okralong.pipelines.run.estimate import Again, Setting, StrategyEstimate, estimate
 
 PRICE = Price(input=2.5, cached_input=1.25, output=10.0, batch_discount=0.5)
 SETTING = Setting(load_config(Priors, "estimate.yaml"), lambda role: 256, PRICE, draws=300)
@@ -155,6 +155,59 @@ def test_precise_mode_learns_how_often_the_full_text_is_read() -> None:
     assert half.expected == pytest.approx(60 * (1000 + 0.5 * 60_000), rel=0.1)
     assert hardly.expected < before.expected
     assert half.high - half.low < before.high - before.low
+
+
+STRONG = Price(input=25.0, cached_input=25.0, output=100.0, batch_discount=0.5)
+
+
+def doubted(again: Forecast, known: int = 0, share: float = 0.0, own: bool = False) -> StrategyEstimate:
+    """A hundred questions whose answers may be asked for again; so many were asked, that share of them twice."""
+    plain = Forecast((Prompt("generate", 1000),), again=again)
+    outlooks = [Outlook(f"q{n:02d}", "extractive", "linear", {"okralong": plain}, {}) for n in range(100)]
+    first = ObservedCall("generate", Usage(1000, 0, 47), 1000)
+    second = ObservedCall("generate", Usage(1000, 0, 47), 1000, again=True)
+    asked = {
+        f"q{n:02d}": AskedQuestion(f"q{n:02d}", (first, second) if n < share * known else (first,), 0.0)
+        for n in range(known)
+    }
+    setting = SETTING if own else replace(SETTING, stronger=Again(lambda role: 256, STRONG))
+    return estimate(outlooks, ("okralong",), setting, asked)["okralong"]
+
+
+def test_how_many_are_asked_again_is_nothing_to_all_before_any_is() -> None:
+    plain, prompt = 100 * 1000, Forecast((Prompt("generate", 1000),))
+    found, none = doubted(prompt), doubted(Forecast())
+    assert none.again is not None
+    assert none.again.usd.high == 0
+    assert found.again is not None
+    assert found.total.prompt_tokens.low == pytest.approx(plain, rel=0.05)
+    assert found.total.prompt_tokens.high == pytest.approx(2 * plain, rel=0.05)
+    assert found.again.prompt_tokens.expected == pytest.approx(0.3 * plain, rel=0.1)
+    assert found.again.usd.low == 0
+    assert found.total.usd.low == pytest.approx(none.total.usd.low, rel=0.02)
+    # Ten times the price, and in real time whatever the mode.
+    assert found.again.usd.high > 8 * none.total.usd.expected
+    assert found.again.batch_usd is not None
+    assert found.again.batch_usd.high == pytest.approx(found.again.usd.high)
+    precise = doubted(Forecast((Prompt("full_text", 60_000),)), own=True)
+    assert precise.total.prompt_tokens.high == pytest.approx(61 * plain, rel=0.05)
+    assert precise.again is not None
+    assert precise.again.batch_usd is not None
+    assert precise.again.batch_usd.high == pytest.approx(precise.again.usd.high / 2)
+
+
+def test_a_pilot_tells_how_many_are_asked_again() -> None:
+    prompt = Forecast((Prompt("generate", 1000),))
+    before, often, never = doubted(prompt), doubted(prompt, 20, 0.5), doubted(prompt, 20)
+    assert often.again is not None
+    assert never.again is not None
+    assert often.again.prompt_tokens.expected == pytest.approx(0.5 * 100_000, rel=0.15)
+    assert 0 < often.again.usd.low < often.again.usd.high < before.total.usd.high
+    assert never.again.prompt_tokens.expected < 0.1 * 100_000
+    all_of_them = doubted(prompt, 100, 0.25)
+    paid = 25 * STRONG.cost(Usage(1000, 0, 47))
+    assert all_of_them.again is not None
+    assert (all_of_them.again.usd.low, all_of_them.again.usd.high) == pytest.approx((paid, paid))
 
 
 def test_an_estimate_is_plain_json() -> None:

@@ -143,6 +143,8 @@ def test_an_id_that_was_taken_and_a_part_that_is_none_are_refused(tmp_path: Path
 def test_the_shipped_questions_are_well_formed() -> None:
     asked, archives = read_questions_file(SHIPPED), read_archives(SHIPPED).archives
     assert {each.kind for each in asked} == set(get_args(Kind))
+    assert len(asked) >= 100
+    assert 2 * sum(each.scope == "archive" for each in asked) >= len(asked)
     assert not set(archives["tune"]) & set(archives["test"])
     assert len({question_hash(each.question) for each in asked}) == len(asked)
     for each in asked:

@@ -23,6 +23,23 @@ def test_a_method_as_it_is_with_its_curve() -> None:
     assert base.recall.low <= 0.5
 
 
+def test_what_is_shown_within_so_many_tokens_is_read_off_the_curves() -> None:
+    rows = [
+        replace(
+            each, shown=replace(each.shown, answer_recall=None if each.query_id == "q0" else each.shown.evidence_recall)
+        )
+        for each in four_questions()
+    ]
+    asked = sweep(f"at_tokens: 300\n{SWEEP}")
+    figures = set_figures(asked, "one all", rows).methods
+    # Half-way between the points of 200 and 400 tokens; of answer recall without the first question.
+    assert figures["base"].recall_within == pytest.approx((0.25 + 0.5) / 2)
+    assert figures["base"].answer_recall_within == pytest.approx((1 / 3 + 2 / 3) / 2)
+    # A curve that ends before has shown by then what it shows at its end.
+    assert set_figures(sweep(f"at_tokens: 9999\n{SWEEP}"), "one all", rows).methods["mine"].recall_within == 0.75
+    assert set_figures(sweep(), "one all", rows).methods["mine"].recall_within is None
+
+
 def test_questions_that_share_a_document_are_drawn_together() -> None:
     rows = [replace(row, documents=(*row.documents, "one page for all")) for row in four_questions()]
     base = set_figures(sweep(), "one all", rows).methods["base"]

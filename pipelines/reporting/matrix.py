@@ -1,0 +1,158 @@
+"""The cells of a run as a table: a row a document, a column a question that was asked of each document by itself.
+
+Its cells are rows of the flat answers (``reporting/export.py``), which have value, status, confidence and source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+Cell = Mapping[str, Any]
+"""A row of the flat answers that is a cell."""
+Value = int | float | str | date | None
+
+SURE, LIKELY = 0.8, 0.5
+"""Least confidences of a cell that is shown as sure, and as likely. Ours."""
+DOCUMENT_COLUMNS: Final = ("doc_id", "title")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """``columns`` are the query_ids of the questions, in the order in which they were asked, ``questions`` their words;
+    ``documents`` are the doc_ids of the rows, sorted, ``titles`` what is known of theirs. ``cells`` are by doc_id and
+    column; one that was not asked yet is missing.
+    """
+
+    columns: Sequence[str]
+    questions: Mapping[str, str]
+    documents: Sequence[str]
+    titles: Mapping[str, str]
+    cells: Mapping[tuple[str, str], Cell]
+
+    @classmethod
+    def of(cls, answers: pa.Table, order: Sequence[str] = ()) -> Self | None:
+        """The matrix of a run's flat answers; None where none of them is a cell. ``order`` are its columns."""
+        rows = [row for row in answers.to_pylist() if row["asked_id"]]
+        if not rows:
+            return None
+        found = dict.fromkeys(row["asked_id"] for row in rows)
+        titles: dict[str, str] = {}
+        for row in rows:
+            if row["title"] and row["doc_id"] == row["scope"]:
+                titles.setdefault(row["scope"], row["title"])
+        return cls(
+            [*(each for each in order if each in found), *sorted(set(found) - set(order))],
+            {row["asked_id"]: row["question"] for row in rows},
+            sorted({row["scope"] for row in rows}),
+            titles,
+            {(row["scope"], row["asked_id"]): row for row in rows},
+        )
+
+    def headings(self) -> dict[str, str]:
+        """What each column is called in a table, where capitals do not tell names apart."""
+        taken = {each.casefold() for each in DOCUMENT_COLUMNS}
+        found: dict[str, str] = {}
+        for column in self.columns:
+            name, number = column, 1
+            while name.casefold() in taken:
+                number += 1
+                name = f"{column}_{number}"
+            taken.add(name.casefold())
+            found[column] = name
+        return found
+
+    def table(self) -> pa.Table:
+        """The wide table: ``doc_id``, ``title``, and of each column its values.
+
+        They are float64 or date32 where all are, else strings. Beside a column of numbers stand ``NAME_unit`` (currency
+        or unit) and ``NAME_period`` where any cell has them. A cell without an answer is null.
+        """
+        titles = pa.array([self.titles.get(each) for each in self.documents], pa.string())
+        table = pa.table({"doc_id": pa.array(self.documents, pa.string()), "title": titles})
+        for column, name in self.headings().items():
+            cells = [self.cells.get((doc_id, column)) for doc_id in self.documents]
+            values = [None if cell is None else value_of(cell) for cell in cells]
+            array = _typed(values, [None if cell is None else words_of(cell) for cell in cells])
+            about = {"about": self.questions[column]}
+            table = table.append_column(pa.field(name, array.type, metadata=about), array)
+            if pa.types.is_floating(array.type):
+                for of, said in (("unit", unit_of), ("period", _period_of)):
+                    told = _each(cells, said)
+                    beside = f"{name}_{of}"
+                    if any(told) and beside.casefold() not in map(str.casefold, table.column_names):
+                        table = table.append_column(beside, pa.array(told, pa.string()))
+        return table
+
+    def for_page(self, rows: Mapping[str, int]) -> dict[str, Any]:
+        """As the report's script takes it. ``rows`` are the numbers of the page's questions, by query_id."""
+        grid = [[self.cells.get((doc_id, column)) for column in self.columns] for doc_id in self.documents]
+        numbers = [[value_of(cell) if cell is not None else None for cell in line] for line in grid]
+        return {
+            "columns": [[column, self.questions[column]] for column in self.columns],
+            "documents": [[doc_id, self.titles.get(doc_id, "")] for doc_id in self.documents],
+            "rows": [[-1 if cell is None else rows.get(cell["query_id"], -1) for cell in line] for line in grid],
+            "words": [["" if cell is None else words_of(cell) for cell in line] for line in grid],
+            "numbers": [[each if isinstance(each, int | float) else None for each in line] for line in numbers],
+        }
+
+
+def value_of(cell: Cell) -> Value:
+    """The value of a cell: a number in full (percent per hundred), a whole date, or words; None without an answer."""
+    if cell["status"] != "answered":
+        return None
+    number = cell.get("number")
+    if number is not None:
+        return int(number) if float(number).is_integer() and abs(number) < 2**53 else float(number)
+    if cell.get("answer_type") == "date":
+        with suppress(ValueError, TypeError):
+            return date.fromisoformat(cell.get("value") or "")
+    return words_of(cell)
+
+
+def words_of(cell: Cell) -> str:
+    """The value of a cell in words, with its unit; "" without an answer."""
+    if cell["status"] != "answered":
+        return ""
+    number, value = cell.get("number"), cell.get("value")
+    if number is not None:
+        unit = unit_of(cell)
+        figure = f"{number:,.0f}" if float(number).is_integer() else f"{number:,.10f}".rstrip("0")
+        return figure if not unit else f"{figure}{'' if unit == '%' else ' '}{unit}"
+    structured = not value or value.startswith(("[", "{"))
+    return str(cell["answer"] if structured else value)
+
+
+def unit_of(cell: Cell) -> str:
+    """Currency or unit of a number, "" where none is known."""
+    return str(cell.get("currency") or cell.get("unit") or "")
+
+
+def confidence_of(cell: Cell) -> str:
+    """How sure the answer of a cell is: sure, likely or unsure; "" where nobody could say, or there is no answer."""
+    known = cell["confidence"]
+    if known is None or cell["status"] != "answered":
+        return ""
+    return "sure" if known >= SURE else "likely" if known >= LIKELY else "unsure"
+
+
+def _period_of(cell: Cell) -> str:
+    return str(cell.get("period") or "")
+
+
+def _each(cells: Iterable[Cell | None], said: Callable[[Cell], str]) -> list[str | None]:
+    return [None if cell is None or cell["status"] != "answered" else said(cell) or None for cell in cells]
+
+
+def _typed(values: Sequence[Value], words: Sequence[str | None]) -> pa.Array:
+    known = [each for each in values if each is not None]
+    if known and all(isinstance(each, int | float) for each in known):
+        return pa.array([None if each is None else float(each) for each in values if not isinstance(each, str | date)])
+    if known and all(isinstance(each, date) for each in known):
+        return pa.array(values, pa.date32())
+    return pa.array([each or None for each in words], pa.string())
