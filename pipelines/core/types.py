@@ -23,7 +23,7 @@ Workflow = Literal["linear", "extend", "split", "step"]
 
 Status = Literal["answered", "unanswerable", "invalid_output", "over_budget", "failed"]
 """How a question ended. ``unanswerable`` is the generator's own word for missing evidence; ``invalid_output`` is a
-reply that does not fit the question's ``answer_type``, asked for once more."""
+reply that does not fit the question's ``answer_type``."""
 
 Side = Literal["exact", "semantic"]
 """The two retrievers: BM25 and dense vectors."""
