@@ -8,9 +8,9 @@ value is the operand, and only its digits and sign are compared, as the set name
 program takes it without its sign is left out. The whole page is the
 context, with the cell as the words that are cited. Cells whose scale no word of the page names are left out (the
 annotators saw the filing). Half of the documents, by a hash of their names, are the side on
-which the rules were written (tune), the others the side that is reported (test). It is not a blind figure: at a first look it
-had 0.950 (283 of 298), and after it five rules and the pairing of signs were mended, and FinQA's cells below zero whose
-program takes them without their sign were left out.
+which the rules were written (tune), the others the side that is reported (test). It is not a blind figure: at a first
+look it had 0.950 (283 of 298), and after it five rules and the pairing of signs were mended, and FinQA's cells
+below zero whose program takes them without their sign were left out.
 """
 
 from __future__ import annotations
