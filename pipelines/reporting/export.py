@@ -95,7 +95,7 @@ class Exported:
         ]
         flat = with_carried(pa.Table.from_pylist(answers, schema=FLAT_ANSWERS), [row["carried"] for row in rows])
         cited_words = pa.Table.from_pylist(citations, schema=FLAT_CITATIONS)
-        return cls(flat, cited_words, missing, Matrix.of(flat, begun.get("columns") or ()))
+        return cls(flat, cited_words, missing, Matrix.of(flat.to_pylist(), begun.get("columns") or ()))
 
 
 def flat_row(row: Mapping[str, Any], begun: Mapping[str, Any], archive: Archive | None) -> dict[str, Any]:

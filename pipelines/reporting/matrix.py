@@ -36,21 +36,22 @@ class Matrix:
     cells: Mapping[tuple[str, str], Cell]
 
     @classmethod
-    def of(cls, answers: pa.Table, order: Sequence[str] = ()) -> Self | None:
-        """The matrix of a run's flat answers; None where none of them is a cell. ``order`` are its columns."""
-        rows = [row for row in answers.to_pylist() if row["asked_id"]]
+    def of(
+        cls, answers: Iterable[Cell], order: Sequence[str] = (), titles: Mapping[str, str] | None = None
+    ) -> Self | None:
+        """The matrix of a run's flat answers; None where none of them is a cell. ``order`` are its columns; without
+        ``titles`` those are taken that the sources have.
+        """
+        rows = [row for row in answers if row["asked_id"]]
         if not rows:
             return None
         found = dict.fromkeys(row["asked_id"] for row in rows)
-        titles: dict[str, str] = {}
-        for row in rows:
-            if row["title"] and row["doc_id"] == row["scope"]:
-                titles.setdefault(row["scope"], row["title"])
+        cited = {row["scope"]: row["title"] for row in rows if row.get("title") and row.get("doc_id") == row["scope"]}
         return cls(
             [*(each for each in order if each in found), *sorted(set(found) - set(order))],
             {row["asked_id"]: row["question"] for row in rows},
             sorted({row["scope"] for row in rows}),
-            titles,
+            cited if titles is None else titles,
             {(row["scope"], row["asked_id"]): row for row in rows},
         )
 
@@ -94,6 +95,8 @@ class Matrix:
         grid = [[self.cells.get((doc_id, column)) for column in self.columns] for doc_id in self.documents]
         numbers = [[value_of(cell) if cell is not None else None for cell in line] for line in grid]
         return {
+            "sure": SURE,
+            "likely": LIKELY,
             "columns": [[column, self.questions[column]] for column in self.columns],
             "documents": [[doc_id, self.titles.get(doc_id, "")] for doc_id in self.documents],
             "rows": [[-1 if cell is None else rows.get(cell["query_id"], -1) for cell in line] for line in grid],

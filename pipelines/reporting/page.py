@@ -41,7 +41,7 @@ class Tile:
 class Report:
     """``details`` are JSON texts of the first rows, one each, ``drawn`` the pictures of pages that these cite.
     ``files_only`` tables are written beside the page and not shown on it. ``notes`` are sentences that a reader must
-    know. ``setup`` is JSON.
+    know. ``setup`` is JSON, and so is ``matrix``, what was asked of each document by itself (None: nothing was).
     """
 
     kind: Literal["run", "sweep"]
@@ -59,6 +59,7 @@ class Report:
     files_only: Sequence[Table] = ()
     notes: Sequence[str] = ()
     setup: Mapping[str, Any] = field(default_factory=dict)
+    matrix: Mapping[str, Any] | None = None
 
     def overview(self, block: int) -> dict[str, Any]:
         """All but questions and details, as the page's script takes it; ``block`` details are packed together."""
@@ -107,6 +108,7 @@ SCRIPTS: Final = (
     "overview.js",
     "filters.js",
     "questions.js",
+    "matrix.js",
     "detail.js",
     "start.js",
 )
@@ -123,7 +125,7 @@ def render(report: Report) -> bytes:
         "title": html.escape(plain(report.title)),
         "style": style,
         "overview": embedded_json(report.overview(BLOCK)),
-        "index": packed(compact(question_index(report.rows))),
+        "index": packed(compact(question_index(report.rows) | {"matrix": report.matrix})),
         "details": "\n".join(
             f'<script type="text/plain" id="details-{number}">{block}</script>'
             for number, block in enumerate(blocks(report.details))

@@ -26,6 +26,8 @@ from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.charts import WORKFLOWS, Groups, Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.cited import archive_of, cited
+from okralong.pipelines.reporting.export import flat_row
+from okralong.pipelines.reporting.matrix import Matrix
 from okralong.pipelines.reporting.page import QUESTION_CHARS, Report, Tile, compact
 from okralong.pipelines.reporting.page_pictures import DEFAULT_MEGABYTES, Drawn, PageMarks
 from okralong.pipelines.reporting.rows import (
@@ -115,7 +117,21 @@ def run_report(
         files_only=[question_table(rows), *confusion_tables([matrix] if matrix else [])],
         notes=notes,
         setup=_setup(manifest or begun),
+        matrix=_matrix(answers, begun, archive),
     )
+
+
+def _matrix(
+    answers: Sequence[Mapping[str, Any]], begun: Mapping[str, Any], archive: Archive | None
+) -> dict[str, Any] | None:
+    """What was asked of each document by itself, as the page takes it."""
+    cells = [flat_row(row, begun, None) for row in answers if row["asked_id"]]
+    titles: dict[str, str] = {}
+    if cells and archive is not None:
+        known = archive.metadata().select(["doc_id", "title"]).to_pydict()
+        titles = {doc_id: title for doc_id, title in zip(known["doc_id"], known["title"], strict=True) if title}
+    made = Matrix.of(cells, begun.get("columns") or (), titles)
+    return made and made.for_page({row["query_id"]: at for at, row in enumerate(answers)})
 
 
 def run_rows(

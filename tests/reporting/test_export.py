@@ -227,7 +227,7 @@ def test_values_are_numbers_and_dates_under_their_units() -> None:
         cell("b", "mixed", answer_type="list of text", value='["x"]'),
     ]
     fields = dict.fromkeys(key for row in rows for key in row)
-    matrix = Matrix.of(pa.Table.from_pylist([fields | row for row in rows]), ["revenue", "margin"])
+    matrix = Matrix.of([fields | row for row in rows], ["revenue", "margin"])
     assert matrix is not None
     assert matrix.table().drop_columns("title").to_pydict() == {
         "doc_id": ["a", "b"],

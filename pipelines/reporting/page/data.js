@@ -25,6 +25,7 @@ async function loadQuestions() {
     sameQuestion: (row) => index.question.at[row],
     measures: Object.keys(index.measures),
     measure: (name, row) => index.measures[name][row],
+    matrix: index.matrix,
   };
 }
 

@@ -34,7 +34,7 @@ async function start() {
   const above = overview.kind === "run" ? [header(), waiting] : [header(), figures(), waiting];
   main.append(...above.flat(Infinity).filter(Boolean));
   const questions = await loadQuestions();
-  waiting.replaceWith(questionsCard(questions));
+  waiting.replaceWith(...[matrixCard(questions), questionsCard(questions)].filter(Boolean));
   if (overview.kind === "run") main.append(...figures().flat(Infinity).filter(Boolean));
   main.append(setupCard(), el("footer", { text: "Made by okralong. The page asks nobody for anything; all that it shows is in it." }));
   byId("nav").append(...sections.map(([id, title]) => el("a", { href: "#" + id, text: title })));
