@@ -31,11 +31,12 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
         return Answer("unanswerable", UNANSWERABLE)
     readings = await tools.read(step, question, [passage.text for passage in shown])
     passage, reading = max(zip(shown, readings, strict=True), key=lambda pair: probability(pair[1]))
-    text = passage.text[reading.start : reading.end].strip()
+    first, last = whole_words(passage.text, reading.start, reading.end)
+    text = passage.text[first:last].strip()
     # Whether it is there at all is asked of all passages, where it stands of the one that names a place.
     if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not text:
         return Answer("unanswerable", UNANSWERABLE, context=shown)
-    start, end = line_around(passage.text, reading.start, reading.end)
+    start, end = line_around(passage.text, first, last)
     at = passage.start_char
     source = Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
     return Answer("answered", text, (source,), context=shown)
@@ -134,6 +135,29 @@ def value_of(text: str) -> Value | None:
 def probability(reading: Reading) -> float:
     """How probably the answer stands in the passage, at the place that the reading names."""
     return (reading.answerable or 0.0) * math.sqrt(reading.span or 0.0)
+
+
+_CELLS: Final = re.compile(r"[ \t]{2,}|\t|\s*\|\s*")
+"""Between the columns of a table row."""
+_WORD: Final = re.compile(r"\((?:[$€£¥]\s?)?\d[\d.,]*\)|(?:[$€£¥]\s?)?-?\d+(?:[.,]\d+)*\s?%?|\w+(?:[.'\u2019/&-]\w+)*")
+"""An amount with its sign of currency, its brackets or percent sign, or a word."""
+
+
+def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """The characters of a span without the words and numbers that it cuts in two: a model's tokens are parts of both,
+    and "462" of "462,118" is another number. Of a table row that it takes several columns of, the first.
+    """
+    span = text[start:end]
+    lead = len(span) - len(span.lstrip(" \t|"))
+    if (gap := _CELLS.search(span, lead)) is not None and gap.start() > lead:
+        start, end = start + lead, start + gap.start()
+    around = max(0, start - LONGEST_LINE)
+    for word in _WORD.finditer(text, around, min(len(text), end + LONGEST_LINE)):
+        if word.start() >= end:
+            break
+        if word.end() > start and word[0].strip():
+            start, end = min(start, word.start()), max(end, word.start() + len(word[0].rstrip()))
+    return start, end
 
 
 def line_around(text: str, start: int, end: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from okralong.pipelines.answering.reading import (
     read_answer,
     read_comparison,
     value_of,
+    whole_words,
     with_confidence,
 )
 from okralong.pipelines.core.types import Answer, Chunk, Citation, Hit, Passage, Question, Reading
@@ -143,3 +144,21 @@ def test_values_of_spans() -> None:
 )
 def test_the_direction_of_a_comparison(words: str, direction: tuple[int, bool]) -> None:
     assert _direction(words) == direction
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "whole"),
+    [
+        ("Total revenue        467,460   462,118", "462", "462,118"),
+        ("Total revenue        467,460   462,118", "460   462", "467,460"),
+        ("| Net loss | (1,632) | (495) |", "632", "(1,632)"),
+        ("Margins rose to 12.5% in 2023.", "12", "12.5%"),
+        ("It paid $4.7 million a year.", "4.7 million", "$4.7 million"),
+        ("Led by Vera Crowhurst-Lane, a baker.", "Crowhurst", "Crowhurst-Lane"),
+        ("In May 2021, in Leeds.", "May 2021", "May 2021"),
+    ],
+)
+def test_a_span_is_whole_words_of_one_cell(text: str, found: str, whole: str) -> None:
+    at = text.index(found)
+    start, end = whole_words(text, at, at + len(found))
+    assert text[start:end] == whole
