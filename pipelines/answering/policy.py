@@ -206,14 +206,13 @@ class RerankPolicy(Settings):
     candidates: Annotated[int, Field(ge=0, le=500)] = 0
     weight: Share = 1.0
     largest: Tokens = 256
-    headings: bool = False
 
 
 class ReadPolicy(Settings):
     """Answers read off the passages by the cross-encoder, without the generator, where the run's config lets it
-    (``reranker.answers``): for questions of ``types`` that take one retrieval, and of those that are split the ones
-    that compare two things by a value. Where no passage holds the answer with at least the probability ``threshold``,
-    the question is unanswerable. Ours, not in the paper.
+    (``reranker.answers``): for questions of ``types`` that take one retrieval (an abstractive one by the sentence that
+    holds the answer), and of those that are split the ones that compare two things by a value. Where no passage holds
+    the answer with at least the probability ``threshold``, the question is unanswerable. Ours, not in the paper.
     """
 
     types: list[QuestionType] = Field(default_factory=list)

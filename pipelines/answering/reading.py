@@ -22,9 +22,10 @@ AROUND_CITATION: Final = 900
 """Characters on each side of a citation by which a longer passage is judged: some 450 tokens together; ours."""
 
 
-async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
+async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit], sentence: bool = False) -> Answer:
     """The most probable span of the chunks as the answer, its line or sentence as citation; "unanswerable" where no
-    chunk holds one with the policy's ``read.threshold``. Steps: ``step``.
+    chunk holds one with the policy's ``read.threshold``. ``sentence``: that line is the answer too, as for questions
+    that ask why. Steps: ``step``.
     """
     shown = tuple(passage_of(hit) for hit in hits)
     if not shown:
@@ -39,7 +40,7 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
     start, end = line_around(passage.text, first, last)
     at = passage.start_char
     source = Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
-    return Answer("answered", text, (source,), context=shown)
+    return Answer("answered", " ".join(source.quote.split()) if sentence else text, (source,), context=shown)
 
 
 async def read_comparison(

@@ -6,7 +6,6 @@ shown. The cross-encoder orders those candidates anew: milliseconds of a process
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -85,20 +84,13 @@ async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -
     pool = list(hits[: policy.candidates])
     if not pool:
         return list(hits)
-    headed = policy.headings and tools.scope_size > 1
-    texts = [f"{spaced(hit.chunk.doc_id)}\n{hit.chunk.text}" if headed else hit.chunk.text for hit in pool]
-    new = stretched([each.relevance for each in await tools.read(step, query, texts)])
+    new = stretched([each.relevance for each in await tools.read(step, query, [hit.chunk.text for hit in pool])])
     old = stretched([hit.score for hit in pool])
     mixed = [policy.weight * mine + (1 - policy.weight) * fused for mine, fused in zip(new, old, strict=True)]
     ranked = [Hit(hit.chunk, 1 + score) for hit, score in zip(pool, mixed, strict=True)]
     behind = hits[policy.candidates :]
     kept = [Hit(hit.chunk, score / 2) for hit, score in zip(behind, stretched([h.score for h in behind]), strict=True)]
     return sorted([*ranked, *kept], key=lambda hit: (-hit.score, hit.chunk.chunk_id))
-
-
-def spaced(doc_id: str) -> str:
-    """A document's id as words."""
-    return " ".join(re.split(r"[\W_]+", doc_id)).strip()
 
 
 def stretched(scores: Sequence[float]) -> list[float]:

@@ -134,5 +134,7 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         items = _line_items(question, analysis, plan, tools.policy)
         hits = await line_item_retrieval(tools, question, items, plan)
         if reads and not items:
-            return await read_answer(tools, "read", question, hits)
+            return await read_answer(
+                tools, "read", question, hits, sentence=analysis is not None and analysis.type == "abstractive"
+            )
     return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)

@@ -26,7 +26,7 @@ async def test_after_a_crash_an_intent_is_unknown_and_a_reply_is_paid(
     tmp_path: Path,
 ) -> None:
     run = Folder.of(tmp_path)
-    ledger = RunLedger(run, 1.0)
+    ledger = RunLedger(run, 10.0)
     for number in range(3):
         await ledger.intend(a_call(number))
     await ledger.settle(paid(a_call(0), 0.05))
@@ -36,7 +36,7 @@ async def test_after_a_crash_an_intent_is_unknown_and_a_reply_is_paid(
     ledger._log.abandon()
 
     for _ in range(2):  # the second start finds everything settled
-        ledger = RunLedger(run, 1.0)
+        ledger = RunLedger(run, 10.0)
         totals = await ledger.totals()
         assert [totals.settled_usd, totals.unknown_usd] == pytest.approx([0.09, 0.1])
         assert totals.calls == 2
@@ -45,7 +45,7 @@ async def test_after_a_crash_an_intent_is_unknown_and_a_reply_is_paid(
     assert statuses(tmp_path) == {"call-0": ("ok", 0.05), "call-1": ("ok", 0.04), "call-2": ("unknown", 0.1)}
     assert rows(tmp_path, "ledger")[1]["tags"] == [("team", "night")]
 
-    ledger = RunLedger(run, 1.0)
+    ledger = RunLedger(run, 10.0)
     await ledger.settle(paid(a_call(2), 0.02))  # its sender lived on, and now tells
     await ledger.settle(paid(a_call(2), 0.02))  # twice
     totals = await ledger.totals()

@@ -32,7 +32,7 @@ async def test_what_a_dead_planner_left_does_not_hold_up_the_next(tmp_path: Path
     ledger = RunLedger(Folder.of(tmp_path), 1.0)
     await ledger.admit("a", 0.5)
     await ledger.admit("b", 0.2)
-    await ledger.reserve(a_call(1, "a", 0.3).key, "a", 0.3)  # was in the limiter's queue
+    await ledger.reserve(a_call(1, "a", 0.05).key, "a", 0.05)  # was in the limiter's queue
     await ledger.intend(a_call(2, "a", 0.1))  # was sent
     lost = asyncio.create_task(ledger.reserve(a_call(3, "a", 0.9).key, "a", 0.9))  # waited for room
     await asyncio.sleep(0.02)
