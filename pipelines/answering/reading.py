@@ -18,14 +18,19 @@ from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Readin
 
 LONGEST_LINE: Final = 400
 """Characters around an answer that are quoted as its source at most; ours."""
+SHORTEST_SENTENCE: Final = 20
+"""Characters of a sentence that may be an answer at least; ours."""
+MOST_SENTENCES: Final = 150
+"""Sentences that are read for one question at most, those of the best chunks first; ours."""
+_BETWEEN: Final = re.compile(r"\n\s*\n\s*|(?<=[.!?])\s+(?=[A-Z\d\"(])")
+"""Between sentences and paragraphs. A line may end within a sentence."""
 AROUND_CITATION: Final = 900
 """Characters on each side of a citation by which a longer passage is judged: some 450 tokens together; ours."""
 
 
-async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit], sentence: bool = False) -> Answer:
+async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
     """The most probable span of the chunks as the answer, its line or sentence as citation; "unanswerable" where no
-    chunk holds one with the policy's ``read.threshold``. ``sentence``: that line is the answer too, as for questions
-    that ask why. Steps: ``step``.
+    chunk holds one with the policy's ``read.threshold``. Steps: ``step``.
     """
     shown = tuple(passage_of(hit) for hit in hits)
     if not shown:
@@ -38,9 +43,37 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
     if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not text:
         return Answer("unanswerable", UNANSWERABLE, context=shown)
     start, end = line_around(passage.text, first, last)
+    return Answer("answered", text, (_cited(passage, start, end),), context=shown)
+
+
+async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
+    """The sentence of the chunks that most probably holds the answer, as answer and citation: for questions that ask
+    why, whose answer is no span of a few words. A sentence is read by itself, since a large chunk tells the same of
+    several things. "unanswerable" as ``read_answer``. Steps: ``step``.
+    """
+    shown = tuple(passage_of(hit) for hit in hits)
+    places = [(passage, *place) for passage in shown for place in _sentences(passage.text)][:MOST_SENTENCES]
+    if not places:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
+    readings = await tools.read(step, question, [passage.text[start:end] for passage, start, end in places])
+    best = max(range(len(places)), key=lambda n: (readings[n].answerable or 0.0, readings[n].relevance))
+    if (readings[best].answerable or 0.0) < tools.policy.read.threshold:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
+    source = _cited(*places[best])
+    return Answer("answered", " ".join(source.quote.split()), (source,), context=shown)
+
+
+def _sentences(text: str) -> list[tuple[int, int]]:
+    """Where each sentence stands that has some length."""
+    ends = [*(match.span() for match in _BETWEEN.finditer(text)), (len(text), len(text))]
+    starts = [0, *(end for _, end in ends)]
+    found = [(start, stop) for start, (stop, _) in zip(starts, ends, strict=False)]
+    return [(start, min(stop, start + LONGEST_LINE)) for start, stop in found if stop - start >= SHORTEST_SENTENCE]
+
+
+def _cited(passage: Passage, start: int, end: int) -> Citation:
     at = passage.start_char
-    source = Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
-    return Answer("answered", " ".join(source.quote.split()) if sentence else text, (source,), context=shown)
+    return Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
 
 
 async def read_comparison(

@@ -15,7 +15,7 @@ from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.line_items import line_item_queries
 from okralong.pipelines.answering.policy import Policy, organize
-from okralong.pipelines.answering.reading import read_answer, read_comparison, with_confidence
+from okralong.pipelines.answering.reading import read_answer, read_comparison, read_sentence, with_confidence
 from okralong.pipelines.answering.retrieve import (
     line_item_retrieval,
     pool,
@@ -134,7 +134,6 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         items = _line_items(question, analysis, plan, tools.policy)
         hits = await line_item_retrieval(tools, question, items, plan)
         if reads and not items:
-            return await read_answer(
-                tools, "read", question, hits, sentence=analysis is not None and analysis.type == "abstractive"
-            )
+            read = read_sentence if analysis is not None and analysis.type == "abstractive" else read_answer
+            return await read(tools, "read", question, hits)
     return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)

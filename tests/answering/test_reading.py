@@ -15,6 +15,7 @@ from okralong.pipelines.answering.reading import (
     probability,
     read_answer,
     read_comparison,
+    read_sentence,
     value_of,
     whole_words,
     with_confidence,
@@ -57,6 +58,26 @@ async def test_under_the_threshold_the_question_is_unanswerable(tmp_path: Path) 
     assert (answer.status, answer.citations) == ("unanswerable", ())
     nothing = await read_answer(tools(tmp_path, {}), "read", "q", [])
     assert nothing.status == "unanswerable"
+
+
+async def test_a_question_why_is_answered_by_the_sentence_that_holds_it(tmp_path: Path) -> None:
+    text = "Sales of bread rose because of a fair.\nSales of cakes fell because\nof rain. The year was long.\n\nA title"
+    chunk = Chunk("d:0", "d", 512, 0, 1000, 1000 + len(text), 30, text)
+    sure = {"Sales of bread": 0.2, "Sales of cakes": 0.9, "The year was": 0.1}
+
+    def tools_with(share: float) -> QuestionTools:
+        class ByStart(dict[str, Reading]):
+            def __missing__(self, sentence: str) -> Reading:
+                return Reading(0.0, share * sure[" ".join(sentence.split()[:3])], 0, 1, 1.0)
+
+        return tools(tmp_path, ByStart())
+
+    found = await read_sentence(tools_with(1.0), "read", "Why?", [Hit(chunk, 1.0)])
+    assert (found.status, found.answer) == ("answered", "Sales of cakes fell because of rain.")
+    (source,) = found.citations
+    assert text[source.start_char - 1000 : source.end_char - 1000] == "Sales of cakes fell because\nof rain."
+    assert (await read_sentence(tools_with(0.3), "read", "Why?", [Hit(chunk, 1.0)])).status == "unanswerable"
+    assert (await read_sentence(tools_with(1.0), "read", "Why?", [])).status == "unanswerable"
 
 
 def passage(chunk: Chunk) -> Passage:
