@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
@@ -18,6 +19,8 @@ from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Readin
 
 LONGEST_LINE: Final = 400
 """Characters around an answer that are quoted as its source at most; ours."""
+SURER: Final = 0.1
+"""Probability; ours."""
 SHORTEST_SENTENCE: Final = 20
 """Characters of a sentence that may be an answer at least; ours."""
 MOST_SENTENCES: Final = 150
@@ -49,14 +52,18 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
 async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
     """The sentence of the chunks that most probably holds the answer, as answer and citation: for questions that ask
     why, whose answer is no span of a few words. A sentence is read by itself, since a large chunk tells the same of
-    several things. "unanswerable" as ``read_answer``. Steps: ``step``.
+    several things, and with the one before it, which may say what "it" is: both are the answer where that is surer by
+    ``SURER``. "unanswerable" as ``read_answer``. Steps: ``step``.
     """
     shown = tuple(passage_of(hit) for hit in hits)
-    places = [(passage, *place) for passage in shown for place in _sentences(passage.text)][:MOST_SENTENCES]
-    if not places:
+    alone = [(passage, *place) for passage in shown for place in _sentences(passage.text)][:MOST_SENTENCES]
+    if not alone:
         return Answer("unanswerable", UNANSWERABLE, context=shown)
+    two = [(one[0], one[1], other[2]) for one, other in pairwise(alone) if one[0] is other[0]]
+    places = alone + two
     readings = await tools.read(step, question, [passage.text[start:end] for passage, start, end in places])
-    best = max(range(len(places)), key=lambda n: (readings[n].answerable or 0.0, readings[n].relevance))
+    sure = [(each.answerable or 0.0) - SURER * (n >= len(alone)) for n, each in enumerate(readings)]
+    best = max(range(len(places)), key=lambda n: (sure[n], readings[n].relevance))
     if (readings[best].answerable or 0.0) < tools.policy.read.threshold:
         return Answer("unanswerable", UNANSWERABLE, context=shown)
     source = _cited(*places[best])

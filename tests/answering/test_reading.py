@@ -61,14 +61,15 @@ async def test_under_the_threshold_the_question_is_unanswerable(tmp_path: Path) 
 
 
 async def test_a_question_why_is_answered_by_the_sentence_that_holds_it(tmp_path: Path) -> None:
-    text = "Sales of bread rose because of a fair.\nSales of cakes fell because\nof rain. The year was long.\n\nA title"
+    text = "Sales of bread rose because of a fair.\nSales of cakes fell because\nof rain. The year was all crumbs."
     chunk = Chunk("d:0", "d", 512, 0, 1000, 1000 + len(text), 30, text)
     sure = {"Sales of bread": 0.2, "Sales of cakes": 0.9, "The year was": 0.1}
 
-    def tools_with(share: float) -> QuestionTools:
+    def tools_with(share: float, both: float = 0.0) -> QuestionTools:
         class ByStart(dict[str, Reading]):
             def __missing__(self, sentence: str) -> Reading:
-                return Reading(0.0, share * sure[" ".join(sentence.split()[:3])], 0, 1, 1.0)
+                own = sure[" ".join(sentence.split()[:3])]
+                return Reading(0.0, share * max(own, both * ("crumbs" in sentence)), 0, 1, 1.0)
 
         return tools(tmp_path, ByStart())
 
@@ -76,8 +77,20 @@ async def test_a_question_why_is_answered_by_the_sentence_that_holds_it(tmp_path
     assert (found.status, found.answer) == ("answered", "Sales of cakes fell because of rain.")
     (source,) = found.citations
     assert text[source.start_char - 1000 : source.end_char - 1000] == "Sales of cakes fell because\nof rain."
+    surer = await read_sentence(tools_with(1.0, both=1.1), "read", "Why?", [Hit(chunk, 1.0)])
+    assert surer.answer == "The year was all crumbs."  # alone as sure as with the one before it
     assert (await read_sentence(tools_with(0.3), "read", "Why?", [Hit(chunk, 1.0)])).status == "unanswerable"
     assert (await read_sentence(tools_with(1.0), "read", "Why?", [])).status == "unanswerable"
+
+
+async def test_a_sentence_about_it_is_read_with_the_one_before(tmp_path: Path) -> None:
+    text = "A risk is fire in the works. Against it there are sprinklers in all halls."
+    first, second = text[:28], text[29:]
+    readings = {first: Reading(0.0, 0.3, 0, 1, 1.0), second: Reading(0.0, 0.5, 0, 1, 1.0)}
+    chunk = Hit(Chunk("d:0", "d", 512, 0, 0, len(text), 30, text), 1.0)
+    for both, answer in ((0.65, text), (0.55, second)):
+        said = tools(tmp_path, readings | {text: Reading(0.0, both, 0, 1, 1.0)})
+        assert (await read_sentence(said, "read", "How is fire met?", [chunk])).answer == answer
 
 
 def passage(chunk: Chunk) -> Passage:
