@@ -131,7 +131,7 @@ def _matrix(
         known = archive.metadata().select(["doc_id", "title"]).to_pydict()
         titles = {doc_id: title for doc_id, title in zip(known["doc_id"], known["title"], strict=True) if title}
     made = Matrix.of(cells, begun.get("columns") or (), titles)
-    return made and made.for_page({row["query_id"]: at for at, row in enumerate(answers)})
+    return None if made is None else made.for_page({row["query_id"]: at for at, row in enumerate(answers)})
 
 
 def run_rows(
