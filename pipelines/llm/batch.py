@@ -195,7 +195,7 @@ class BatchScheduler:
         call = item.call
         self._attempts[call.call_id] = call.attempt
         try:
-            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd, waits=True)
+            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd, True)
         except Exception as error:
             self.answer(call, error)
             return
