@@ -69,7 +69,8 @@ def areas(judged: Judged, wrong: Floats) -> tuple[Estimate, Estimate, Estimate]:
     drawn = resample(judged.clusters)
     figures = np.array([*found, _by(*found)])
     if drawn is None:
-        return tuple(estimate(value, None, len(wrong)) for value in figures)  # type: ignore[return-value]
+        one, two, three = (estimate(value, None, len(wrong)) for value in figures)
+        return one, two, three
     again = np.array([area(judged.confidence, wrong, each[drawn.index]) for each in drawn.weights])
     columns = (again[:, 0], again[:, 1], np.array([_by(*each) for each in again]))
     one, two, three = (estimate(v, draws, len(wrong)) for v, draws in zip(figures, columns, strict=True))

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from okralong.pipelines.answering.values import SCALES, Context, amounts, read_value
+from okralong.pipelines.answering.amounts import SCALES, amounts
+from okralong.pipelines.answering.values import Context, read_value
 from okralong.pipelines.lab.datasets.base import Pieces
 from okralong.pipelines.lab.datasets.filings import PipeTable, find_cell, write_table
 from okralong.pipelines.reporting.tables import markdown_table

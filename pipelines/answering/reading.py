@@ -20,7 +20,7 @@ from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Readin
 LONGEST_LINE: Final = 400
 """Characters around an answer that are quoted as its source at most; ours."""
 SURER: Final = 0.1
-"""Probability; ours."""
+"""By how much two sentences together must be more probable to hold the answer than the best one alone; ours."""
 SHORTEST_SENTENCE: Final = 20
 """Characters of a sentence that may be an answer at least; ours."""
 MOST_SENTENCES: Final = 150

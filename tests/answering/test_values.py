@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.values import Context, agrees, amounts, read_value, same_period
+from okralong.pipelines.answering.amounts import amounts
+from okralong.pipelines.answering.values import Context, agrees, read_value, same_period
 from okralong.pipelines.core.types import TypedValue
 
 

@@ -1,0 +1,300 @@
+"""Numbers in a text with what stands directly at them: sign, brackets, percent, scale and currency.
+
+Names of currencies are those of Unicode's CLDR (the package babel).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+from babel import Locale
+from babel.numbers import get_currency_name
+
+from okralong.pipelines.answering.periods import Span
+
+SCALES: Final = {
+    "": Decimal(1),
+    "hundred": Decimal(100),
+    "thousand": Decimal(1000),
+    "lakh": Decimal(100_000),
+    "million": Decimal(1_000_000),
+    "crore": Decimal(10_000_000),
+    "billion": Decimal(1_000_000_000),
+    "trillion": Decimal(1_000_000_000_000),
+}
+"""By what a number is multiplied that stands with this word."""
+LETTERS: Final = {
+    "k": "thousand",
+    "m": "million",
+    "mm": "million",
+    "mn": "million",
+    "mln": "million",
+    "mil": "million",
+    "b": "billion",
+    "bn": "billion",
+    "tn": "trillion",
+    "cr": "crore",
+}
+
+
+@lru_cache(maxsize=1)
+def currencies() -> dict[str, str]:
+    """Codes of ISO 4217 by sign, code and English name, names in lower case."""
+    locale = Locale("en")
+    names = {name.casefold(): code for code, name in locale.currencies.items()}
+    names |= {get_currency_name(code, 2, locale).casefold(): code for code in map(str, locale.currencies)}
+    codes = {code: code for code in locale.currencies if code not in ("ALL", "SOS", "TOP", "XXX")}
+    return names | codes | SIGNS
+
+
+SIGNS: Final = {
+    "US$": "USD",
+    "U.S.$": "USD",
+    "U.S. $": "USD",
+    "$": "USD",
+    "USD$": "USD",
+    "C$": "CAD",
+    "CA$": "CAD",
+    "Cdn$": "CAD",
+    "A$": "AUD",
+    "AU$": "AUD",
+    "NZ$": "NZD",
+    "HK$": "HKD",
+    "S$": "SGD",
+    "NT$": "TWD",
+    "R$": "BRL",
+    "€": "EUR",
+    "£": "GBP",
+    "¥": "JPY",
+    "₹": "INR",
+    "₩": "KRW",
+    "₪": "ILS",
+    "₽": "RUB",
+    "₺": "TRY",
+    "฿": "THB",
+    "Rs.": "INR",
+    "Rs": "INR",
+    "RMB": "CNY",
+    "Fr.": "CHF",
+    "kr": "SEK",
+    "dollars": "USD",
+    "dollar": "USD",
+    "u.s. dollars": "USD",
+    "u.s. dollar": "USD",
+    "euro": "EUR",
+    "euros": "EUR",
+    "pounds sterling": "GBP",
+    "sterling": "GBP",
+    "pounds": "GBP",
+    "yen": "JPY",
+    "renminbi": "CNY",
+    "yuan": "CNY",
+    "swiss francs": "CHF",
+    "rupees": "INR",
+}
+BEFORE: Final = "|".join(
+    re.escape(sign)
+    for sign in sorted((sign for sign in SIGNS if not sign.islower() and sign != "kr"), key=len, reverse=True)
+)
+WORD_SCALE: Final = r"hundred|thousand|lakh|million|crore|billion|trillion"
+_MINUS: Final = "-\u2212\u2013"
+_DIGITS: Final = (
+    r"\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?![\d,])"  # 1,234,567.8 and 12,34,567
+    r"|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}"  # 1.234,5
+    r"|\d{1,3}(?:[\u00a0\u202f\u2009'\u2019]\d{3})+(?:[.,]\d+)?"  # 1 234 567 with a hard blank, 1'234'567
+    r"|\d+,\d{1,2}(?![\d,])|\d+(?:\.\d+)?|\.\d+"
+)
+AMOUNT: Final = re.compile(
+    rf"""
+    (?<![\w.,/])(?:(?P<code>[A-Z]{{3}})\s?)?
+    (?P<open>[(\[]\s?)?(?P<sign>[{_MINUS}+]\s?)?(?:(?P<code2>[A-Z]{{3}})\s)?(?P<mark>{BEFORE})?\s?(?P<open2>\(\s?)?(?P<inner>[{_MINUS}]\s?)?
+    (?P<digits>{_DIGITS})
+    (?P<close>\s?[)\]])?
+    (?:\s?(?P<percent>%|(?i:per\s?cent(?:age\spoints?)?|pct|pp)\b)|\s?(?P<basis>(?i:basis\spoints?|bps?)\b))?
+    (?P<close2>\s?[)\]])?
+    (?:[\s-]?(?:(?P<scale>(?i:{WORD_SCALE}))s?|(?P<letter>mln|mil|bn|mn|mm|tn|cr|[kKmMbB]))\b)?
+    (?P<close3>\s?[)\]])?
+    (?![\w]|[.,]\d|-[a-z])
+    """,
+    re.VERBOSE,
+)
+_AFTER: Final = re.compile(r"\s?(?:of\s)?(?P<name>[A-Za-z.]+(?:\s[A-Za-z.]+){0,2})")
+_IN_SCALE: Final = re.compile(rf"[\s,]*\(?\s?in\s(?:[a-z.]+\s){{0,2}}?(?P<scale>{WORD_SCALE})s?\b", re.IGNORECASE)
+NO_COUNT: Final = frozenset(
+    [
+        "in",
+        "of",
+        "for",
+        "at",
+        "as",
+        "and",
+        "or",
+        "to",
+        "by",
+        "on",
+        "the",
+        "a",
+        "an",
+        "was",
+        "were",
+        "is",
+        "are",
+        "from",
+        "with",
+        "than",
+        "during",
+        "per",
+        "compared",
+        "respectively",
+        "which",
+        "that",
+        "since",
+        "over",
+        "under",
+        "after",
+        "before",
+        "due",
+        "while",
+        "including",
+        "excluding",
+        "through",
+        "until",
+    ]
+)
+_WORDS: Final = [
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+]
+_IN_WORDS: Final = re.compile(
+    rf"\b(?P<word>{'|'.join(reversed(_WORDS))}|nil)\b(?:\s(?P<scale>{WORD_SCALE}))?(?:\s(?P<percent>per\s?cent))?",
+    re.I,
+)
+DASH: Final = re.compile(rf"(?:{BEFORE})?\s*[{_MINUS}\u2014]+\s*%?")
+"""How a table writes that there is nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number as written at ``start:end``: ``digits`` with its sign, ``places`` of them after the point. Basis points
+    stand as percent. ``bracketed`` says that brackets stand around it, ``year`` that it may be a year.
+    """
+
+    start: int
+    end: int
+    digits: Decimal
+    places: int
+    unit: str = ""
+    scale: str = ""
+    currency: str = ""
+    bracketed: bool = False
+    year: bool = False
+
+    @property
+    def factor(self) -> Decimal:
+        """By what the digits are multiplied."""
+        return SCALES[self.scale]
+
+    @property
+    def key(self) -> tuple[Decimal, str, str]:
+        """What two ways to write the same amount have in common."""
+        return self.digits * self.factor, self.unit, self.currency
+
+
+def amounts(text: str) -> list[Amount]:
+    """The numbers of a text in their order, with sign, percent, scale and currency that stand at them."""
+    return [_amount(text, match) for match in AMOUNT.finditer(text)]
+
+
+def _amount(text: str, match: re.Match[str]) -> Amount:
+    digits = _decimal(match["digits"])
+    percent = bool(match["percent"] or match["basis"])
+    if match["basis"]:
+        digits /= 100
+    letter = match["letter"] or ""
+    currency = SIGNS.get(match["mark"] or "", "")
+    start, end = match.span()
+    apart = False
+    if code := match["code"] or match["code2"]:
+        currency = currencies().get(code, "") or currency
+        if code not in currencies():  # other capitals: what stands before them is not the number's
+            start, apart = match.end("code" if match["code"] else "code2"), bool(match["code2"])
+    after = _AFTER.match(text, end)
+    if not currency and after is not None:
+        currency, end = _named(text, after, end)
+    # A lone small letter is a scale only of money: 5 m may be metres.
+    lettered = len(letter) > 1 or (letter and (currency or letter.isupper()))
+    scale = (match["scale"] or "").lower() or (LETTERS[letter.lower()] if lettered else "")
+    if not scale and (told := _IN_SCALE.match(text, end)) is not None:
+        scale, end = told["scale"].lower(), told.end()
+    opened = bool((match["open"] and not apart) or match["open2"])
+    bracketed = opened and bool(match["close"] or match["close2"] or match["close3"])
+    if opened and not bracketed and (closed := re.compile(r"\s?[)\]]").match(text, end)) is not None:
+        bracketed, end = True, closed.end()  # "(5 dollars)"
+    # "($5 million)" and "(12 %)" in a sentence are asides; "$(5)" and "(5)" are below zero, and so is a whole cell.
+    aside = bool(match["open"]) and bool(scale or percent or currency) and bool(_prose(text, start, end))
+    if bracketed and (match["open2"] or not aside):
+        digits = -abs(digits)
+    if (match["sign"] and match["sign"][0] in _MINUS and not apart) or match["inner"]:
+        digits = -abs(digits)
+    plain = re.fullmatch(r"(?:19|20)\d\d", match["digits"]) is not None and not (percent or scale or currency)
+    places = max(0, -int(digits.as_tuple().exponent))
+    return Amount(start, end, digits, places, "%" if percent else "", scale, currency, bracketed, plain)
+
+
+def _prose(text: str, start: int, end: int) -> bool:
+    """Whether what stands at these characters is part of a sentence and no cell."""
+    first, last = line_of(text, start)
+    return _SAYS.search(text[first:start] + text[end:last]) is not None and not has_cells(text[first:last])
+
+
+def _named(text: str, after: re.Match[str], end: int) -> tuple[str, int]:
+    """The currency whose name or code follows a number, and where it ends."""
+    words = after["name"].rstrip(".").split()
+    for count in range(len(words), 0, -1):
+        name = " ".join(words[:count])
+        code = currencies().get(name if len(name) == 3 and name.isupper() else name.casefold())
+        if code is not None:
+            return code, after.start("name") + len(name)
+    return "", end
+
+
+def _decimal(written: str) -> Decimal:
+    plain = re.sub(r"[\u00a0\u202f\u2009'\u2019]", "", written)
+    if re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}", plain):
+        plain = plain.replace(".", "").replace(",", ".")
+    elif re.fullmatch(r"\d+,\d{1,2}", plain):
+        plain = plain.replace(",", ".")
+    return Decimal(plain.replace(",", ""))
+
+
+def in_words(text: str) -> list[Amount]:
+    """Small numbers in words: "twelve", "two million"."""
+    found = []
+    for match in _IN_WORDS.finditer(text):
+        word = match["word"].lower()
+        digits = Decimal(0 if word == "nil" else _WORDS.index(word))
+        unit, scale = "%" if match["percent"] else "", (match["scale"] or "").lower()
+        found.append(Amount(*match.span(), digits, 0, unit, scale))
+    return found
+
+
+_SAYS: Final = re.compile(
+    r"\b(?:was|were|is|are|has|had|have|will|be|been|paid|received|we|it|which|that|grew|rose|fell|increased|decreased)\b",
+    re.IGNORECASE,
+)
+"""Words of sentences, which the label of a row has hardly ever."""
+
+
+def line_of(text: str, at: int) -> Span:
+    """The line that holds the character ``at``, without its line break."""
+    last = text.find("\n", at)
+    return text.rfind("\n", 0, at) + 1, len(text) if last < 0 else last
+
+
+def has_cells(line: str) -> bool:
+    """Whether a line looks like the row of a table: it has bars, tabs, or a gap before a number."""
+    return "|" in line or "\t" in line or re.search(r"\S\s{2,}[$€£(\d]", line) is not None

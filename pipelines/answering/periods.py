@@ -1,0 +1,125 @@
+"""Dates and periods in a text, each in one written form: "2023-06-30", "FY2023", "Q3 2024", "3 months to 2024-09-30".
+
+Read here and not by dateutil, which fills a month or day that is not there with today's.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from typing import Final
+
+Span = tuple[int, int]
+"""First character, and the one behind the last."""
+
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH: Final = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DATE: Final = re.compile(
+    rf"""
+    \b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s|day\sof\s)?(?P<month>{_MONTH}),?\s(?P<year>(?:19|20)\d\d)\b
+    | \b(?P<month2>{_MONTH})\s(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\s?,?\s?(?P<year2>(?:19|20)\d\d)\b
+    | (?<![\w.-])(?P<year3>(?:19|20)\d\d)[-/.](?P<month3>\d{{1,2}})[-/.](?P<day3>\d{{1,2}})(?:T[\d:.]+Z?)?(?![\w-])
+    | (?<![\w./-])(?P<one>\d{{1,2}})(?P<by>[/.-])(?P<two>\d{{1,2}})(?P=by)(?P<year4>(?:19|20)\d\d)(?![\w-])
+    | \b(?P<month5>{_MONTH}),?\s(?:of\s)?(?P<year5>(?:19|20)\d\d)\b
+    | (?<![\w.-])(?P<year6>(?:19|20)\d\d)-(?P<month6>0[1-9]|1[0-2])(?![\w-])
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+YEAR: Final = re.compile(r"(?<![\w.,$€£/-])(?:19|20)\d\d(?![\w%]|[.,]\d|-\d)")
+
+
+def dates(text: str) -> list[tuple[Span, str]]:
+    """Days and months in a text, in ISO 8601."""
+    found = []
+    for match in _DATE.finditer(text):
+        year, month, day = (_part(match, name) for name in ("year", "month", "day"))
+        if match["one"]:
+            # Americans write the month first; a first number beyond twelve, or a full stop, is a day.
+            first, second = int(match["one"]), int(match["two"])
+            days_first = first > 12 or match["by"] == "."
+            month, day = str(second if days_first else first), str(first if days_first else second)
+        number = int(month) if month.isdecimal() else _MONTHS.index(month[:3].lower()) + 1
+        if not 1 <= number <= 12 or (day and not 1 <= int(day) <= calendar.monthrange(int(year), number)[1]):
+            continue
+        found.append((match.span(), f"{year}-{number:02d}" + (f"-{int(day):02d}" if day else "")))
+    return found
+
+
+def _part(match: re.Match[str], name: str) -> str:
+    return next((found for key, found in match.groupdict().items() if found and key.rstrip("0123456789") == name), "")
+
+
+_COUNTS: Final = {"three": 3, "six": 6, "nine": 9, "twelve": 12, "eighteen": 18, "thirteen": 13, "fifty-two": 52}
+_ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
+_DAY: Final = (
+    rf"(?:{_MONTH}\s\d{{1,2}}\s?,?\s?(?:19|20)\d\d|\d{{1,2}}\s{_MONTH},?\s(?:19|20)\d\d|(?:19|20)\d\d-\d\d-\d\d)"
+)
+_TO: Final = r"\s?(?:\bto\b|\bthrough\b|\buntil\b|\band\b|[-\u2013\u2014])\s?"
+_PERIOD: Final = re.compile(
+    rf"""
+    (?:(?P<count>\d{{1,2}}|{"|".join(_COUNTS)})[\s-](?P<what>month|week)s?|(?P<whole>(?:fiscal\s|financial\s)?year
+      |quarter(?:ly\speriod)?|half[\s-]year|month)s?)(?:[\s-]periods?)?\s(?:ended|ending|to)\s(?:on\s)?(?P<end>{_DAY})
+    | \b(?P<quarter>q[1-4]|[1-4]q|(?:{"|".join(_ORDINALS)})\s(?:fiscal\s)?quarter)(?:\sof|,)?[\s']*
+      (?P<fiscal>fiscal\s(?:year\s)?|fy\s?)?(?P<of>(?:19|20)\d\d|'?\d\d)\b
+    | \b(?P<of2>(?:19|20)\d\d)[\s-](?P<quarter2>q[1-4])\b
+    | \b(?P<half>h[12]|[12]h|(?:first|second)\shalf)(?:\sof|,)?[\s']*
+      (?P<fiscal3>fiscal\s(?:year\s)?|fy\s?)?(?P<of3>(?:19|20)\d\d|'?\d\d)\b
+    | \b(?:fiscal(?:\syear)?|financial\syear|fye?)[\s'-]{{0,2}}(?P<of4>(?:19|20)\d\d(?:[/-]\d\d)?|\d\d)\b
+    | (?:\bfrom\s|\bbetween\s)?(?P<from>{_DAY}|(?<![\w.,/-])(?:19|20)\d\d){_TO}
+      (?P<until>{_DAY}|(?:19|20)\d\d(?![\w.,/-]))
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def periods(text: str) -> list[tuple[Span, str]]:
+    """Spans of time that a text names as such, in their one written form."""
+    return [(match.span(), _written_period(match)) for match in _PERIOD.finditer(text)]
+
+
+def _written_period(match: re.Match[str]) -> str:
+    if match["end"]:
+        end = dates(match["end"])
+        if not end:
+            return ""
+        if match["count"]:
+            count = _COUNTS.get(match["count"].lower()) or int(match["count"])
+            if match["what"].lower() == "week":  # quarters and years of retailers
+                return f"{'year' if count > 50 else f'{count} weeks'} to {end[0][1]}"
+        else:
+            word = match["whole"].lower()
+            count = 6 if "half" in word else 12 if "year" in word else 3 if "quarter" in word else 1
+        return f"{'year' if count == 12 else f'{count} months' if count > 1 else 'month'} to {end[0][1]}"
+    if quarter := match["quarter"] or match["quarter2"]:
+        found = re.search(r"[1-4]", quarter)
+        number = int(found[0]) if found else _ORDINALS[quarter.split()[0].lower()]
+        fiscal = "FY" if match["fiscal"] or "fiscal" in quarter.lower() else ""
+        return f"Q{number} {fiscal}{_full_year(match['of'] or match['of2'])}"
+    if match["half"]:
+        number = 2 if re.match(r"h2|2h|second", match["half"], re.IGNORECASE) else 1
+        return f"H{number} {'FY' if match['fiscal3'] else ''}{_full_year(match['of3'])}"
+    if match["of4"]:
+        first, _, second = match["of4"].replace("/", "-").partition("-")
+        return f"FY{first[:2] + second if second else _full_year(first)}"
+    first, last = (dict(dates(each)).get((0, len(each)), each) for each in (match["from"], match["until"]))
+    return f"{first} to {last}" if first < last else ""
+
+
+def _full_year(written: str) -> str:
+    year = written.strip("'")
+    return year if len(year) == 4 else f"20{year}"
+
+
+def forms_of(period: str) -> set[str]:
+    """What a written period may be called: "year to 2023-06-30" also "FY2023"."""
+    forms = {period, period.replace("FY", "")}
+    if (year := re.fullmatch(r"year to (\d{4})-\d\d-\d\d", period)) is not None:
+        forms |= {year[1]}
+    if re.fullmatch(r"\d{4}", period):
+        forms.add(f"year to {period}-12-31")
+    if (quarter := re.fullmatch(r"3 months to (\d{4})-(03-31|06-30|09-30|12-31)", period)) is not None:
+        forms.add(f"Q{int(quarter[2][:2]) // 3} {quarter[1]}")
+    return forms
