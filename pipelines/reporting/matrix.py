@@ -5,6 +5,7 @@ Its cells are rows of the flat answers (``reporting/export.py``), which have val
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -126,6 +127,8 @@ def words_of(cell: Cell) -> str:
     if number is not None:
         unit = unit_of(cell)
         figure = f"{number:,.0f}" if float(number).is_integer() else f"{number:,.10f}".rstrip("0")
+        if not unit and re.fullmatch(r"[12],\d{3}", figure):  # a year
+            figure = figure.replace(",", "")
         return figure if not unit else f"{figure}{'' if unit == '%' else ' '}{unit}"
     structured = not value or value.startswith(("[", "{"))
     return str(cell["answer"] if structured else value)

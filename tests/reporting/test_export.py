@@ -18,7 +18,7 @@ from okralong.pipelines.core.schemas import ANSWERS, FLAT_ANSWERS, FLAT_CITATION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.reporting.export import MOST_CHARACTERS, excel, export_run, flat_answers, flat_citations
-from okralong.pipelines.reporting.matrix import Matrix
+from okralong.pipelines.reporting.matrix import Matrix, words_of
 from tests.archives.written import write_version
 
 TEXT = "Sales of lamps were 1,544 crowns.\n\x0cThe chair is Ida Moss, who came in 1998."
@@ -245,3 +245,17 @@ def test_values_are_numbers_and_dates_under_their_units() -> None:
     assert held["C2"] == (-234495000, '#,##0 "USD"')
     assert held["D2"] == (12.5, '#,##0.00########"%"')
     assert held["G2"] == (datetime(2024, 2, 29), "yyyy-mm-dd")
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "currency", "words"),
+    [
+        (1925.0, "", "", "1925"),
+        (1925.0, "employees", "", "1,925 employees"),
+        (467460000.0, "", "USD", "467,460,000 USD"),
+        (12.5, "%", "", "12.5%"),
+    ],
+)
+def test_a_cell_says_a_year_as_a_year(number: float, unit: str, currency: str, words: str) -> None:
+    cell = {"status": "answered", "number": number, "unit": unit, "currency": currency, "value": str(number)}
+    assert words_of(cell) == words
