@@ -58,7 +58,7 @@ def test_what_a_folder_has_spent_counts_unknown_attempts_too(tmp_path: Path) -> 
 
 async def test_what_was_in_flight_when_a_run_was_killed_is_not_dealt_out_again(tmp_path: Path) -> None:
     run = Folder.of(tmp_path / "run")
-    ledger = RunLedger(run, 1.0)
+    ledger = RunLedger(run, 10.0)
     at = datetime(2026, 1, 1, tzinfo=UTC)
     call = Call("a", 1, "q", "generate", 0, "generate", "m", "hash", 2.5, 1.25, 10.0, 0.25, 0.0, at)
     await ledger.intend(call)
