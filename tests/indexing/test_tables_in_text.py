@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from okralong.pipelines.indexing.tables import find_tables
+from tests.indexing.growth import LINEAR, TIMES, growth
 from tests.indexing.table_samples import AFTER, BEFORE, CELL_PER_LINE, MARKDOWN, TABLES, embedded
 
 MARKS = Path(__file__).parents[2] / "benchmarks" / "marks" / "cut_tables.jsonl"
@@ -113,14 +114,8 @@ def test_spans_are_sorted_disjoint_whole_lines(text: str) -> None:
     ],
 )
 def test_time_is_linear_also_for_one_line_of_megabytes(unit: str) -> None:
-    def seconds(size: int) -> float:
-        text = unit * (size // len(unit))
-        begun = time.perf_counter()
-        find_tables(text, "doc")
-        return time.perf_counter() - begun
-
-    small, large = seconds(50_000), seconds(400_000)
-    assert large < 0.2 + 30 * small, f"8 times the text took {large / small:.0f} times as long"
+    texts = {size: unit * (size // len(unit)) for size in (50_000, 50_000 * TIMES)}
+    assert growth(lambda size: find_tables(texts[size], "doc"), 50_000) < LINEAR
 
 
 def test_a_table_beside_a_line_of_megabytes_is_found() -> None:
