@@ -40,6 +40,7 @@ from okralong.pipelines.answering.answer_types import with_value
 from okralong.pipelines.answering.cost_model import Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompts import reply_schema
 from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
 from okralong.pipelines.answering.reading import with_confidence
 from okralong.pipelines.answering.tools import ESCALATED, Branch
@@ -359,7 +360,11 @@ class Planner:
 
         steps = await _LedgerSteps.load(self._ledger, question.query_id)
         # What the question's journal holds is here already: a call need not ask the ledger for its reply again.
-        ports = replace(self._ports, complete=partial(self._client_here().complete, recorded=steps.reply))
+        ports = replace(
+            self._ports,
+            complete=partial(self._client_here().complete, recorded=steps.reply),
+            admit=partial(self._admit, typed=bool(question.answer_type)),
+        )
         if ports.stronger is not None:
             complete = partial(self._client_here(stronger=True).complete, recorded=steps.reply)
             stronger = replace(ports.stronger, complete=complete)
@@ -386,6 +391,7 @@ class Planner:
             scheduler=batch_scheduler_client(named_actor(str(setup.scheduler))) if waits else None,
             transport=transport,
             grammar=partial(grammar, short=llm.short_contract),
+            reply_schema=partial(reply_schema, short=llm.short_contract),
         )
 
     def _client_here(self, stronger: bool = False) -> LlmClient:
@@ -428,10 +434,11 @@ class Planner:
         await self._ledger.fail(question.query_id, "answer", type(error).__name__, told)
         return Answer("failed", "", error=message)
 
-    async def _admit(self, query_id: str, plan: Plan) -> None:
+    async def _admit(self, query_id: str, plan: Plan, typed: bool = False) -> None:
         # Also in batch mode at the full price: a question that falls back to real time must not be left half paid.
         stronger = None if self._stronger is None else _spender(self._stronger)
-        reserve = plan_reserve(plan, self._setup.policy.context.table_tokens, _spender(self._client), stronger)
+        tables = self._setup.policy.context.table_tokens
+        reserve = plan_reserve(plan, tables, _spender(self._client), stronger, typed=typed)
         await self._ledger.admit(query_id, reserve)
 
 

@@ -116,6 +116,7 @@ def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, rea
         **_asked(llm, reader),
         "contract": _contract(llm),
         "constrained": _constrained(llm, engine, reader),
+        "json_schema": llm.json_schema if engine == "llama.cpp" else "never",
         **_second(llm),
     }
     return llm.model_copy(update=settled)
@@ -125,7 +126,7 @@ def _reading_vectors(llm: LlmConfig, compressor: Path) -> LlmConfig:
     """``llm`` as SARA's generator is asked: as it was trained, and by no grammar."""
     served = served_generator(compressor, llm.model)
     free = llm.price or Price(input=0.0, cached_input=0.0, output=0.0)
-    plain = {"demonstrations": False, "calculator": False, "constrained": False}
+    plain = {"demonstrations": False, "calculator": False, "constrained": False, "json_schema": "never"}
     return llm.model_copy(update={"model": served.name, "tokenizer": served.tokenizer, "price": free, **plain})
 
 

@@ -57,7 +57,14 @@ class SilentGenerator:
     prompt_tokens: dict[str, int] = field(default_factory=dict)
 
     async def complete(
-        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+        self,
+        query_id: str,
+        path: str,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        logprobs: bool = False,
+        answer_type: str = "",
     ) -> Reply:
         """Note the prompt's size; "unanswerable"."""
         self.prompt_tokens[query_id] = sum(self.count(message.content) + MESSAGE_OVERHEAD for message in messages)

@@ -227,6 +227,9 @@ def _amount(text: str, match: re.Match[str]) -> Amount:
         currency, end = _named(text, after, end)
     # A lone small letter is a scale only of money: 5 m may be metres.
     lettered = len(letter) > 1 or (letter and (currency or letter.isupper()))
+    if letter and not lettered:
+        end = match.start("letter")
+        end -= len(text[:end]) - len(text[:end].rstrip(" -"))
     scale = (match["scale"] or "").lower() or (LETTERS[letter.lower()] if lettered else "")
     if not scale and (told := _IN_SCALE.match(text, end)) is not None:
         scale, end = told["scale"].lower(), told.end()

@@ -20,10 +20,12 @@ from jsonschema.exceptions import SchemaError, ValidationError
 from pydantic import BaseModel
 
 from okralong.pipelines.answering.values import Context, read_value
-from okralong.pipelines.core.types import Answer, Question, QuestionError, TypedValue
+from okralong.pipelines.core.types import Answer, Citation, Passage, Question, QuestionError, TypedValue
 
 KINDS: Final = ("text", "number", "money", "percent", "date", "period", "boolean", "choices")
 """The kinds of single values."""
+AMOUNTS: Final = ("number", "money", "percent")
+"""Those of them that are numbers."""
 SCHEMA: Final = "schema"
 
 _OTHER_NAMES: Final = {
@@ -106,9 +108,14 @@ def read_answer_type(cell: Any, choices: Sequence[str], load: Callable[[str], st
         one = read_answer_type(item[0], choices, load)
         return AnswerType(one.kind, True, one.choices) if one.kind != SCHEMA else _list_of(one)
     written = str(cell).strip()
-    if written.lower().endswith(".json") and not written.startswith("{"):
+    if names_schema_file(written):
         return _schema_text(load(written), f"The file {written}")
     return _read(written, choices)
+
+
+def names_schema_file(written: str) -> bool:
+    """Whether a cell is the name of a file with a JSON schema."""
+    return written.lower().endswith(".json") and not written.startswith("{")
 
 
 def _read(written: str, choices: Sequence[str]) -> AnswerType:
@@ -182,40 +189,72 @@ def _list_of(one: AnswerType) -> AnswerType:
 
 
 def with_value(question: Question, answer: Answer) -> Answer:
-    """``answer`` with the value of the question's type. Where it does not fit, its status is ``invalid_output``, its
-    error says why, with the raw reply, and its text is empty.
+    """``answer`` with the value of the question's type, where it has none yet: of methods with prompts of their own,
+    and of words that were read off a passage. Where it does not fit, its status is ``invalid_output``, its error says
+    why, with the raw reply, and its text is empty.
     """
     wanted = AnswerType.of(question.answer_type)
-    if answer.status != "answered" or wanted == TEXT:
+    if answer.status != "answered" or wanted == TEXT or answer.value is not None:
         return answer
     try:
-        return replace(answer, value=_value(wanted, question.question, answer))
+        parts = [answer.answer]
+        if wanted.many:
+            parts = [part.strip() for part in re.split(r"[;\n]", answer.answer) if part.strip()]
+        said = [(each, "", context_of(question.question, each, answer.citations, answer.context)) for each in parts]
+        return replace(answer, value=typed_value(wanted, said))
     except ValueError as error:
-        why = f"The reply does not fit the answer_type {wanted}: {error}. The raw reply: {answer.answer}"
-        return replace(answer, status="invalid_output", answer="", error=why)
+        return misfit(wanted, answer, str(error), answer.answer)
 
 
-def _value(wanted: AnswerType, question: str, answer: Answer) -> TypedValue:
+def misfit(wanted: AnswerType, answer: Answer, why: str, raw: str) -> Answer:
+    """``answer`` as one that does not fit its type."""
+    error = f"The reply does not fit the answer_type {wanted}: {why.rstrip('.')}. The raw reply: {raw}"
+    return replace(answer, status="invalid_output", answer="", error=error)
+
+
+def typed_value(wanted: AnswerType, said: Sequence[tuple[str, str, Context]]) -> TypedValue:
+    """The value of a type from what was said: for each value its words (of a schema its JSON), the words of its period
+    ("" where nobody said one) and where it stands; one of them unless the type is a list.
+
+    A period that the passage gives counts before one that was said. Raises ValueError that says what does not fit.
+    """
     if wanted.kind == SCHEMA:
         try:
-            found = json.loads(answer.answer)
+            found = json.loads(said[0][0])
             Draft202012Validator(json.loads(wanted.schema)).validate(found)
         except ValidationError as error:
             raise ValueError(error.message) from None
         return TypedValue(json.dumps(found, ensure_ascii=False))
-    context = _context(question, answer)
-    if not wanted.many:
-        return read_value(wanted.kind, answer.answer, context, wanted.choices)
-    parts = [part.strip() for part in re.split(r"[;\n]", answer.answer) if part.strip()]
-    values = [read_value(wanted.kind, part, context, wanted.choices) for part in parts]
-    listed = [{name: said for name, said in asdict(each).items() if said not in ("", None)} for each in values]
-    return TypedValue(json.dumps(listed, ensure_ascii=False))
+    values = [
+        _with_period(read_value(wanted.kind, words, context, wanted.choices), period)
+        if wanted.kind in AMOUNTS
+        else read_value(wanted.kind, words, context, wanted.choices)
+        for words, period, context in said
+    ]
+    if wanted.many:
+        listed = [{name: each for name, each in asdict(one).items() if each not in ("", None)} for one in values]
+        return TypedValue(json.dumps(listed, ensure_ascii=False))
+    if len(values) != 1:
+        raise ValueError(f"one {wanted.kind} was asked for, and it has {len(values)}: {'; '.join(s[0] for s in said)}")
+    return values[0]
 
 
-def _context(question: str, answer: Answer) -> Context:
-    """The passage of the first citation, with the words that it cites."""
-    for each in answer.citations[:1]:
-        for passage in answer.context:
+def _with_period(value: TypedValue, period: str) -> TypedValue:
+    if value.period or not period:
+        return value
+    try:
+        return replace(value, period=read_value("period", period).value)
+    except ValueError:
+        return value
+
+
+def context_of(question: str, said: str, citations: Sequence[Citation], passages: Sequence[Passage]) -> Context:
+    """Where a value stands: the passage of the citation that holds its words, else of the first one, with the words
+    that it cites.
+    """
+    holding = [each for each in citations if said and said.casefold() in each.quote.casefold()]
+    for each in (holding or list(citations))[:1]:
+        for passage in passages:
             if passage.doc_id == each.doc_id and passage.start_char <= each.start_char < passage.end_char:
                 at = each.start_char - passage.start_char
                 return Context(passage.text, at, at + len(each.quote), question)

@@ -52,6 +52,7 @@ class Forecast:
     answer prompt when n + 1 look-ups have each found chunks that no other found, and ``reason[n]`` those of the prompt
     of a reasoning step over as many. ``full_text`` are the tokens of the prompt that follows the reply "unanswerable",
     0 where none does. ``again`` is what is sent besides where the answer is not trusted; None: nothing ever is.
+    ``typed``: an answer that does not fit the question's type is asked for once more.
     """
 
     certain: tuple[Prompt, ...] = ()
@@ -60,6 +61,7 @@ class Forecast:
     reason: tuple[int, ...] = ()
     full_text: int = 0
     again: Forecast | None = None
+    typed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +95,33 @@ class Spender:
     completion_limit: Callable[[str], int]
 
 
-def plan_reserve(plan: Plan, table_tokens: int, generator: Spender, stronger: Spender | None = None) -> float:
+def plan_reserve(
+    plan: Plan, table_tokens: int, generator: Spender, stronger: Spender | None = None, *, typed: bool = False
+) -> float:
     """``plan_bound`` in US dollars, and where the plan escalates that of the second answer too: by the ``stronger``
     generator, or from the full text by the same one.
     """
-    usd = generator.price.cost(plan_bound(plan, table_tokens, generator.window, generator.completion_limit))
+    usd = generator.price.cost(plan_bound(plan, table_tokens, generator.window, generator.completion_limit, typed))
     if plan.escalate_to == "stronger" and stronger is not None:
-        usd += stronger.price.cost(plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit))
+        usd += stronger.price.cost(plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit, typed))
     if plan.escalate_to == "precise" and not plan.escalate:  # which has the full text in its bound
-        usd += generator.price.cost(Usage(generator.window, 0, generator.completion_limit("full_text")))
+        whole = Usage(generator.window, 0, generator.completion_limit("full_text"))
+        usd += generator.price.cost(whole) * (2 if typed else 1)
     return usd
 
 
-def plan_bound(plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int]) -> Usage:
+def plan_bound(
+    plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int], typed: bool = False
+) -> Usage:
     """The most prompt and completion tokens of a plan. No context is longer than the ``window``.
 
-    A further call that repairs a malformed reply is not part of it: it is rare, and reserves its own cost. In precise
+    With ``typed`` each answer is asked for once more, with the reply that did not fit its type. A further call that
+    repairs a malformed reply of another role is not part of it: it is rare, and reserves its own cost. In precise
     mode a full window is, since the full text may be read. Where a plan says its bound itself (``most``), that holds.
     """
     if plan.most is not None:
-        return plan.most
+        shown = plan.most.prompt_tokens + completion_limit("generate") + PROMPT_OVERHEAD
+        return plan.most + (Usage(min(shown, window), 0, completion_limit("generate")) if typed else Usage())
     widest = max(plan.granularity + 2 * plan.extension_tokens, table_tokens if plan.recover_tables else 0)
     forecast = forecast_of_plan(plan, window, PROMPT_OVERHEAD, lambda count, _: count * widest)
     calls = [*forecast.certain, *(Prompt("step", tokens) for tokens in forecast.reason)]
@@ -120,7 +129,18 @@ def plan_bound(plan: Plan, table_tokens: int, window: int, completion_limit: Cal
         calls.append(Prompt("generate", forecast.answer[-1]))
     if plan.escalate:
         calls.append(Prompt("full_text", window))
+    if typed:
+        calls += [_repaired(call, completion_limit(call.role), window) for call in calls if call.role in ANSWERS]
     return sum((Usage(call.tokens, 0, completion_limit(call.role)) for call in calls), Usage())
+
+
+ANSWERS: Final = ("generate", "full_text")
+"""The roles whose reply is the answer, which a question's type may refuse."""
+
+
+def _repaired(call: Prompt, longest: int, window: int) -> Prompt:
+    """The prompt that shows a reply of ``longest`` tokens at most, and what is wrong with it."""
+    return Prompt(call.role, min(call.tokens + longest + PROMPT_OVERHEAD, window))
 
 
 def most_of(tools: Tools, calls: Iterable[tuple[str, int]]) -> Usage:
@@ -227,7 +247,8 @@ class Priors(Settings):
     sub-questions, worth ``sub_questions_worth`` questions; ``answers`` is the share of reasoning steps that answer,
     ``gives_up`` of the others the share that look up nothing new; ``new_in_split`` and ``new_in_step`` the share of a
     further look-up's chunks that no earlier one found. ``unanswerable`` is the share of such answers before the full
-    text is read, ``escalated`` that of answers that are not trusted where the policy escalates.
+    text is read, ``escalated`` that of answers that are not trusted where the policy escalates, ``repaired`` that of
+    typed answers that are asked for once more.
     ``pilot_against`` is how many of a pilot's questions of one workflow weigh as much as all of this. ``sizes`` is for
     the outline of a sweep alone.
     """
@@ -245,6 +266,7 @@ class Priors(Settings):
     new_in_step: SharePrior
     unanswerable: SharePrior
     escalated: SharePrior
+    repaired: Share
     pilot_against: Positive
     sizes: SizePriors
 

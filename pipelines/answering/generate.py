@@ -9,15 +9,34 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow, localcontext
+from decimal import ROUND_HALF_UP, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow, localcontext
+from decimal import Context as Arithmetic
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import best_line, find_citations
+from okralong.pipelines.answering.answer_types import (
+    AMOUNTS,
+    TEXT,
+    AnswerType,
+    context_of,
+    misfit,
+    typed_value,
+)
+from okralong.pipelines.answering.citations import ask_and_read, best_line, find_citations
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
-from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, parse_answer
+from okralong.pipelines.answering.prompts import UNANSWERABLE, SaidValue, answer_prompt, parse_answer, read_typed
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import Answer, Document, Hit, Passage
+from okralong.pipelines.answering.values import Context
+from okralong.pipelines.core.types import (
+    Answer,
+    Citation,
+    Document,
+    Hit,
+    Message,
+    NobodyAsked,
+    Passage,
+    ReplyError,
+)
 
 
 async def generate(
@@ -38,11 +57,18 @@ async def generate(
 
     Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
     the question leaves no room for a passage, and what ``Tools.complete`` raises.
+
+    The answer to a question with an ``answer_type`` has its value. A reply that does not fit the type is asked for once
+    more (``step/repair``), and is ``invalid_output`` with the raw text of both replies if that does not fit either.
     """
-    build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract)
+    wanted = AnswerType.of(tools.answer_type)
+    build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted)
     shown = fit_passages(passages, hits, build, role, tools)
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
+    if wanted != TEXT:
+        sources = shown if cite_in is None else cite_in(shown)
+        return await _generate_typed(tools, step, question, build(shown), shown, sources, role, wanted)
     reply = await tools.complete(step, build(shown), role=role)
     parsed = parse_answer(reply.text, question)
     if parsed.unanswerable:
@@ -56,6 +82,68 @@ async def generate(
         start, end = best_line(citations[0].quote, "", question)
         said = citations[0].quote[start:end]
     return Answer("answered", said, citations, context=tuple(shown))
+
+
+async def _generate_typed(
+    tools: Tools,
+    step: str,
+    question: str,
+    messages: Sequence[Message],
+    shown: Sequence[Passage],
+    sources: Sequence[Passage],
+    role: str,
+    wanted: AnswerType,
+) -> Answer:
+    """``generate`` for a question with a type, from the prompt ``messages`` on. ``sources`` are what may be cited."""
+    misfits: list[str] = []
+
+    def read(reply: str) -> Answer:
+        said = read_typed(reply, wanted, question)
+        if not said:
+            return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
+        try:
+            return _typed_answer(tools, question, said, shown, sources, wanted)
+        except ValueError as error:
+            misfits.append(str(error))
+            raise ReplyError(f"It does not fit the answer_type {wanted}: {error}.", reply) from None
+
+    ask = partial(tools.complete, role=role, answer_type=tools.answer_type)
+    try:
+        answer, _ = await ask_and_read(ask, step, messages, read, partial(prompt_fits, role=role, tools=tools))
+    except NobodyAsked:
+        raise
+    except ReplyError as error:
+        if not misfits:  # a refusal, or nothing in it to read
+            raise
+        return misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
+    return answer
+
+
+def _typed_answer(
+    tools: Tools,
+    question: str,
+    said: Sequence[SaidValue],
+    shown: Sequence[Passage],
+    sources: Sequence[Passage],
+    wanted: AnswerType,
+) -> Answer:
+    """The answer that these values are, each with citations of its own. Raises ValueError where one does not fit."""
+    words: list[str] = []
+    read: list[tuple[str, str, Context]] = []
+    citations: list[Citation] = []
+    for each in said:
+        value = calculate(each.said) if tools.calculator and wanted.kind in AMOUNTS else each.said
+        about = (value, question) if tools.short_contract else None
+        own = [found for found in find_citations(each.evidence, sources, about) if found.quote]
+        if each.only_number and own:
+            start, end = best_line(own[0].quote, "", question)
+            value = own[0].quote[start:end]
+        words.append(value)
+        read.append((value, each.period, context_of(question, value, own, sources)))
+        citations += own
+    typed = typed_value(wanted, read)
+    cited = tuple(dict.fromkeys(citations))
+    return Answer("answered", "; ".join(words), cited, context=tuple(shown), value=typed)
 
 
 # The long context: every document of the scope in full where the window holds them, else the best chunks that fit.
@@ -94,7 +182,8 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
         used += tools.count(passages[-1].text)
         if used > tools.window:
             return None
-    messages = answer_prompt(question, passages, tools.calculator, tools.short_contract)
+    wanted = AnswerType.of(tools.answer_type)
+    messages = answer_prompt(question, passages, tools.calculator, tools.short_contract, wanted)
     return passages if prompt_fits(messages, ROLE, tools) else None
 
 
@@ -105,7 +194,8 @@ async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
     policy = tools.policy.full_text
     found = await tools.retrieve(step, question, granularity=policy.fallback_granularity, k=policy.fallback_count)
     hits = list((found.semantic or found.exact)[: policy.fallback_count])
-    build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract)
+    wanted = AnswerType.of(tools.answer_type)
+    build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted)
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
     # Not even one fits: the first is handed on, and cut where it is shown.
     return _passages(hits[: max(fitting, 1)])
@@ -239,7 +329,7 @@ DEEPEST: Final = 100
 
 LARGEST_EXPONENT: Final = 64
 
-_CONTEXT: Final = Context(
+_CONTEXT: Final = Arithmetic(
     prec=28, Emin=-24, Emax=24, traps=[DivisionByZero, InvalidOperation, Overflow, Underflow], clamp=0
 )
 """Values from 1e-24 to 1e25: all of them are computed at once and can be written in digits."""

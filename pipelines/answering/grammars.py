@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, AnswerType
+from okralong.pipelines.answering.values import spans_of
 from okralong.pipelines.core.types import QUESTION_MARK, Message
 
 STRIDE: Final = 20
@@ -22,16 +24,29 @@ a reader learns from. A rule that counted for each place would make the grammar 
 _FRAME: Final = re.compile(r'<passage id="(\d+)" doc="[^"]*">\n(.*?)\n</passage>', re.DOTALL)
 
 
-def evidence_rules(messages: Sequence[Message]) -> str | None:
-    """The rule ``evidence`` and what it rests on, for a prompt as ``framed_prompt`` makes it.
+def evidence_rules(messages: Sequence[Message], in_json: bool = False) -> str | None:
+    """The rule ``evidence`` and what it rests on, for a prompt as ``framed_prompt`` makes it: a line, or ``in_json`` an
+    object of the typed contract.
 
     None where the prompt shows no passage of which a word can be quoted.
     """
-    shown = messages[-1].content.rpartition(QUESTION_MARK)[0]
-    passages = {number: _stretches(text) for number, text in _FRAME.findall(shown)}
+    before, between, after = ('{"passage": ', ', "quote": "', '"}') if in_json else ("Evidence: [", '] "', '"')
+    shown = ((number, text.replace("\\", "\\\\") if in_json else text) for number, text in _shown(messages))
+    passages = {number: _stretches(text) for number, text in shown}
     rules = [rule for number, stretches in passages.items() for rule in _passage_rules(number, stretches)]
-    choice = " | ".join(f'"{number}] \\"" q{number}' for number, stretches in passages.items() if stretches)
-    return "\n".join([f'evidence ::= "Evidence: [" ({choice}) "\\""', *rules, ""]) if choice else None
+    quoted = (f"{_literal(number + between)} q{number}" for number, stretches in passages.items() if stretches)
+    choice = " | ".join(quoted)
+    return "\n".join([f"evidence ::= {_literal(before)} ({choice}) {_literal(after)}", *rules, ""]) if choice else None
+
+
+def _shown(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """The passages of a prompt, each with its number."""
+    return _FRAME.findall(messages[-1].content.rpartition(QUESTION_MARK)[0])
+
+
+def _literal(text: str) -> str:
+    """A text as GBNF writes it."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _stretches(text: str) -> list[list[str]]:
@@ -49,7 +64,7 @@ def _passage_rules(number: str, stretches: Sequence[Sequence[str]]) -> Iterator[
             for name, rest in ((early, at + 1), (late, at + 1 + STRIDE)):
                 ends = at + 1 == len(words) or rest % (2 * STRIDE) == 0
                 onwards = "" if ends else f' (" " {name.rpartition("-")[0]}-{at + 1})?'
-                yield f"{name} ::= {json.dumps(word, ensure_ascii=False)}{onwards}"
+                yield f"{name} ::= {_literal(word)}{onwards}"
     if starts:
         yield f"q{number} ::= {' | '.join(starts)}"
 
@@ -103,13 +118,69 @@ _SHORT: Final = {**_GRAMMARS, "generate": _READ_SHORT, "full_text": _READ_SHORT}
 ROLES: Final = frozenset(_GRAMMARS)
 """The roles whose replies have a grammar."""
 
+
+def typed_grammar(wanted: AnswerType, messages: Sequence[Message], short: bool = False) -> str | None:
+    """The grammar of a typed reply; None for a JSON schema.
+
+    Under the short contract, which small models are asked by, an amount, a date or a period is one of those that stand
+    in the passages: all of them can be found, and what a small model writes by itself is seldom one of them.
+    """
+    if wanted.kind == SCHEMA:
+        return None
+    offered = list(wanted.choices) or _OFFERED.get(wanted.kind, [])
+    if not short:
+        return _typed_json(wanted, offered, messages)
+    values = [_literal(each) for each in offered or _values_shown(wanted.kind, messages)]
+    value = " | ".join(values) or rf"[^ \n\[;] [^\n\[;]{{0,{ANSWER_LENGTH - 1}}}"
+    more = f' ("; " value source){{0,{LIST_LENGTH - 1}}}' if wanted.many else ""
+    rules = [f'root ::= "unanswerable" | value source{more}', f"value ::= {value}", 'source ::= " [" [1-9] [0-9]? "]"']
+    return "\n".join([*rules, ""])
+
+
+LIST_LENGTH: Final = 20
+"""Most values of a list; ours."""
+MOST_OFFERED: Final = 400
+"""Most values of the passages that are offered, the first ones; ours."""
+_OFFERED: Final = {"boolean": ["yes", "no"]}
+
+
+def _typed_json(wanted: AnswerType, offered: Sequence[str], messages: Sequence[Message]) -> str:
+    """The JSON object of the full contract, whose quotations are copies of the passages."""
+    evidence = evidence_rules(messages, in_json=True)
+    sources = f'(evidence (", " evidence){{0,{EVIDENCE_LINES - 1}}})?' if evidence else ""
+    head, middle, last = map(_literal, ('{"evidence": [', '], "value": ', ', "period": '))
+    one = f"{head} {sources} {middle} value" + (f" {last} words" if wanted.kind in AMOUNTS else "") + ' "}"'
+    root = f"root ::= {_literal(json.dumps({'evidence': [], 'value': None}))} | one"
+    if wanted.many:
+        listed = _literal('{"values": [')
+        root = f'root ::= {listed} (one (", " one){{0,{LIST_LENGTH - 1}}})? "]}}"'
+    value = " | ".join(_literal(json.dumps(each, ensure_ascii=False)) for each in offered)
+    words = rf'"\"" ([^"\\\x00-\x1f] | "\\" ["\\/bfnrt]){{0,{ANSWER_LENGTH}}} "\""'
+    rules = [root, f"one ::= {one}", f"value ::= {value or 'words'}", f"words ::= {words}", evidence or ""]
+    return "\n".join(rules)
+
+
+def _values_shown(kind: str, messages: Sequence[Message]) -> list[str]:
+    """The amounts, dates or periods of the passages as they are written there, each once; none for other kinds."""
+    found: dict[str, None] = {}
+    for _, text in _shown(messages):
+        for start, end in spans_of(kind, text):
+            words = text[start:end].strip()
+            if words and "\n" not in words:
+                found.setdefault(words)
+    return list(found)[:MOST_OFFERED]
+
+
 _NOTHING_TO_QUOTE: Final = 'evidence ::= "Evidence: none"\n'
 
 
-def grammar(role: str, messages: Sequence[Message], short: bool = False) -> str | None:
+def grammar(role: str, messages: Sequence[Message], answer_type: str = "", short: bool = False) -> str | None:
     """The grammar of the reply to a prompt of ``role``, under the ``short`` contract or the full one; None for a role
-    that has none, such as the analyzer's.
+    that has none, such as the analyzer's. With an ``answer_type`` it is that of a typed reply, None for a JSON schema,
+    which llama.cpp's server turns into a grammar itself.
     """
+    if answer_type:
+        return typed_grammar(AnswerType.of(answer_type), messages, short)
     found = (_SHORT if short else _GRAMMARS).get(role)
     if found is None or "evidence" not in found:
         return found

@@ -7,14 +7,17 @@ shown text is the same offset in the document; the rules that open every prompt 
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
+from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, TEXT, AnswerType
 from okralong.pipelines.core.types import QUESTION_MARK, Message, Passage, ReplyError
 
 # What document text must not spell: tags of our own prompts, and the tokens that chat models are steered by.
@@ -266,14 +269,25 @@ class ParsedAnswer:
 
 
 def answer_prompt(
-    question: str, passages: Sequence[Passage], calculator: bool = False, short: bool = False
+    question: str,
+    passages: Sequence[Passage],
+    calculator: bool = False,
+    short: bool = False,
+    wanted: AnswerType = TEXT,
 ) -> list[Message]:
     """The messages that ask for an answer from ``passages``; with ``calculator``, for a formula where one is needed.
 
-    ``short`` asks by the short contract.
+    ``short`` asks by the short contract; ``wanted`` is the type of the question, whose reply is one JSON object unless
+    the contract is short (``read_typed``).
     """
+    if wanted != TEXT and (not short or wanted.kind == SCHEMA):
+        instructions = TYPED_INSTRUCTIONS.format(calculation=f"{TYPED_FORMULA}\n" if calculator else "")
+        return _typed_prompt(instructions, question, passages, wanted)
     if short:
         instructions = SHORT_INSTRUCTIONS.format(calculation=f"{FORMULA}\n" if calculator else "")
+        if wanted != TEXT:
+            told = f"{question.strip()}\nAnswer with {short_form(wanted)}."
+            return framed_prompt(instructions, told, passages)
     else:
         instructions = ANSWER_INSTRUCTIONS.format(calculation=FORMULA if calculator else RESULT)
     return framed_prompt(instructions, question, passages)
@@ -382,6 +396,249 @@ def says_unanswerable(answer: str) -> bool:
     question cannot be answered from the passages". A vague "I do not know" is an answer (a poor one), not this word.
     """
     return _UNANSWERABLE.fullmatch(answer.strip(" \t\n.!*_\"'`()[]<>")) is not None
+
+
+# The typed answer: a question with an ``answer_type`` is answered by one JSON object. Contract of a reply::
+#
+#     {"evidence": [{"passage": 2, "quote": "exact words of passage 2"}], "value": "$(234,495) thousand",
+#      "period": "FY2023"}
+#
+# ``value`` is null where the passages do not hold it. A list is ``{"values": [...]}`` of such objects, each with
+# evidence of its own, empty where there is none. Amounts are asked for as they are written and turned into numbers here
+# (``values.py``): a model that multiplies by a thousand may drop a digit. What the value must be stands behind the
+# question, so that the questions of all types over the same passages share what comes before. ``reply_schema`` is the
+# same as a JSON schema, for endpoints that keep to one, ``grammars.py`` for llama.cpp.
+#
+# Under the short contract the reply is ``$(234,495) thousand [2]``. One parser reads both, and lines.
+
+TYPED_INSTRUCTIONS = """Reply with one JSON object in this form and nothing else:
+{{"evidence": [{{"passage": n, "quote": "exact words copied from passage n"}}], "value": the answer}}
+Give evidence for each passage you used. {calculation}What the value must be stands below the question.
+If the passages do not hold the answer, the value is null."""
+
+VALUE_MARK: Final = "\nThe value must be "
+"""Stands between the question and what its value must be."""
+TYPED_FORMULA = (
+    "For a calculation, do not work it out: the value is an equals sign, the expression in bare figures from the "
+    'passages, and the unit, like "=(12.5 - 10) / 10 * 100 %".'
+)
+_SCALED = "the word of scale (thousand, million) that the passage or the head of its table gives"
+_VALUES: Final[dict[str, str]] = {
+    "text": "a string, the shortest complete answer",
+    "number": "a string with one number as the passage writes it, with its sign or brackets, "
+    f"{_SCALED}, and the word for what is counted",
+    "money": "a string with one amount of money as the passage writes it, with its sign or brackets, its currency and "
+    f'{_SCALED}, like "$(234,495) thousand"',
+    "percent": 'a string with one percentage as the passage writes it, with its sign or brackets, like "(3.5) %"',
+    "date": 'a string with one date, like "2023-06-30", or "2023-06" or "2023" where the passages say no more',
+    "period": 'a string with one period of time, like "FY2023", "Q3 2024" or "3 months to 2024-09-30"',
+    "boolean": '"yes" or "no"',
+}
+_PERIOD_TOO = ' Add "period", a string with the time that the value belongs to, like "FY2023", "" where none is said.'
+_SHORT_VALUES: Final[dict[str, str]] = {
+    "text": "a few words",
+    "number": "one number",
+    "money": "one amount of money",
+    "percent": "one percentage",
+    "date": "one date",
+    "period": "one period of time",
+    "boolean": "yes or no",
+}
+
+
+def _typed_prompt(instructions: str, question: str, passages: Sequence[Passage], wanted: AnswerType) -> list[Message]:
+    asked = f"{VALUE_MARK}{value_form(wanted)}."
+    if wanted.kind in AMOUNTS:
+        asked += _PERIOD_TOO
+    if wanted.many:
+        asked += (
+            ' The answer is a list: reply {"values": [...]} with one object of the form above for each value, and with '
+            "an empty list if the passages hold none."
+        )
+    return framed_prompt(instructions, f"{question.strip()}{asked}", passages)
+
+
+def value_form(wanted: AnswerType) -> str:
+    """What one value of a type must be, in words."""
+    if wanted.kind == SCHEMA:
+        return f"JSON that fits this JSON schema: {wanted.schema}"
+    if wanted.kind == "choices":
+        return f"one of these strings: {_listed(wanted.choices)}"
+    return _VALUES[wanted.kind]
+
+
+def short_form(wanted: AnswerType) -> str:
+    """The same in the few words of the short contract."""
+    one = f"one of {_listed(wanted.choices)}" if wanted.kind == "choices" else _SHORT_VALUES[wanted.kind]
+    return f"{one}, or several of these with ; between them" if wanted.many else one
+
+
+def _listed(choices: Sequence[str]) -> str:
+    return ", ".join(json.dumps(each, ensure_ascii=False) for each in choices)
+
+
+def reply_schema(answer_type: str, short: bool = False) -> str | None:
+    """The reply of a type as the ``json_schema`` of OpenAI's ``response_format``, in JSON: name, schema, and whether it
+    keeps to what strict mode allows, which a question's own schema need not. None where the reply is no JSON, or the
+    question's schema refers to its own top, which is another place here.
+    """
+    wanted = AnswerType.of(answer_type)
+    if wanted == TEXT or (short and wanted.kind != SCHEMA):
+        return None
+    shared: dict[str, Any] = {}
+    value: dict[str, Any] = {"type": "string" if wanted.many else ["string", "null"]}
+    if wanted.kind == SCHEMA:
+        own = json.loads(wanted.schema)
+        if any(not place.startswith(("#/$defs/", "#/definitions/")) for place in _REFERENCE.findall(wanted.schema)):
+            return None
+        shared = {key: own.pop(key) for key in ("$defs", "definitions") if key in own}
+        own.pop("$schema", None)
+        value = {"anyOf": [own, {"type": "null"}]}
+    elif wanted.kind in ("choices", "boolean"):
+        offered: list[str | None] = list(wanted.choices) or ["yes", "no"]
+        value["enum"] = offered if wanted.many else [*offered, None]
+    source = _object({"passage": {"type": "integer"}, "quote": {"type": "string"}})
+    fields: dict[str, Any] = {"evidence": {"type": "array", "items": source}, "value": value}
+    if wanted.kind in AMOUNTS:
+        fields["period"] = {"type": "string"}
+    reply = _object(fields)
+    if wanted.many:
+        reply = _object({"values": {"type": "array", "items": reply}})
+    named = {"name": "answer", "strict": wanted.kind != SCHEMA, "schema": reply | shared}
+    return json.dumps(named, ensure_ascii=False)
+
+
+_REFERENCE: Final = re.compile(r'"\$(?:ref|dynamicRef)"\s*:\s*"([^"]*)"')
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SaidValue:
+    """One value as a reply says it: its words (of a schema JSON), the words of its period, and its sources."""
+
+    said: str
+    period: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def only_number(self) -> bool:
+        """Whether it is nothing but the number of a passage, such as "[2]"."""
+        return _INLINE.fullmatch(self.said) is not None
+
+
+def read_typed(reply: str, wanted: AnswerType, question: str = "") -> list[SaidValue]:
+    """The values in a reply to a typed prompt; none where it says that the passages do not hold the answer.
+
+    Read are the JSON object that is asked for, whatever stands around it, and for all types but a schema the lines of
+    the other contracts as ``parse_answer`` reads them. Raises ReplyError when the reply says nothing that can be read.
+    """
+    text = strip_thought(reply)
+    arrays = wanted.kind == SCHEMA and json.loads(wanted.schema).get("type") == "array"
+    found = _first_json(text, "{[" if arrays else "{")
+    ours = isinstance(found, Mapping) and (wanted.kind != SCHEMA or found.keys() <= _ENVELOPE)
+    if isinstance(found, Mapping) and ours and found.keys() & _VALUE:
+        return [one for each in _items(found, wanted.kind == SCHEMA) if (one := _said(each, wanted)) is not None]
+    if wanted.kind == SCHEMA and found is not None:
+        return [SaidValue(json.dumps(found, ensure_ascii=False))]
+    if wanted.kind == SCHEMA or (found is None and _BEGUN.search(text)):
+        if says_unanswerable(clean(text)) or _answers_nothing(reply, question):
+            return []
+        raise ReplyError("The reply holds no whole JSON object, and one was asked for.")
+    parsed = parse_answer(reply, question)
+    if parsed.unanswerable:
+        return []
+    parts = [part.strip() for part in re.split(r"[;\n]", parsed.answer)] if wanted.many else [parsed.answer]
+    return [SaidValue(part, evidence=parsed.evidence) for part in parts if part]
+
+
+_VALUE: Final = frozenset(("value", "values", "answer", "answers"))
+_ENVELOPE: Final = _VALUE | {"evidence", "period"}
+
+
+def _answers_nothing(reply: str, question: str) -> bool:
+    try:
+        return parse_answer(reply, question).unanswerable
+    except ReplyError:
+        return False
+
+
+def _first_json(text: str, openings: str) -> Any:
+    """The JSON that begins at the first of ``openings`` in a text; None where none does, or where it is cut short: what
+    stands whole within it is no reply.
+    """
+    place = min((at for each in openings if (at := text.find(each)) >= 0), default=-1)
+    if place < 0:
+        return None
+    try:
+        return json.JSONDecoder().raw_decode(text, place)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+_BEGUN: Final = re.compile(r"\{\s*\"|\A\{")
+"""Where JSON was begun."""
+
+
+def _items(found: Mapping[str, Any], whole: bool) -> list[Mapping[str, Any]]:
+    """An object for each value: those of a list, or the one whose value may be a list with shared evidence, which is a
+    ``whole`` where the value is a schema's.
+    """
+    listed = found.get("values", found.get("answers"))
+    if not isinstance(listed, list):
+        single = found.get("value", found.get("answer", listed))
+        listed = single if isinstance(single, list) and not whole else [single]
+    shared = {key: found[key] for key in ("evidence", "period") if key in found}
+    return [
+        each if isinstance(each, Mapping) and each.keys() & _VALUE else {"value": each, **shared} for each in listed
+    ]
+
+
+def _said(item: Mapping[str, Any], wanted: AnswerType) -> SaidValue | None:
+    """What one object says; None for one without a value."""
+    value = item.get("value", item.get("answer"))
+    if value is None:
+        return None
+    if wanted.kind == SCHEMA:
+        said = json.dumps(value, ensure_ascii=False)
+    else:
+        said = _plain_words(value)
+        if not said or says_unanswerable(said):
+            return None
+    period = item.get("period")
+    evidence = tuple(dict.fromkeys(_claims(item.get("evidence"))))
+    return SaidValue(said, period.strip() if isinstance(period, str) else "", evidence)
+
+
+def _plain_words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{Decimal(repr(value)):f}"
+    return str(value).strip() if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)
+
+
+def _claims(said: Any) -> Iterator[Evidence]:
+    """The sources of a value: objects with passage and quote, numbers of passages, or lines as of other contracts."""
+    if isinstance(said, str):
+        yield from parse_evidence(said)
+    elif isinstance(said, int) and not isinstance(said, bool):
+        yield Evidence(said, "")
+    elif isinstance(said, Mapping):
+        number = re.search(r"\d{1,4}", str(said.get("passage", said.get("id", ""))))
+        quote = next((said[key] for key in ("quote", "words", "text") if isinstance(said.get(key), str)), "").strip()
+        if number or quote:
+            yield Evidence(int(number[0]) if number else 0, quote)
+    elif isinstance(said, Sequence):
+        for each in said:
+            yield from _claims(each)
 
 
 # The splitting prompt: a question about several things becomes a question about each (paper 3.3).
@@ -624,9 +881,32 @@ SHORT_DEMONSTRATIONS: dict[str, tuple[Message, Message]] = {
 """The same under the short contract."""
 
 
-def with_demonstration(messages: Sequence[Message], role: str, short: bool = False) -> list[Message]:
-    """``messages`` with the role's example, of the ``short`` contract or the full one, after the system message; as
-    they are for a role that has none.
+_SOLD = "How many boats did Fernhill sell in 2021?"
+_COUNT = AnswerType("number")
+_READ_TYPED = _turn(
+    answer_prompt(_SOLD, [_passage(_YARD), _passage(_CHIEF)], wanted=_COUNT),
+    '{"evidence": [{"passage": 1, "quote": "Fernhill sold 310 boats in 2021."}], "value": "310 boats", '
+    '"period": "2021"}',
+)
+_READ_TYPED_SHORT = _turn(
+    answer_prompt(_SOLD, [_passage(_YARD), _passage(_CHIEF)], short=True, wanted=_COUNT), "310 boats [1]"
+)
+
+
+def demonstrations(short: bool = False, wanted: AnswerType = TEXT) -> dict[str, tuple[Message, Message]]:
+    """The examples by role, of the ``short`` contract or the full one, for questions of a type."""
+    shown = SHORT_DEMONSTRATIONS if short else DEMONSTRATIONS
+    if wanted == TEXT:
+        return shown
+    typed = _READ_TYPED_SHORT if short and wanted.kind != SCHEMA else _READ_TYPED
+    return {**shown, "generate": typed, "full_text": typed}
+
+
+def with_demonstration(
+    messages: Sequence[Message], role: str, short: bool = False, wanted: AnswerType = TEXT
+) -> list[Message]:
+    """``messages`` with the role's example of ``demonstrations`` after the system message; as they are for a role that
+    has none.
     """
-    shown = (SHORT_DEMONSTRATIONS if short else DEMONSTRATIONS).get(role)
+    shown = demonstrations(short, wanted).get(role)
     return list(messages) if shown is None else [messages[0], *shown, *messages[1:]]

@@ -22,9 +22,10 @@ import numpy as np
 
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer import analyze_by_generator
+from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts import DEMONSTRATIONS, SHORT_DEMONSTRATIONS, with_demonstration
+from okralong.pipelines.answering.prompts import demonstrations, with_demonstration
 from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import ShardClient, search, stored_compressed, stored_vectors
@@ -68,7 +69,14 @@ class Complete(Protocol):
     """The generator's one path: ``LlmClient.complete``."""
 
     async def __call__(
-        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+        self,
+        query_id: str,
+        path: str,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        logprobs: bool = False,
+        answer_type: str = "",
     ) -> Reply:
         """The reply at a step of a question."""
         ...
@@ -154,7 +162,7 @@ class QuestionTools:
     @property
     def window(self) -> int:
         """See ``Tools``. A demonstration, where there is one, has its tokens taken off already."""
-        return self.ports.window - (max(map(self._example_tokens, DEMONSTRATIONS)) if self.ports.demonstrate else 0)
+        return self.ports.window - (self._example_tokens() if self.ports.demonstrate else 0)
 
     def count(self, text: str) -> int:
         """See ``Tools``."""
@@ -231,13 +239,28 @@ class QuestionTools:
         await self.ports.admit(self.question.query_id, plan)
         return plan
 
-    async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
+    @property
+    def answer_type(self) -> str:
+        """See ``Tools``."""
+        return self.question.answer_type
+
+    async def complete(
+        self,
+        step: str,
+        messages: Sequence[Message],
+        *,
+        role: str,
+        logprobs: bool = False,
+        answer_type: str = "",
+    ) -> Reply:
         """See ``Tools``."""
         path = self._path(step)
         if self.ports.demonstrate:
-            messages = with_demonstration(messages, role, self.short_contract)
+            messages = with_demonstration(messages, role, self.short_contract, AnswerType.of(answer_type))
         with self._timed(role):
-            return await self.ports.complete(self.question.query_id, path, role, messages, logprobs=logprobs)
+            return await self.ports.complete(
+                self.question.query_id, path, role, messages, logprobs=logprobs, answer_type=answer_type
+            )
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """See ``Tools``."""
@@ -400,9 +423,10 @@ class QuestionTools:
             "run has no model to measure them with. Name one under scorer in the answer config."
         )
 
-    def _example_tokens(self, role: str) -> int:
-        shown = (SHORT_DEMONSTRATIONS if self.short_contract else DEMONSTRATIONS)[role]
-        return sum(self.ports.count(message.content) + MESSAGE_OVERHEAD for message in shown)
+    def _example_tokens(self) -> int:
+        """The tokens of the longest example that a prompt may have."""
+        examples = demonstrations(self.short_contract, AnswerType.of(self.answer_type)).values()
+        return max(sum(self.ports.count(each.content) + MESSAGE_OVERHEAD for each in shown) for shown in examples)
 
     def _path(self, step: str) -> str:
         path = f"{self.prefix}/{step}" if self.prefix else step

@@ -12,9 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from okralong.pipelines.answering.amounts import amounts
+from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType, typed_value
 from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.periods import Span, dates
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.answering.values import Context, counted, spans_of
 from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Reading
 
 LONGEST_LINE: Final = 400
@@ -47,6 +51,62 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
         return Answer("unanswerable", UNANSWERABLE, context=shown)
     start, end = line_around(passage.text, first, last)
     return Answer("answered", text, (_cited(passage, start, end),), context=shown)
+
+
+async def read_value_of(
+    tools: Tools, step: str, question: str, hits: Sequence[Hit], wanted: AnswerType
+) -> Answer | None:
+    """The most probable span of the chunks that holds a value of the type ``wanted``, with the value; "unanswerable" as
+    ``read_answer``. A span without one (the label of a row, say) stands for the values in its line.
+
+    None where no span that is nearly as probable as the best leads to a value, or values of the type are not read off
+    passages: yes and no stand in none, and a list is more than a span. Steps: ``step``, where anything is read.
+    """
+    if wanted.many or wanted.kind not in (*AMOUNTS, "date", "period", "choices"):
+        return None
+    shown = tuple(passage_of(hit) for hit in hits)
+    if not shown:
+        return Answer("unanswerable", UNANSWERABLE)
+    readings = await tools.read(step, question, [passage.text for passage in shown])
+    if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
+    ranked = sorted(zip(shown, readings, strict=True), key=lambda pair: -probability(pair[1]))
+    least = NEARLY * probability(ranked[0][1])
+    likely = [(passage, reading) for passage, reading in ranked if probability(reading) >= least]
+    for place in (_in_span, _in_line):
+        for passage, reading in likely:
+            span = whole_words(passage.text, reading.start, reading.end)
+            for first, last in place(wanted, passage.text, *span):
+                context = Context(passage.text, first, last, question, verbatim=True)
+                said = passage.text[first:last].strip()
+                try:
+                    value = typed_value(wanted, [(said, "", context)])
+                except ValueError:
+                    continue
+                source = _cited(passage, *line_around(passage.text, first, last))
+                return Answer("answered", said, (source,), context=shown, value=value)
+    return None
+
+
+NEARLY: Final = 0.25
+"""Share of the best span's probability from which on a span that holds a value of the type is taken before one that
+holds none; ours."""
+
+
+def _in_span(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
+    """The value that a span touches, where it is one of the type; a choice is the span's own words."""
+    if wanted.kind == "choices":
+        return [(start, end)]
+    return [span for span in spans_of(wanted.kind, text) if span[0] < end and span[1] > start][:1]
+
+
+def _in_line(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
+    """The first value behind a span in its line or sentence, else the nearest one before it."""
+    first, last = line_around(text, start, end)
+    if wanted.kind == "choices":
+        return [(first, last)]
+    there = [span for span in spans_of(wanted.kind, text) if first <= span[0] and span[1] <= last]
+    return [span for span in there if span[0] >= end][:1] or there[-1:]
 
 
 async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
@@ -126,22 +186,12 @@ _LATER: Final = re.compile(r"\b(later|last)\W*$|\bmore recently\b", re.IGNORECAS
 """Of dates and years alone; "first" and "last" only where what is asked ends: elsewhere they may belong to a name."""
 _LESS: Final = re.compile(r"\b(lower|smaller|fewer|less|shorter|cheaper)\b", re.IGNORECASE)
 _MORE: Final = re.compile(r"\b(higher|larger|greater|more|bigger|longer|dearer)\b(?! recently)", re.IGNORECASE)
-_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_DATE: Final = re.compile(
-    r"\b(?P<day>\d{1,2})?\s*\b(?P<month>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)\.?\s*"
-    r"(?:(?P<after>\d{1,2}),)?\s*(?P<year>[12]\d{3})",
-    re.IGNORECASE,
-)
-_NUMBER: Final = re.compile(
-    r"(?P<open>\()?(?P<sign>-)?(?P<currency>[$€£¥])?\s?(?P<number>\d[\d,]*(?:\.\d+)?)\s*(?P<unit>.*)"
-)
-_SCALES: Final = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a span is compared by: ``amount`` is (year, month, day) of a date, (year,), or (number,); ``unit`` are the
-    words and signs around a number, "date" of a date or year.
+    """What a span is compared by: ``amount`` is (year, month, day) of a date, (year,), or (number,); ``unit`` is the
+    currency, "%" or the word for what is counted, "date" of a date or year.
     """
 
     amount: tuple[float, ...]
@@ -156,21 +206,16 @@ def _direction(words: str) -> tuple[int, bool]:
 
 def value_of(text: str) -> Value | None:
     """The value of a span with one date or one number in it; else None."""
-    dated = _DATE.search(text)
-    if dated is not None:
-        day = dated["day"] or dated["after"] or 0
-        month = _MONTHS.index(dated["month"][:3].lower()) + 1.0
-        return Value((float(dated["year"]), month, float(day)), "date")
-    if len(re.findall(r"\d[\d,.]*", text)) != 1 or (found := _NUMBER.search(text)) is None:
+    if days := dates(text):
+        year, month, *day = map(float, days[0][1].split("-"))
+        return Value((year, month, *(day or [0.0])), "date")
+    found = amounts(text)
+    if len(found) != 1:
         return None
-    number = float(found["number"].replace(",", ""))
-    unit = found["unit"].strip(" .)").casefold()
-    if re.fullmatch(r"[12]\d{3}", found["number"]) and not unit and not found["currency"]:
-        return Value((number,), "date")
-    scale = next((factor for word, factor in _SCALES.items() if unit.startswith(word)), 1.0)
-    unit = unit if scale == 1.0 else unit.partition(" ")[2]
-    negative = bool(found["sign"]) or (bool(found["open"]) and ")" in text)
-    return Value((-number * scale if negative else number * scale,), f"{found['currency'] or ''}{unit}")
+    one = found[0]
+    number = float(one.digits * one.factor)
+    unit = one.currency or one.unit or counted(text, one.end).casefold()
+    return Value((number,), "date" if one.year and not unit else unit)
 
 
 def probability(reading: Reading) -> float:

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Final
 
+from okralong.pipelines.answering.answer_types import with_value
 from okralong.pipelines.answering.citations import ask_for, find_citations
 from okralong.pipelines.answering.context import fit_passages, process_context, prompt_fits
 from okralong.pipelines.answering.generate import calculate, generate
@@ -31,7 +32,17 @@ from okralong.pipelines.answering.prompts import (
 from okralong.pipelines.answering.rerank import rerank, stretched
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Branch, Retriever, Tools
-from okralong.pipelines.core.types import Answer, Candidates, Chunk, Hit, Passage, Plan, ReplyError, RetrieverScores
+from okralong.pipelines.core.types import (
+    Answer,
+    Candidates,
+    Chunk,
+    Hit,
+    Passage,
+    Plan,
+    Question,
+    ReplyError,
+    RetrieverScores,
+)
 
 
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
@@ -178,7 +189,11 @@ async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
         if parsed.answer:
             citations = find_citations(parsed.evidence, shown)
             said = calculate(parsed.answer) if tools.calculator else parsed.answer
-            return Answer("answered", said, citations, context=tuple(shown))
+            typed = Question("", question, answer_type=tools.answer_type)
+            answer = with_value(typed, Answer("answered", said, citations, context=tuple(shown)))
+            if answer.status == "answered":
+                return answer
+            break  # no value of the question's type: the last call asks for one
         # Nothing named stands for "look up the question itself", which was done before the first step.
         query = parsed.query or question
         if same_words(query) in asked:

@@ -138,8 +138,22 @@ class Tools(Protocol):
         """
         ...
 
-    async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
+    @property
+    def answer_type(self) -> str:
+        """The type of the question's answer, as ``AnswerType`` writes it; "" for text."""
+        ...
+
+    async def complete(
+        self,
+        step: str,
+        messages: Sequence[Message],
+        *,
+        role: str,
+        logprobs: bool = False,
+        answer_type: str = "",
+    ) -> Reply:
         """One call of the generator. ``role`` (generate, split, step, full_text) chooses the completion limit.
+        ``answer_type`` is the type that a prompt asks an answer in: an endpoint that can is kept to its form.
 
         Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or
         ReplyError (a reply of no use, kept in the journal; ``citations.ask_for`` asks for a structured one again).

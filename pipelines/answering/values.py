@@ -61,6 +61,33 @@ def read_value(kind: str, said: str, context: Context = NOWHERE, choices: Sequen
     return reader(said, context)
 
 
+def spans_of(kind: str, text: str) -> list[Span]:
+    """Where in a text values of a kind stand that may be an answer, in their order; none for kinds of words.
+
+    Amounts of money and percentages are those that say so, where the text has any: a cell of a table may not.
+    """
+    if kind == "date":
+        found = [span for span, _ in dates(text)]
+        return sorted([*found, *_apart([match.span() for match in YEAR.finditer(text)], found)])
+    if kind == "period":
+        found = [span for span, value in periods(text) if value]
+        others = [*(span for span, _ in dates(text)), *(match.span() for match in YEAR.finditer(text))]
+        return sorted([*found, *_apart(others, found)])
+    if kind not in ("number", "money", "percent"):
+        return []
+    taken = [span for span, _ in [*periods(text), *dates(text)]]
+    free = [each for each in amounts(text) if not each.year and _apart([(each.start, each.end)], taken)]
+    if kind == "percent":
+        marked = [each for each in free if each.unit == "%"]
+        return [(each.start, each.end) for each in marked or free if not each.currency]
+    return [(each.start, each.end) for each in free if kind == "number" or each.unit != "%"]
+
+
+def _apart(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
+    """Those of ``spans`` that overlap none of ``taken``."""
+    return [one for one in spans if not any(start < one[1] and one[0] < end for start, end in taken)]
+
+
 def agrees(kind: str, said: TypedValue, gold: str) -> bool:
     """Whether a value is the one that a gold answer writes; amounts within the rounding of the gold one's last digit.
 
@@ -107,7 +134,7 @@ def _read_amount(kind: str, said: str, context: Context) -> TypedValue:
     if kind == "percent" and not one.unit:
         one = replace(one, unit="%")
     number = one.digits * (1 if one.unit == "%" else one.factor)
-    unit = one.unit or ("" if kind == "money" or one.currency else _counted(text, one.end))
+    unit = one.unit or ("" if kind == "money" or one.currency else counted(text, one.end))
     scale = "" if one.unit == "%" else one.scale
     period = _period_of(text, context, place)
     return TypedValue(_written(number), float(number), unit, scale, one.currency, period)
@@ -161,7 +188,7 @@ def _written(number: Decimal) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) if number else "0"
 
 
-def _counted(text: str, end: int) -> str:
+def counted(text: str, end: int) -> str:
     """The word or two for what a number counts: "employees", "shares"."""
     words = []
     for word in re.findall(r"\s*([A-Za-z][A-Za-z-]*|\S)", text[end : end + 60])[:2]:

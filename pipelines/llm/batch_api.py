@@ -48,9 +48,11 @@ class BatchItem:
     tokens: int
 
     @classmethod
-    def of(cls, request: LlmRequest, call: Call, tokens: int, max_tokens_field: str) -> BatchItem:
-        """The item of a call to ``call.model``."""
-        parameters = request.parameters(max_tokens_field, call.model)
+    def of(
+        cls, request: LlmRequest, call: Call, tokens: int, max_tokens_field: str, formatted: bool = True
+    ) -> BatchItem:
+        """The item of a call to ``call.model``; without ``formatted`` the reply's schema is not sent."""
+        parameters = request.parameters(max_tokens_field, call.model, formatted)
         extra = parameters.pop("extra_body", {})
         return cls(call, json.dumps(parameters | extra, separators=(",", ":")), tokens)
 

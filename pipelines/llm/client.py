@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
@@ -38,6 +38,7 @@ from okralong.pipelines.llm.records import Call, unknown, unsent
 from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, read_completion, usable
 from okralong.pipelines.llm.request import LlmRequest, PromptMeter, hash_of
 from okralong.pipelines.llm.routing import ApiError, Route, Router, best_effort, error_headers, open_routes
+from okralong.pipelines.models.weights import EMBEDDED
 
 PERMIT_SLACK_S = 60.0
 """How long after the request's timeout its permit ends by itself, should its holder have died. Ours."""
@@ -65,14 +66,17 @@ class LlmClient:
         shared: SharedReplies | None = None,
         scheduler: BatchScheduler | None = None,
         transport: Any = None,
-        grammar: Callable[[str, Sequence[Message]], str | None] | None = None,
+        grammar: Callable[[str, Sequence[Message], str], str | None] | None = None,
+        reply_schema: Callable[[str], str | None] | None = None,
     ) -> None:
         """``others`` are the limiters of ``config.endpoints``, in order; ``address`` is where an embedded model
         listens; ``backoff`` first and longest pause, in seconds, of a call between two rounds and of an endpoint that
         does not answer while there are others; ``shared`` are replies of other runs, which are taken instead of paying
         for equal ones; ``scheduler`` is where calls wait for a batch (None: all are asked in real time);
         ``transport`` carries the requests to ``address`` where no network does; ``grammar`` gives the grammar of the
-        reply to a prompt of a role, which is sent where the config is ``constrained``.
+        reply to a prompt of a role that asks for an answer of a type ("" for text), which is sent where the config is
+        ``constrained``, and to the embedded model for a type; ``reply_schema`` that of a type as a JSON schema, which
+        is sent where no grammar is (None: there is none).
 
         Raises ConfigError when a model has no price, the tokenizer is unknown, or a key is needed and missing.
         """
@@ -85,7 +89,8 @@ class LlmClient:
         self._batch_price = routes[0].price.in_batch()
         self._tags = dict(tags or {})
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
-        self._grammar = grammar if config.constrained else None
+        self._grammar = grammar
+        self._reply_schema = reply_schema
         self._shared = shared or SharedReplies()
         self._scheduler = scheduler
         self._exhausted = 0
@@ -142,6 +147,7 @@ class LlmClient:
         messages: Sequence[Message],
         *,
         logprobs: bool = False,
+        answer_type: str = "",
         sample: int = 0,
         recorded: Recorded | None = None,
     ) -> Reply:
@@ -154,6 +160,7 @@ class LlmClient:
         came that is of no use; it is in the journal) or QuestionError (no minute of the account can hold the prompt).
         """
         config = self.config
+        rules = self._rules(role, messages, answer_type)
         request = LlmRequest(
             model=config.model,
             base_url=config.base_url,
@@ -167,7 +174,8 @@ class LlmClient:
             sample=sample,
             api_version=config.api_version,
             response_format="json_object" if role == ANALYZE else None,
-            grammar=self._grammar(role, messages) if self._grammar else None,
+            grammar=rules,
+            json_schema=self._schema(answer_type) if rules is None else None,
             others=tuple(endpoint.identity for endpoint in config.endpoints),
         )
         canonical = request.canonical()
@@ -200,6 +208,25 @@ class LlmClient:
             return usable(raw, logprobs=logprobs)
         return usable(await self._asked(request, call), logprobs=logprobs)
 
+    def _rules(self, role: str, messages: Sequence[Message], answer_type: str) -> str | None:
+        """The grammar that is sent with a prompt; None for none."""
+        config = self.config
+        typed = bool(answer_type) and config.base_url == EMBEDDED and config.json_schema != "never"
+        return self._grammar(role, messages, answer_type) if self._grammar and (config.constrained or typed) else None
+
+    def _schema(self, answer_type: str) -> str | None:
+        """The schema that a reply of this type is asked for with; None for none."""
+        if not answer_type or self._reply_schema is None or self.config.json_schema == "never":
+            return None
+        return self._reply_schema(answer_type)
+
+    def _refuses(self, route: Route, request: LlmRequest, api_error: ApiError) -> bool:
+        """Whether the endpoint has refused the schema that the request had, and is to be asked again without it."""
+        if request.json_schema is None or self.config.json_schema != "auto" or not api_error.names_format:
+            return False
+        route.formats.refuse(request.json_schema)
+        return True
+
     async def _asked(self, request: LlmRequest, call: Call) -> RawReply:
         """The reply. Raises StoppedError when the client is halted before the request goes out."""
         self._check_halted()
@@ -227,7 +254,9 @@ class LlmClient:
         if self._scheduler is None:
             return None
         config, price = self.config, self._batch_price
-        plain = self._meter.plain(request.messages)
+        first = self._router.routes[0]
+        formatted = first.formats.takes(request.json_schema)
+        plain = self._plain(request)
         tokens = self._meter.safe(plain)
         call = replace(
             call.addressed(config.base_url, config.model, price),
@@ -235,7 +264,7 @@ class LlmClient:
             reserved_usd=price.cost(Usage(tokens, 0, request.max_tokens)),
             mode="batch",
         )
-        item = BatchItem.of(request, call, tokens, config.max_tokens_field)
+        item = BatchItem.of(request, call, tokens, config.max_tokens_field, formatted)
         failures = 0
         while failures < config.batch.max_failures:
             got = await self._scheduler.ask(item)
@@ -244,6 +273,10 @@ class LlmClient:
                 return got.raw
             if isinstance(got, UseRealtime) or (got.api_error.final and config.endpoints):
                 return None
+            if formatted and self._refuses(first, request, got.api_error):
+                formatted = False
+                item = BatchItem.of(request, call, tokens, config.max_tokens_field, formatted)
+                continue
             if not got.api_error.retry:
                 raise got.api_error.error()
             failures += got.counts
@@ -277,8 +310,10 @@ class LlmClient:
             got = await self._attempt(request, numbered, tried)
             if isinstance(got, RawReply):
                 return got
-            api_errors.append(got)
             self._check_halted()
+            if got is _WITHOUT_FORMAT:
+                continue
+            api_errors.append(got)
             if not got.retry and not got.final:
                 raise got.error()
             if self._router.all_out:
@@ -288,10 +323,11 @@ class LlmClient:
 
     async def _attempt(self, request: LlmRequest, call: Call, tried: list[Route]) -> RawReply | ApiError:
         """One request, to an endpoint that was not ``tried`` if it can be; one that gave no reply is added to these.
+        ``_WITHOUT_FORMAT`` where the endpoint refused the form of the reply: it is asked again without that.
 
         Raises OverBudget, EndpointError or QuestionError when nothing was sent.
         """
-        plain = self._meter.plain(request.messages)
+        plain = self._plain(request)
         estimate = self._meter.safe(plain)
         call = replace(call, reserved_usd=self.price.cost(Usage(estimate, 0, request.max_tokens)))
         tokens, expires_s = estimate + request.max_tokens, self.config.timeout_s + PERMIT_SLACK_S
@@ -300,6 +336,7 @@ class LlmClient:
         permit: int | None = None
         headers = NO_HEADERS
         sent_at: float | None = None
+        formatted = False
         task = _this_task()
         try:
             await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
@@ -313,7 +350,8 @@ class LlmClient:
             self._unsent.discard(task)
             self._in_flight.add(task)
             self._none_in_flight.clear()
-            raw, headers = await self._send(route, request, call)
+            formatted = route.formats.takes(request.json_schema)
+            raw, headers = await self._send(route, request, call, formatted)
         except asyncio.CancelledError:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
             await asyncio.shield(self._ledger.settle(lost or unsent(call, "cancelled")))
@@ -331,6 +369,8 @@ class LlmClient:
                 await best_effort(route.limiter.release(permit, error_headers(error, api_error)))
                 permit = None
             await self._ledger.settle(api_error.outcome(call, clock() - sent_at))
+            if formatted and self._refuses(route, request, api_error):
+                return _WITHOUT_FORMAT
             tried.append(route)
             return api_error
         else:
@@ -346,10 +386,17 @@ class LlmClient:
                 await best_effort(route.limiter.release(permit, headers, unsent=sent_at is None))
             self._unsent.add(task)
 
-    async def _send(self, route: Route, request: LlmRequest, call: Call) -> tuple[RawReply, RateLimitHeaders]:
+    def _plain(self, request: LlmRequest) -> int:
+        """Our count of a prompt's tokens, with its schema, which endpoints write into the prompt."""
+        schema = self._count(request.json_schema) if request.json_schema is not None else 0
+        return self._meter.plain(request.messages) + schema
+
+    async def _send(
+        self, route: Route, request: LlmRequest, call: Call, formatted: bool
+    ) -> tuple[RawReply, RateLimitHeaders]:
         start = time.perf_counter()
         response = await route.http.chat.completions.with_raw_response.create(
-            **request.parameters(self.config.max_tokens_field, route.endpoint.model)
+            **request.parameters(self.config.max_tokens_field, route.endpoint.model, formatted)
         )
         completion = response.parse()
         if not isinstance(completion, ChatCompletion) or not completion.choices:
@@ -386,6 +433,9 @@ def _this_task() -> asyncio.Task[Any]:
     if task is None:
         raise RuntimeError("calls are made from tasks of an event loop")
     return task
+
+
+_WITHOUT_FORMAT: Final = ApiError("failed", 400, "asked again without response_format", retry=True)
 
 
 class _NoReplyError(Exception):

@@ -195,8 +195,10 @@ class GeneratorConfig(EndpointConfig):
     passage; "auto" is short for the embedded model without a reader, full for all others. ``reader`` is
     merged into a model that is served here: "shipped" (into the embedded model alone), "none", or the folder that
     `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
-    keeps; None is True where that one serves a reader. ``mode`` batch puts calls into batches of the first endpoint,
-    as ``batch`` says; what no batch answers is asked in real time, at any.
+    keeps; None is True where that one serves a reader. ``json_schema`` sends the form of a typed answer as
+    ``response_format``: "auto" until the endpoint refuses it, and as a grammar to the embedded model where llama.cpp
+    serves it; "always" takes a refusal for an error, "never" leaves it to the prompt. ``mode`` batch puts calls into
+    batches of the first endpoint, as ``batch`` says; what no batch answers is asked in real time, at any.
 
     ``temperature``, ``top_p``, ``seed`` and ``stop`` are sent with each request, the longest reply of its role
     (``max_completion_tokens``) under the name ``max_tokens_field``. A call ends after ``timeout_s`` and is made at most
@@ -219,6 +221,7 @@ class GeneratorConfig(EndpointConfig):
     contract: Literal["full", "short", "auto"] = "auto"
     reader: Annotated[str, Field(min_length=1)] = SHIPPED
     constrained: bool | None = None
+    json_schema: Literal["auto", "always", "never"] = "auto"
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
     mode: Literal["realtime", "batch"] = "realtime"

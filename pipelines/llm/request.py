@@ -31,9 +31,10 @@ class LlmRequest:
     ``base_url`` is the configured one ("embedded" stays "embedded", whatever port it has today).
 
     ``sample`` tells draws of one prompt apart; the seed that goes out is ``seed + sample``. ``grammar`` is GBNF, which
-    llama.cpp's server keeps the reply to. None means "not sent". ``others`` are further endpoints that may be asked
-    instead, each as (base URL, model, version of the API): the reply may be any of theirs, so it is known by the list
-    and not by which of them happened to give it.
+    llama.cpp's server keeps the reply to. ``json_schema`` is the schema of the reply with its name, as JSON; the reply
+    is known by it whether or not it was sent, since an endpoint that refuses it is asked without. None means "not
+    sent". ``others`` are further endpoints that may be asked instead, each as (base URL, model, version of the API):
+    the reply may be any of theirs, so it is known by the list and not by which of them happened to give it.
     """
 
     model: str
@@ -49,6 +50,7 @@ class LlmRequest:
     sample: int = 0
     api_version: str | None = None
     grammar: str | None = None
+    json_schema: str | None = None
     others: tuple[tuple[str, str, str | None], ...] = ()
 
     @property
@@ -59,22 +61,26 @@ class LlmRequest:
     def canonical(self) -> str:
         """JSON with sorted keys and no spaces; ASCII only, so that every string has one form. Vectors by their hashes.
 
-        A grammar that is not sent is left out, and so are other endpoints where there are none, so that replies from
-        before there were any are known again.
+        A grammar and a schema that are not sent are left out, and so are other endpoints where there are none, so that
+        replies from before there were any are known again.
         """
         # Not by asdict, which copies whatever it finds, word for word.
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclass_fields(self)}
         fields["messages"] = [{"role": message.role, "content": content_named(message)} for message in self.messages]
-        if self.grammar is None:
-            del fields["grammar"]
+        for name in ("grammar", "json_schema"):
+            if fields[name] is None:
+                del fields[name]
         if not self.others:
             del fields["others"]
         return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
-    def parameters(self, max_tokens_field: str = "max_tokens", model: str | None = None) -> dict[str, Any]:
+    def parameters(
+        self, max_tokens_field: str = "max_tokens", model: str | None = None, formatted: bool = True
+    ) -> dict[str, Any]:
         """Keyword arguments of ``chat.completions.create``; what is unset is left out, as some servers refuse it.
 
-        ``model`` is the name at the endpoint that is asked, where that is another one than the first.
+        ``model`` is the name at the endpoint that is asked, where that is another one than the first; without
+        ``formatted`` the schema is not sent.
         """
         arguments: dict[str, Any] = {
             "model": model or self.model,
@@ -92,6 +98,8 @@ class LlmRequest:
             arguments["stop"] = list(self.stop)
         if self.response_format is not None:
             arguments["response_format"] = {"type": self.response_format}
+        if self.json_schema is not None and formatted:
+            arguments["response_format"] = {"type": "json_schema", "json_schema": json.loads(self.json_schema)}
         if self.grammar is not None:
             arguments["extra_body"] = {"grammar": self.grammar}
         return arguments

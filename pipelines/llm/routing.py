@@ -1,13 +1,15 @@
 """Endpoints: reaching them, what went wrong with a request, which are worth asking now, and which one a call goes to.
 
-Errors are told apart by status codes, error codes and exception types, never by searching texts. Three questions are
-answered for each: may it have been billed, is it worth another try, and whose problem is it.
+Errors are told apart by status codes, error codes and exception types; their texts are searched for nothing but the
+name of a field (``ApiError.names_format``). Three questions are answered for each: may it have been billed, is it worth
+another try, and whose problem is it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import email.utils
+import json
 import logging
 import math
 import os
@@ -51,6 +53,7 @@ PREFERENCE_S = 0.1
 """How long an endpoint is waited for before the next one is asked for a permit as well. Ours."""
 LOOK_AGAIN_S = 1.0
 """How often a call that waits looks who is worth asking by now. Ours."""
+_FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
 _KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
 
 
@@ -175,6 +178,7 @@ class Route:
     price: Price
     key: str = field(repr=False)
     breaker: Breaker
+    formats: ReplyFormats
 
     def api_error(self, error: Exception) -> ApiError:
         """What went wrong with a call that went there."""
@@ -207,7 +211,9 @@ def open_routes(
             breaker.refuse(str(error))
             key = NO_KEY
         http = open_client(endpoint, where, key, config.timeout_s, None if routes else transport)
-        routes.append(Route(endpoint, http, limiter, prices.price(endpoint.model, endpoint.price), key, breaker))
+        routes.append(
+            Route(endpoint, http, limiter, prices.price(endpoint.model, endpoint.price), key, breaker, ReplyFormats())
+        )
     if len(missing) == len(routes):
         raise missing[0]
     return routes
@@ -286,6 +292,25 @@ class Breaker:
             self._pause = min(self._longest, 2 * self._pause)
 
 
+class ReplyFormats:
+    """Which schemas of a reply an endpoint takes, as far as it has said. One that refuses a schema of ours takes none;
+    of one that refuses a schema that came with a question, it is known of that one alone.
+    """
+
+    def __init__(self) -> None:
+        self._none = False
+        self._refused: set[str] = set()
+
+    def takes(self, json_schema: str | None) -> bool:
+        """Whether a request that has this schema (None: none) is sent with one."""
+        return json_schema is not None and not self._none and json_schema not in self._refused
+
+    def refuse(self, json_schema: str) -> None:
+        """The endpoint has refused a request with this schema, and named it as the reason."""
+        self._refused.add(json_schema)
+        self._none = self._none or bool(json.loads(json_schema)["strict"])
+
+
 @dataclass(frozen=True, slots=True)
 class ApiError:
     """``status`` for the ledger; ``http_status`` 0 without an answer; ``retry_after`` in seconds where it was named."""
@@ -307,6 +332,13 @@ class ApiError:
     def final(self) -> bool:
         """Whether the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
         return self.whose == "endpoint" and not self.retry
+
+    @property
+    def names_format(self) -> bool:
+        """Whether the request was refused for the form that it asks the reply in. No code of any protocol says so, but
+        who refuses a field of a request names it.
+        """
+        return self.http_status in (400, 422) and _FORMAT.search(self.message) is not None
 
     @property
     def unreachable(self) -> bool:

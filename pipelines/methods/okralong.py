@@ -10,12 +10,19 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Final
 
+from okralong.pipelines.answering.answer_types import TEXT, AnswerType, with_value
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.line_items import line_item_queries
 from okralong.pipelines.answering.policy import Policy, organize
-from okralong.pipelines.answering.reading import read_answer, read_comparison, read_sentence, with_confidence
+from okralong.pipelines.answering.reading import (
+    read_answer,
+    read_comparison,
+    read_sentence,
+    read_value_of,
+    with_confidence,
+)
 from okralong.pipelines.answering.retrieve import (
     line_item_retrieval,
     pool,
@@ -84,6 +91,7 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
     if plan.escalate_to is not None:
         found = await with_confidence(tools, question, found)
         trusted = found.confidence is None or found.confidence >= plan.escalate_under
+        trusted = trusted and found.status != "invalid_output"
         if not trusted and not (whole and plan.escalate_to == "precise"):
             found = await _escalate(question, analysis, plan, tools, found)
     return replace(found, analysis=analysis, plan=plan)
@@ -120,20 +128,27 @@ def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Po
 
 
 async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> Answer:
+    wanted = AnswerType.of(tools.answer_type)
     reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":
         finds = await split_retrieval(tools, question, plan)
         if reads and (compared := await read_comparison(tools, "compare", question, finds)) is not None:
-            return compared
+            typed = with_value(Question("", question, answer_type=tools.answer_type), compared)
+            if typed.status != "invalid_output":
+                return typed
         # In turns, so that each sub-question keeps its evidence.
         hits = pool([found for _, found in finds])
     else:
         # Linear and extend are one way: the plan's extension_tokens make the difference.
         items = _line_items(question, analysis, plan, tools.policy)
         hits = await line_item_retrieval(tools, question, items, plan)
-        if reads and not items:
+        if reads and not items and wanted != TEXT:
+            typed_answer = await read_value_of(tools, "read", question, hits, wanted)
+            if typed_answer is not None:
+                return typed_answer
+        elif reads and not items:
             read = read_sentence if analysis is not None and analysis.type == "abstractive" else read_answer
             return await read(tools, "read", question, hits)
     return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)

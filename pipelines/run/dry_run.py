@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from okralong.pipelines.answering.answer_types import TEXT, AnswerType
 from okralong.pipelines.answering.context import BuildPrompt, fit_passages, process_context
 from okralong.pipelines.answering.cost_model import Forecast, LookUps, Prompt
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, step_prompt, with_demonstration
@@ -128,7 +129,7 @@ async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports:
     if again is None:
         return None
     if again.to == "precise":
-        return Forecast((Prompt("full_text", whole),))
+        return Forecast((Prompt("full_text", whole),), typed=bool(question.answer_type))
     if ports.stronger is None:
         return None
     stronger = replace(ports.stronger, embed=ports.embed)
@@ -155,15 +156,16 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     answer = await load_strategy(name)(question, tools)
     asked = {prompt.role for prompt in client.prompts}
     workflow = answer.plan.workflow if answer.plan is not None and name == METHOD else "linear"
+    typed = bool(question.answer_type)
     if workflow not in asked:  # nothing was found, or there is no room to split: what was sent is all there is
-        return Forecast(tuple(client.prompts)), answer
+        return Forecast(tuple(client.prompts), typed=typed), answer
     # With a policy that chooses nothing: a choice among a few candidates has no more to give.
     selection = ports.policy.selection.model_copy(update={"method": "none"})
     ports = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
     tools = QuestionTools.in_process(ports, question, doc_ids, _NoLog())
     answers, reasons = await prompt_growth(tools, question.question, cast(Plan, answer.plan), ports.demonstrate)
     certain = tuple(prompt for prompt in client.prompts if prompt.role in ("analyze", "split"))
-    return Forecast(certain, cast(LookUps, workflow), answers, reasons), answer
+    return Forecast(certain, cast(LookUps, workflow), answers, reasons, typed=typed), answer
 
 
 async def prompt_growth(
@@ -181,8 +183,9 @@ async def prompt_growth(
 
     def sized(passages: Sequence[Passage], hits: Sequence[Hit], build: BuildPrompt, role: str) -> int:
         messages = build(fit_passages(passages, hits, build, role, tools))
+        typed = wanted if role == "generate" else TEXT
         return prompt_tokens(
-            with_demonstration(messages, role, tools.short_contract) if demonstrate else messages, tools.count
+            with_demonstration(messages, role, tools.short_contract, typed) if demonstrate else messages, tools.count
         )
 
     split = plan.workflow == "split"
@@ -197,7 +200,10 @@ async def prompt_growth(
         max_tokens=None if tokens is None else look_ups * tokens,
     )
     hits = await assembled_retrieval(tools, "retrieve", question, deep)
-    build_answer = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract)
+    wanted = AnswerType.of(tools.answer_type)
+    build_answer = partial(
+        answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted
+    )
     answers, reasons = [], []
     for number in range(1, look_ups + 1):
         shown = hits[: number * count]
@@ -224,7 +230,14 @@ class DryRunClient:
     prompts: list[Prompt] = field(default_factory=list)
 
     async def complete(
-        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+        self,
+        query_id: str,
+        path: str,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        logprobs: bool = False,
+        answer_type: str = "",
     ) -> Reply:
         """Count the prompt and reply "unanswerable". Raises NobodyAsked where more than an answer is wanted: the
         keyword rules then speak, and nothing further is looked up.

@@ -18,7 +18,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from okralong.pipelines.answering.cost_model import ROLES, Forecast, LookUps, Priors, SharePrior
+from okralong.pipelines.answering.cost_model import ANSWERS, ROLES, Forecast, LookUps, Priors, SharePrior
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.run.dry_run import AskedQuestion, Outlook
@@ -321,6 +321,7 @@ class Simulation:
         self._step_reasons = _floats([forecasts[at].reason for at in self._step])
         self._numbers = np.array(list(priors.sub_questions))
         self._full_text = _floats([each.full_text for each in forecasts])
+        self._typed = np.array([each.typed for each in forecasts], dtype=bool)
 
     def expected(self, posterior: Posterior, random: np.random.Generator) -> tuple[Floats, Floats]:
         """Prompt and completion tokens that are expected of each question, without the full text."""
@@ -336,8 +337,11 @@ class Simulation:
         prompt, completion = np.zeros(self._size), np.zeros(self._size)
 
         def call(role: str, at: Indices, tokens: Floats) -> None:
+            replies = self._replies(role, at, parameters, random)
+            if role in ANSWERS:
+                tokens, replies = self._repaired(at, tokens, replies, random)
             prompt[:] += np.bincount(at, tokens, self._size)
-            completion[:] += np.bincount(at, self._replies(role, at, parameters, random), self._size)
+            completion[:] += np.bincount(at, replies, self._size)
 
         for role, (at, tokens) in self._certain.items():
             call(role, at, tokens)
@@ -349,8 +353,10 @@ class Simulation:
             self._sample_steps(call, parameters, random)
         full_text_prompt, full_text_completion = np.zeros(self._size), np.zeros(self._size)
         escalated = np.flatnonzero((random.random(self._size) < parameters.unanswerable) & (self._full_text > 0))
-        full_text_prompt[escalated] = self._full_text[escalated]
-        full_text_completion[escalated] = self._replies("full_text", escalated, parameters, random)
+        replies = self._replies("full_text", escalated, parameters, random)
+        shown, replies = self._repaired(escalated, self._full_text[escalated], replies, random)
+        full_text_prompt[escalated] = shown
+        full_text_completion[escalated] = replies
         counting = parameters.counting
         return Used(prompt * counting, completion, full_text_prompt * counting, full_text_completion)
 
@@ -374,6 +380,17 @@ class Simulation:
             ask("generate", self._step_answers, going[stuck], number)
             going = going[~stuck]
         ask("generate", self._step_answers, going, steps + 1)
+
+    def _repaired(
+        self, at: Indices, tokens: Floats, replies: Floats, random: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Prompts and replies of answers with those of the calls that ask once more for some of the typed ones, which
+        show the first reply.
+        """
+        if not self._typed[at].any():
+            return tokens, replies
+        again = self._typed[at] & (random.random(at.size) < self._priors.repaired)
+        return tokens + again * (tokens + replies), replies * (1 + again)
 
     def _replies(self, role: str, at: Indices, parameters: GeneratorParameters, random: np.random.Generator) -> Floats:
         """Lengths of replies: log-normal about the mean of the role and the type, cut at the role's limit."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.cost_model import Spender, plan_bound, plan_reserve
+from okralong.pipelines.answering.cost_model import PROMPT_OVERHEAD, Spender, plan_bound, plan_reserve
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.reading import AROUND_CITATION, with_confidence
 from okralong.pipelines.core.config import load_config
@@ -130,6 +130,20 @@ def test_the_reserve_holds_both_answers_each_at_its_price() -> None:
     assert reserve(under=0.5, to="stronger") == pytest.approx(own + second)
     assert reserve(under=0.5, to="precise") == pytest.approx(own + (8000 + 200) / 1e6)
     assert reserve(precise=True, under=0.5, to="precise") == reserve(precise=True)
+
+
+def test_the_reserve_of_a_typed_question_holds_each_answer_twice() -> None:
+    limit = {"generate": 100, "full_text": 200, "split": 10}.__getitem__
+    price = Price(input=1.0, cached_input=1.0, output=1.0)
+    for kind, precise in (("extractive", False), ("multi-source", False), ("extractive", True)):
+        plan = organize(analysis(kind), paper_policy(), precise=precise)  # type: ignore[arg-type]
+        plain, typed = (plan_bound(plan, 600, 100_000, limit, typed) for typed in (False, True))
+        answers = [plain.prompt_tokens - 100_000 * precise - (PROMPT_OVERHEAD if kind == "multi-source" else 0)]
+        more = typed.prompt_tokens - plain.prompt_tokens
+        assert more == answers[0] + 100 + PROMPT_OVERHEAD + 100_000 * precise, "the window holds no more"
+        assert typed.completion_tokens - plain.completion_tokens == 100 + 200 * precise
+        spender = Spender(price, 100_000, limit)
+        assert plan_reserve(plan, 600, spender, typed=True) > plan_reserve(plan, 600, spender)
 
 
 def known(policy: Policy, strategy: str = "okralong", **given: Any) -> str:

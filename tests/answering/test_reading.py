@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.question_tools import QuestionTools
 from okralong.pipelines.answering.reading import (
     Value,
@@ -16,6 +17,7 @@ from okralong.pipelines.answering.reading import (
     read_answer,
     read_comparison,
     read_sentence,
+    read_value_of,
     value_of,
     whole_words,
     with_confidence,
@@ -158,9 +160,10 @@ def test_values_of_spans() -> None:
     assert value_of("June 3, 2009") == Value((2009.0, 6.0, 3.0), "date")
     assert value_of("1998") == Value((1998.0,), "date")
     assert value_of("1,204 crowns") == Value((1204.0,), "crowns")
-    assert value_of("$1.2 billion") == Value((1.2e9,), "$")
-    assert value_of("$950 million") == Value((9.5e8,), "$")
-    assert value_of("$(1,204)") is None or value_of("(1,204)") == Value((-1204.0,), "")
+    assert value_of("$1.2 billion") == Value((1.2e9,), "USD")
+    assert value_of("$950 million") == Value((9.5e8,), "USD")
+    assert value_of("$(1,204)") == Value((-1204.0,), "USD")
+    assert value_of("950 million dollars") == value_of("$950 million")
     assert value_of("summary 2010") == Value((2010.0,), "date")
     assert value_of("from 3 to 4") is None
     assert value_of("none") is None
@@ -196,3 +199,64 @@ def test_a_span_is_whole_words_of_one_cell(text: str, found: str, whole: str) ->
     at = text.index(found)
     start, end = whole_words(text, at, at + len(found))
     assert text[start:end] == whole
+
+
+STATEMENT = """Income (in thousands of U.S. dollars)
+| | 2023 | 2022 |
+| Revenue | $ 467,460 | $ 431,002 |
+The margin was 12.5 % in 2023, and the outlook is stable."""
+TABLE = Chunk("t:0", "t", 150, 0, 50, 50 + len(STATEMENT), 60, STATEMENT)
+
+
+async def read_typed(tmp_path: Path, answer_type: str, *spans: tuple[str, float], **others: Reading) -> Answer | None:
+    """What is read of a type where the reader points at these words of the statement with these probabilities."""
+    (words, sure), *_ = spans
+    at = STATEMENT.index(words)
+    readings = {STATEMENT: Reading(1.0, sure, at, at + len(words), 1.0), **others}
+    hits = [Hit(TABLE, 1.0), *(Hit(OTHER, 0.5) for _ in others)]
+    asked = tools(tmp_path, readings)
+    return await read_value_of(asked, "read", "How much?", hits, AnswerType.of(answer_type))
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "words", "value", "period"),
+    [
+        ("money", "467,460", "467460000", "2023"),
+        ("money", "431", "431002000", "2022"),  # a model's tokens end anywhere
+        ("money", "Revenue", "467460000", "2023"),  # the row's label
+        ("percent", "12.5", "12.5", "2023"),
+        ("percent", "margin", "12.5", "2023"),
+        ("period", "2022", "2022", ""),
+        ('choices ["stable", "worse"]', "stable", "stable", ""),
+        ('choices ["stable", "worse"]', "outlook", "stable", ""),
+    ],
+)
+async def test_a_span_is_the_value_of_its_type(
+    tmp_path: Path, answer_type: str, words: str, value: str, period: str
+) -> None:
+    found = await read_typed(tmp_path, answer_type, (words, 0.9))
+    assert found is not None
+    assert found.value is not None
+    assert (found.value.value, found.value.period) == (value, period)
+    (source,) = found.citations
+    assert STATEMENT[source.start_char - 50 : source.end_char - 50] == source.quote
+    assert found.answer in source.quote
+
+
+async def test_a_span_with_a_value_goes_before_a_surer_one_without_any(tmp_path: Path) -> None:
+    surer = {OTHER.text: Reading(2.0, 1.0, 0, 5, 1.0)}
+    found = await read_typed(tmp_path, "money", ("467,460", 0.5), **surer)
+    assert found is not None
+    assert found.value is not None
+    assert found.value.value == "467460000"
+    assert await read_typed(tmp_path, "money", ("467,460", 0.05), **surer) is None, "far less probable"
+
+
+async def test_what_is_no_span_is_left_to_the_generator(tmp_path: Path) -> None:
+    for answer_type in ("boolean", "list of money", "list of text", '{"type": "object", "required": ["a"]}'):
+        assert await read_typed(tmp_path, answer_type, ("467,460", 0.9)) is None
+    assert await read_typed(tmp_path, "date", ("stable", 0.9)) is not None, "the year in its line"
+    assert await read_typed(tmp_path, 'choices ["a lot", "little"]', ("stable", 0.9)) is None
+    unsure = await read_typed(tmp_path, "money", ("467,460", 0.3))
+    assert unsure is not None
+    assert unsure.status == "unanswerable"

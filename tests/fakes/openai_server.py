@@ -129,6 +129,8 @@ class FakeOpenAI:
         self.snapshot = ""
         """What replies name as their model; "": what was asked for."""
         self.system_fingerprint: str | None = None
+        self.takes_schemas = True
+        """Whether a ``response_format`` with a JSON schema is taken, or refused as OpenAI's older models do."""
         self.gives_logprobs = True
         """Many servers take the wish for log-probabilities and send none."""
         self.received: list[Received] = []
@@ -189,6 +191,11 @@ class FakeOpenAI:
         if one.body["model"] not in self.models:
             one.status = 404
             return _problem(Trouble(404, "model_not_found", f"The model {one.body['model']} does not exist."))
+        form = one.body.get("response_format") or {}
+        if form.get("type") == "json_schema" and not self.takes_schemas:
+            one.status = 400
+            said = "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
+            return _problem(Trouble(400, "", said))
         one.status = trouble.status
         if (trouble.status == 200 and not trouble.reset) or trouble.billed:
             reply = self._charge(one, trouble)

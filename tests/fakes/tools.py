@@ -85,6 +85,7 @@ class ScriptedTools:
         reads: bool = False,
         stronger: Mapping[str, Sequence[Scripted]] | None = None,
         probabilities: Mapping[str, float] | None = None,
+        answer_type: str = "",
     ) -> None:
         """``probabilities`` are those of some words of replies; the generator is sure of the others. ``stronger`` are
         the replies of a second one."""
@@ -101,6 +102,7 @@ class ScriptedTools:
         self._reads = reads or reads_answers
         self._stronger = None if stronger is None else {role: list(texts) for role, texts in stronger.items()}
         self.generator = "scripted"
+        self.answer_type = answer_type
         self._prefix = ""
         self._chunks: dict[int, list[Chunk]] = {}
         self.calls: list[Call] = []
@@ -185,8 +187,11 @@ class ScriptedTools:
         self._record("record_plan", step, plan=plan)
         return plan
 
-    async def complete(self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False) -> Reply:
-        self._record("complete", step, role=role, messages=list(messages), logprobs=logprobs)
+    async def complete(
+        self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False, answer_type: str = ""
+    ) -> Reply:
+        typed = {"answer_type": answer_type} if answer_type else {}
+        self._record("complete", step, role=role, messages=list(messages), logprobs=logprobs, **typed)
         script = self._replies[role]
         reply = script.pop(0) if len(script) > 1 else script[0]
         if isinstance(reply, Exception):

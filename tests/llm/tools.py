@@ -39,10 +39,11 @@ async def client_over(
     cap_usd: float | None = None,
     backoff: tuple[float, float] = (0.01, 0.05),
     shared: SharedReplies | None = None,
+    **given: Any,
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
     ledger = RunLedger(Folder.of(run), cap_usd)
     limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints)
-    client = LlmClient(config, ledger, limiter, others=others, backoff=backoff, shared=shared)
+    client = LlmClient(config, ledger, limiter, others=others, backoff=backoff, shared=shared, **given)
     try:
         yield client, ledger
     finally:

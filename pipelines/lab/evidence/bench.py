@@ -308,7 +308,14 @@ class BenchTools(QuestionTools):
         return await branch.operator(self.again(path), **branch.arguments), {}
 
     async def _complete(
-        self, query_id: str, path: str, role: str, messages: Sequence[Message], *, logprobs: bool = False
+        self,
+        query_id: str,
+        path: str,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        logprobs: bool = False,
+        answer_type: str = "",
     ) -> Reply:
         """The writer replies, once: first replies are measured. Raises NobodyAsked for a second one."""
         if path.endswith(f"/{REPAIR}"):

@@ -140,3 +140,16 @@ async def test_a_prompt_that_a_local_model_shortens_is_counted(made: Made) -> No
             assert prompt.role == "generate"
             tokens[target] = prompt.tokens
     assert tokens[200] < 700 < tokens[100_000]
+
+
+async def test_a_typed_question_is_counted_in_its_own_prompt(made: Made) -> None:
+    asked = made.asked[0]
+    typed = replace(asked.question, answer_type="money")
+    with FakeOpenAI() as server:
+        ports = made.desk(server).ports()
+        plain = await dry_run(asked.question, asked.doc_ids, ports, ("std_rag",))
+        more = await dry_run(typed, asked.doc_ids, ports, ("std_rag",))
+    (one,), (other,) = plain.forecasts["std_rag"].certain, more.forecasts["std_rag"].certain
+    assert one.role == other.role == "generate"
+    assert 40 < other.tokens - one.tokens < 150
+    assert (plain.forecasts["std_rag"].typed, more.forecasts["std_rag"].typed) == (False, True)

@@ -74,3 +74,14 @@ def test_the_full_text_is_read_as_often_as_the_first_answer_is_none() -> None:
     assert np.array_equal(used.full_text_completion > 0, used.full_text_prompt > 0)
     assert set(used.prompt.tolist()) == {900}
     assert sample(Forecast((Prompt("generate", 900),)), unanswerable=1.0).full_text_prompt.sum() == 0
+
+
+def test_a_share_of_typed_answers_is_asked_for_once_more_with_the_first_reply_shown() -> None:
+    plain = Forecast((Prompt("split", 100), Prompt("generate", 900)), full_text=5_000)
+    once, more = (sample(replace(plain, typed=typed), unanswerable=1.0) for typed in (False, True))
+    assert set(once.prompt.tolist()) == {1_000}
+    again = more.prompt > 1_000
+    assert again.mean() == pytest.approx(PRIORS.repaired, rel=0.2)
+    assert (more.prompt[again] - 1_900).mean() == pytest.approx(40, rel=0.15), "the reply is shown"
+    assert (more.full_text_prompt > 5_000).mean() == pytest.approx(PRIORS.repaired, rel=0.2)
+    assert more.completion[again].mean() == pytest.approx(25 + 2 * 40, rel=0.15)

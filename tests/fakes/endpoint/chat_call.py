@@ -74,8 +74,11 @@ def read_call(body: Mapping[str, Any], models: Mapping[str, Model], tokens: Prom
     if body.get("n") not in (None, 1):
         raise invalid("n", "This endpoint is a fake that gives one choice.")
     messages = _messages(body)
-    if body.get("response_format") == {"type": "json_object"}:
+    form = body.get("response_format") or {}
+    if form == {"type": "json_object"}:
         _names_json(messages)
+    if form.get("type") == "json_schema":
+        _takes_schema(form.get("json_schema"), models[name])
     return ChatCall(
         request_hash=request_hash(body),
         name=name,
@@ -112,6 +115,16 @@ def _names_json(messages: list[tuple[str, str]]) -> None:
             "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
             param="messages",
         )
+
+
+def _takes_schema(given: object, model: Model) -> None:
+    if not model.json_schemas:
+        raise invalid(
+            "response_format",
+            "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        )
+    if not isinstance(given, dict) or not given.get("name") or not isinstance(given.get("schema"), dict):
+        raise missing("response_format.json_schema.schema")
 
 
 def _limit(body: Mapping[str, Any], model: Model) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT as ANALYZE
-from okralong.pipelines.answering.prompts import RULES
+from okralong.pipelines.answering.prompts import RULES, VALUE_MARK
 from okralong.pipelines.answering.prompts import SPLIT_INSTRUCTIONS as SPLIT
 from okralong.pipelines.answering.prompts import STEP_INSTRUCTIONS as STEP
 from okralong.pipelines.core.types import QUESTION_MARK
@@ -37,7 +37,7 @@ def read_prompt(messages: Sequence[tuple[str, str]]) -> Prompt:
     before, mark, question = text.rpartition(QUESTION_MARK)
     if not mark:
         question = before or question.removeprefix(QUESTION_MARK.lstrip())
-    return Prompt(role, text, question.partition(SO_FAR)[0].strip())
+    return Prompt(role, text, question.partition(SO_FAR)[0].partition(VALUE_MARK)[0].strip())
 
 
 def _role(opening: str) -> Role:

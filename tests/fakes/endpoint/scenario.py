@@ -30,11 +30,12 @@ class Rates(Settings):
 
 class Model(Settings):
     """A model on offer. ``window`` holds prompt and reply together, in tokens; without ``logprobs`` it sends none,
-    whoever asks.
+    whoever asks; without ``json_schemas`` it refuses a ``response_format`` that has one.
     """
 
     window: Count = 128_000
     logprobs: bool = True
+    json_schemas: bool = True
     max_completion_tokens: Count = 16_384
     rates: Rates = Rates()
 

@@ -37,9 +37,9 @@ class BatchRun:
     scheduler: BatchScheduler
     client: LlmClient
 
-    async def ask(self, *texts: str, path: str = "generate") -> list[Reply | BaseException]:
+    async def ask(self, *texts: str, path: str = "generate", answer_type: str = "") -> list[Reply | BaseException]:
         """What became of these calls, asked beside each other; each is a question's of the same name."""
-        calls = (self.client.complete(text, path, "generate", ask(text)) for text in texts)
+        calls = (self.client.complete(text, path, "generate", ask(text), answer_type=answer_type) for text in texts)
         return await asyncio.gather(*calls, return_exceptions=True)
 
 
@@ -51,12 +51,13 @@ async def batch_run(
     run_id: str = "run-1",
     cap_usd: float | None = None,
     until: datetime | None = None,
+    **given: Any,
 ) -> AsyncIterator[BatchRun]:
     folder = Folder.of(run)
     ledger = RunLedger(folder, cap_usd)
     scheduler = BatchScheduler(config, ledger, run_id, lambda: ResumeState.load(folder), until, backoff=(0.02, 0.1))
     limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints)
-    client = LlmClient(config, ledger, limiter, others=others, backoff=(0.01, 0.05), scheduler=scheduler)
+    client = LlmClient(config, ledger, limiter, others=others, backoff=(0.01, 0.05), scheduler=scheduler, **given)
     try:
         yield BatchRun(ledger, scheduler, client)
     finally:

@@ -1,0 +1,205 @@
+"""Typed questions: what their prompt asks for, what is read from replies, the one repair of one that misfits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from okralong.pipelines.answering.answer_types import AnswerType
+from okralong.pipelines.answering.prompts import (
+    Evidence,
+    answer_prompt,
+    demonstrations,
+    read_typed,
+    with_demonstration,
+)
+from okralong.pipelines.core.types import Answer, Document, Passage, Question, ReplyError
+from okralong.pipelines.methods.registry import load_strategy
+from tests.fakes.tools import Scripted, ScriptedTools, analysis
+
+TABLE = """Alder annual report
+
+Consolidated statements of income (in thousands of U.S. dollars)
+| | 2023 | 2022 |
+| Revenue | $ 467,460 | $ 431,002 |
+| Net income (loss) | $ (234,495) | $ 12,010 |
+"""
+ALDER = Document("alder", TABLE, "Alder", sha256="alder", n_tokens=80)
+PASSAGE = Passage("alder", 0, len(TABLE), TABLE, 80, 1.0)
+SCHEMA = {"type": "object", "properties": {"buyer": {"type": "string"}}, "required": ["buyer"]}
+REVENUE = {
+    "evidence": [{"passage": 1, "quote": "Revenue | $ 467,460"}],
+    "value": "$ 467,460 thousand",
+    "period": "2023",
+}
+
+
+async def ask(answer_type: str, *replies: Scripted, short: bool = False, strategy: str = "okralong") -> Any:
+    tools = ScriptedTools(
+        [ALDER],
+        {"generate": list(replies), "full_text": list(replies)},
+        analysis=analysis("extractive", "exact"),
+        short_contract=short,
+        answer_type=answer_type,
+    )
+    answer = await load_strategy(strategy)(Question("q", "What was the revenue?", answer_type=answer_type), tools)
+    return answer, tools
+
+
+def test_a_question_without_a_type_is_asked_as_ever() -> None:
+    for short in (False, True):
+        plain = answer_prompt("Who?", [PASSAGE], short=short)
+        assert plain == answer_prompt("Who?", [PASSAGE], short=short, wanted=AnswerType.of("text"))
+        assert "JSON" not in plain[0].content
+        assert plain[1].content.endswith("\n\nQuestion: Who?")
+
+
+def test_questions_of_all_types_share_what_stands_before_the_question() -> None:
+    kinds = ("number", "money", "percent", "date", "period", "boolean", 'choices ["up", "down"]', "list of money")
+    prompts = [answer_prompt("How?", [PASSAGE], wanted=AnswerType.of(kind)) for kind in kinds]
+    assert len({each[0].content for each in prompts}) == 1
+    assert len({each[1].content.partition("Question: ")[0] for each in prompts}) == 1
+    ends = {kind: each[1].content.rpartition("Question: ")[2] for kind, each in zip(kinds, prompts, strict=True)}
+    assert len(set(ends.values())) == len(kinds)
+    assert '"up", "down"' in ends['choices ["up", "down"]']
+    assert "scale" in ends["money"]
+    assert '"period"' in ends["money"]
+    assert '"period"' not in ends["date"]
+    schema = answer_prompt("Who?", [PASSAGE], short=True, wanted=AnswerType.of(json.dumps(SCHEMA)))
+    assert json.dumps(SCHEMA) in schema[1].content
+    assert "JSON object" in schema[0].content, "the short contract has no form for a schema"
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_the_worked_example_is_of_the_same_contract(short: bool) -> None:
+    wanted = AnswerType.of("money")
+    shown = with_demonstration(
+        answer_prompt("How much?", [PASSAGE], short=short, wanted=wanted), "generate", short, wanted
+    )
+    (said,) = read_typed(shown[2].content, wanted)
+    assert (said.said, said.evidence[0].passage) == ("310 boats", 1)
+    assert ("{" in shown[2].content) is not short
+    assert demonstrations(short)["split"] == demonstrations(short, wanted)["split"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "values"),
+    [
+        (json.dumps(REVENUE), [("$ 467,460 thousand", "2023", (Evidence(1, "Revenue | $ 467,460"),))]),
+        (f"<think>hm</think>Sure:\n```json\n{json.dumps(REVENUE)}\n```", [("$ 467,460 thousand", "2023", None)]),
+        ('{"value": 467460.5, "evidence": [1]}', [("467460.5", "", (Evidence(1, ""),))]),
+        ('{"answer": "5 %", "evidence": "[2] \\"a rate of 5 %\\""}', [("5 %", "", (Evidence(2, "a rate of 5 %"),))]),
+        ('{"value": true}', [("yes", "", ())]),
+        ('Evidence: [1] "Revenue"\nAnswer: $5', [("$5", "", (Evidence(1, "Revenue"),))]),
+        ("$5 [1]", [("$5", "", (Evidence(1, ""),))]),
+        ('{"evidence": [], "value": null}', []),
+        ('{"values": []}', []),
+        ('{"value": "unanswerable"}', []),
+        ("Answer: unanswerable", []),
+        ("unanswerable", []),
+    ],
+)
+def test_what_is_read_from_a_reply(reply: str, values: list[Any]) -> None:
+    found = read_typed(reply, AnswerType.of("money"))
+    assert [(each.said, each.period) for each in found] == [each[:2] for each in values]
+    for each, (_, _, evidence) in zip(found, values, strict=True):
+        assert evidence is None or each.evidence == evidence
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"evidence": [{"passage": 1, "quo',
+        '{"evidence": [{"passage": 1, "quote": "Revenue | $ 467,460"}], "val',
+        'Sure: {"evidence": [{"passage": 1, "quote": "$ 467,460"}], "value": "$ 467',
+        "{",
+    ],
+)
+def test_json_that_ends_too_early_is_no_answer(reply: str) -> None:
+    with pytest.raises(ReplyError):
+        read_typed(reply, AnswerType.of("money"))
+
+
+def test_values_of_a_list_have_evidence_each_and_a_schema_may_stand_alone() -> None:
+    many = AnswerType.of("list of number")
+    both = {"values": [{"value": "1", "evidence": [{"passage": 1, "quote": "one"}]}, {"value": 2, "evidence": [2]}]}
+    found = read_typed(json.dumps(both), many)
+    assert [(each.said, each.evidence) for each in found] == [("1", (Evidence(1, "one"),)), ("2", (Evidence(2, ""),))]
+    shared = read_typed('{"value": ["1", "2"], "evidence": [3]}', many)
+    assert [(each.said, each.evidence) for each in shared] == [("1", (Evidence(3, ""),)), ("2", (Evidence(3, ""),))]
+    assert [each.said for each in read_typed("1; 2 [1]", many)] == ["1", "2"]
+    schema = AnswerType.of(json.dumps(SCHEMA))
+    for reply in ('{"value": {"buyer": "Birch"}, "evidence": [1]}', '{"buyer": "Birch"}'):
+        assert [json.loads(each.said) for each in read_typed(reply, schema)] == [{"buyer": "Birch"}]
+    assert read_typed("unanswerable", schema) == []
+    with pytest.raises(ReplyError, match="no whole JSON object"):
+        read_typed("Birch bought it [1]", schema)
+
+
+@pytest.mark.parametrize(("strategy", "step"), [("okralong", "generate"), ("long_context", "full_text/generate")])
+async def test_a_typed_reply_has_its_value_and_its_sources(strategy: str, step: str) -> None:
+    answer, tools = await ask("money", json.dumps(REVENUE), strategy=strategy)
+    assert (answer.status, answer.answer, answer.error) == ("answered", "$ 467,460 thousand", "")
+    assert (answer.value.value, answer.value.scale, answer.value.currency) == ("467460000", "thousand", "USD")
+    assert answer.value.period == "2023"
+    (citation,) = answer.citations
+    assert TABLE[citation.start_char : citation.end_char] == "Revenue | $ 467,460"
+    (call,) = tools.of("complete")
+    assert (call.step, call.details["answer_type"]) == (step, "money")
+
+
+async def test_a_value_without_its_scale_takes_it_from_the_passage() -> None:
+    loss = {"evidence": [{"passage": 1, "quote": "$ (234,495)"}], "value": "$ (234,495)"}
+    answer, _ = await ask("money", json.dumps(loss))
+    assert (answer.value.value, answer.value.period) == ("-234495000", "2023")
+    plain, _ = await ask("money", "$ (234,495) [1]", short=True)
+    assert plain.value == answer.value
+    assert plain.citations, "the line of the passage that says so"
+
+
+async def test_a_list_has_the_citations_of_all_its_values() -> None:
+    second = {"evidence": [{"passage": 1, "quote": "$ 431,002"}], "value": "$ 431,002"}
+    answer, _ = await ask("list of money", json.dumps({"values": [REVENUE, second]}))
+    assert [each["value"] for each in json.loads(answer.value.value)] == ["467460000", "431002000"]
+    assert [each["period"] for each in json.loads(answer.value.value)] == ["2023", "2022"]
+    assert [each.quote for each in answer.citations] == ["Revenue | $ 467,460", "$ 431,002"]
+
+
+async def test_a_reply_that_misfits_is_asked_for_once_more() -> None:
+    answer, tools = await ask("money", '{"value": "a lot"}', json.dumps(REVENUE))
+    assert (answer.status, answer.value.value) == ("answered", "467460000")
+    assert [path for tool, path in tools.steps() if tool == "complete"] == ["generate", "generate/repair"]
+    shown = tools.prompt("generate/repair")
+    assert '{"value": "a lot"}' in shown
+    assert "one amount of money was asked for, and there is none in it" in shown
+    assert tools.of("complete")[1].details["answer_type"] == "money"
+
+
+async def test_a_second_misfit_is_invalid_output_with_both_replies() -> None:
+    answer, tools = await ask("date", "Answer: soon", '{"value": "later"}')
+    assert isinstance(answer, Answer)
+    assert (answer.status, answer.answer, answer.value, answer.citations) == ("invalid_output", "", None, ())
+    assert answer.error.startswith("The reply does not fit the answer_type date: one date was asked for")
+    assert 'Answer: soon\n--- asked once more ---\n{"value": "later"}' in answer.error
+    assert answer.context, "what was shown"
+    assert len(tools.of("complete")) == 2
+
+
+async def test_an_empty_reply_fails_and_does_not_count_as_a_misfit() -> None:
+    with pytest.raises(ReplyError, match="asked for once more"):
+        await ask("date", "", "")
+
+
+async def test_the_answer_of_a_reasoning_step_is_a_value_or_is_asked_for_as_one() -> None:
+    for said, steps in (("$ 467,460 thousand", 1), ("much", 2)):
+        scripted: dict[str, list[Scripted]] = {
+            "step": [f"Evidence: none\nQuery: none\nAnswer: {said}"],
+            "generate": [json.dumps(REVENUE)],
+        }
+        tools = ScriptedTools([ALDER], scripted, analysis=analysis("multi-bridge"), answer_type="money")
+        answer = await load_strategy("okralong")(Question("q", "What revenue?", answer_type="money"), tools)
+        assert answer.value is not None
+        assert answer.value.value == "467460000"
+        assert len(tools.of("complete")) == steps
