@@ -22,7 +22,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.pictures import RiskLine, draw_risk
 from okralong.pipelines.llm.journal import read_run_table
-from okralong.pipelines.reporting.metrics import answer_marks
+from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
 from okralong.pipelines.reporting.tables import estimate_words, markdown_table
 from okralong.pipelines.run.questions import read_questions
@@ -91,7 +91,9 @@ def judged(run: str, questions: Sequence[Question]) -> Judged:
     ]
     if not rows:
         raise SystemExit(f"{run} has no answer with a confidence to a question with gold answers in the file.")
-    marks = [answer_marks("", row["status"], row["answer"] or "", golds[row["query_id"]]) for row in rows]
+    marks = [
+        answer_marks("", row["status"], row["answer"] or "", golds[row["query_id"]], Typed.of(row)) for row in rows
+    ]
     return Judged(
         Path(run).name,
         np.array([row["confidence"] for row in rows], dtype=np.float64),

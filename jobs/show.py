@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,12 +17,14 @@ from rich.text import Text
 
 from okralong.jobs.run_folder import BEGUN, table
 from okralong.jobs.terminal import printable, say, say_line
+from okralong.pipelines.answering.answer_types import SCHEMA, AnswerType
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage
 from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
-from okralong.pipelines.reporting.metrics import answer_marks
+from okralong.pipelines.reporting.matrix import words_of
+from okralong.pipelines.reporting.metrics import Typed, answer_marks
 
 if TYPE_CHECKING:
     from okralong.pipelines.archive.archive import Archive
@@ -46,12 +48,14 @@ def print_summary(
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     grid = Table(show_lines=False, expand=True)
-    for title, ratio in (("question", 6), ("type", 2), ("workflow", 2), ("answer", 6), ("sources", 4)):
+    typed = any(row["value"] is not None for row in rows[:ROWS_SHOWN])
+    values = (("value", 3), ("period", 2)) if typed else ()
+    for title, ratio in (("question", 6), ("type", 2), ("workflow", 2), ("answer", 6), *values, ("sources", 4)):
         grid.add_column(title, ratio=ratio, overflow="fold")
     grid.add_column("tokens", justify="right")
     grid.add_column("cost", justify="right")
     for row in rows[:ROWS_SHOWN]:
-        grid.add_row(*_cells(row))
+        grid.add_row(*_cells(row, typed))
     console.print(grid)
     if len(rows) > ROWS_SHOWN:
         console.print(f"... and {len(rows) - ROWS_SHOWN} more in {run.path}/answers")
@@ -110,7 +114,10 @@ def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> li
     """How well the answers agree with the gold ones, marked as in the report: a failed question scores 0, and one that
     the budget did not reach counts nowhere. Nothing without golds.
     """
-    marked = (answer_marks("", row["status"], row["answer"] or "", golds.get(row["query_id"]) or []) for row in rows)
+    marked = (
+        answer_marks("", row["status"], row["answer"] or "", golds.get(row["query_id"]) or [], Typed.of(row))
+        for row in rows
+    )
     held = [(marks.f1, marks.em) for marks in marked if marks.f1 is not None and marks.em is not None]
     if not held:
         return []
@@ -126,16 +133,18 @@ def _text(words: str) -> Text:
     return Text(printable(words))
 
 
-def _cells(row: dict[str, Any]) -> list[Any]:
+def _cells(row: dict[str, Any], typed: bool) -> list[Any]:
     analysis = json.loads(row["analysis"]) if row["analysis"] else None
     plan = json.loads(row["plan"]) if row["plan"] else None
     answer = row["answer"] if row["status"] == "answered" else f"({row['status']}) {row['error'] or ''}".strip()
     sources = ", ".join(sorted({span["doc_id"] for span in row["citations"]}))
+    values = [words_of(row) if row["value"] is not None else "", row["period"] or ""] if typed else []
     return [
         _text(f"{row['query_id']}  {row['question']}"),
         _text(analysis["type"] if analysis else "-"),
         _text(plan["workflow"] if plan else "-"),
         _text(answer if len(answer) <= ANSWER_CHARS else f"{answer[:ANSWER_CHARS]} ..."),
+        *map(_text, values),
         _text(sources or "uncited"),
         _text(f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}"),
         _text(f"${row['cost_usd'] or 0.0:.4f}"),
@@ -207,6 +216,9 @@ class _Printer:
         sure = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
         self._rule(f"answer: {row['status']}{sure}")
         self._line(row["answer"] or "-", 2, "bold")
+        if row["value"] is not None:
+            for name, said in _value_lines(row):
+                self._line(f"{name}: {said}", 2)
         if row["escalated"]:
             how = "from the full text" if row["escalated"] == "precise" else f"by {row['escalated']}"
             self._line(f"asked for again {how}, since the first answer had {row['first_confidence']:.2f}", 2)
@@ -340,6 +352,19 @@ class _Printer:
 
     def _line(self, text: object, indent: int = 0, style: str = "") -> None:
         say(self._console, text, indent=indent, style=style)
+
+
+def _value_lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is known of a typed answer's value, by name: of a list one value a line, with what is known of each."""
+    wanted = AnswerType.of(row["answer_type"] or "")
+    yield "type", wanted.kind if wanted.kind == SCHEMA else str(wanted)
+    if wanted.many:
+        for each in json.loads(row["value"]):
+            more = ", ".join(f"{name} {said}" for name, said in each.items() if name not in ("value", "number"))
+            yield "value", f"{each['value']} ({more})" if more else str(each["value"])
+        return
+    yield "value", str(row["value"])
+    yield from ((name, str(row[name])) for name in ("unit", "scale", "currency", "period") if row[name])
 
 
 def _odds(probabilities: dict[str, float]) -> str:

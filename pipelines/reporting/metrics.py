@@ -10,9 +10,13 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, AnswerType
+from okralong.pipelines.answering.values import agrees
+from okralong.pipelines.core.types import TypedValue
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -215,13 +219,37 @@ class Marks:
     numeric: float | None = None
 
 
-def answer_marks(dataset: str, status: str, answer: str, golds: Sequence[str]) -> Marks:
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a question's ``answer_type`` asks for, a single value, and which was given; None: none that fits."""
+
+    kind: str
+    value: TypedValue | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Typed | None:
+        """Of a row of ``answers``; None where the question asks for words, a list or an object."""
+        wanted = AnswerType.of(row.get("answer_type") or "")
+        if wanted.many or wanted.kind in ("text", SCHEMA):
+            return None
+        if row["value"] is None:
+            return cls(wanted.kind, None)
+        said = {name: row[name] or "" for name in ("value", "unit", "scale", "currency", "period")}
+        return cls(wanted.kind, TypedValue(**said, number=row["number"]))
+
+
+def answer_marks(dataset: str, status: str, answer: str, golds: Sequence[str], typed: Typed | None = None) -> Marks:
     """The marks of an answer of ``status`` to a question of ``dataset``, the best over its gold answers.
 
     A question that failed has marks of 0; one that the budget did not reach has none, since the method is not to blame.
+    The value of a ``typed`` question is right or wrong as a value, whatever set it is of: "467460000" and "$467,460
+    thousand" are the same, and all digits count that the gold answer gives.
     """
     if not golds or status == "over_budget":
         return Marks()
+    if typed is not None and status in ("answered", "invalid_output"):
+        mark = float(typed.value is not None and any(agrees(typed.kind, typed.value, gold) for gold in golds))
+        return Marks(mark, mark, best(rouge_l, answer, golds), mark if typed.kind in AMOUNTS else None)
     said = {"answered": answer, "unanswerable": UNANSWERABLE}.get(status, "")
     right = numeric_match(said, golds)
     numeric = None if right is None else float(right)

@@ -12,7 +12,7 @@ import numpy as np
 
 from okralong.pipelines.answering.prompts import HIDDEN
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.reporting.metrics import answer_marks
+from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.statistics import DRAWS, Estimate, estimate, mean, mean_over_sets, resample
 
 ACCURACY: Final[Mapping[str, str]] = {
@@ -96,7 +96,8 @@ def run_row(
     if answer["confidence"] is not None:
         measures["confidence"] = float(answer["confidence"])
     if gold is not None:
-        marks = answer_marks("", answer["status"] or "", answer["answer"] or "", gold.answers)
+        said_there = answer["status"] or "", answer["answer"] or ""
+        marks = answer_marks("", *said_there, gold.answers, Typed.of(answer))
         known = {"f1": marks.f1, "em": marks.em, "numeric": marks.numeric}
         measures |= {name: mark for name, mark in known.items() if mark is not None}
     if evidence_recall is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.reporting.metrics import Marks, answer_marks
+from okralong.pipelines.reporting.metrics import Marks, Typed, answer_marks
 
 
 def marks(dataset: str, answer: str, *golds: str, status: str = "answered") -> Marks:
@@ -54,3 +54,38 @@ def test_only_an_answer_earns_a_mark() -> None:
 def test_what_was_never_asked_and_what_has_no_gold_has_no_mark() -> None:
     assert marks("finqa", "", "12", status="over_budget") == Marks()
     assert marks("finqa", "12") == Marks()
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "columns", "gold", "right", "numeric"),
+    [
+        ("money", {"value": "467460000", "number": 467460000.0, "scale": "thousand"}, "$467,460 thousand", 1.0, 1.0),
+        ("money", {"value": "467460000", "number": 467460000.0, "scale": "thousand"}, "467,460", 1.0, 1.0),
+        ("money", {"value": "467460000", "number": 467460000.0}, "$467 million", 1.0, 1.0),
+        ("money", {"value": "467460000", "number": 467460000.0}, "$468 million", 0.0, 0.0),
+        ("money", {"value": "5", "number": 5.0, "currency": "EUR"}, "$5", 0.0, 0.0),
+        ("percent", {"value": "-3.5", "number": -3.5, "unit": "%"}, "(3.5) %", 1.0, 1.0),
+        ("date", {"value": "2023-03-03"}, "3 March 2023", 1.0, None),
+        ("period", {"value": "FY2023"}, "fiscal year 2023", 1.0, None),
+        ("boolean", {"value": "no"}, "No", 1.0, None),
+        ('choices ["up", "down"]', {"value": "up"}, "down", 0.0, None),
+        ("money", {}, "$5", 0.0, 0.0),
+    ],
+)
+def test_the_value_of_a_typed_question_is_marked_as_a_value(
+    answer_type: str, columns: dict[str, object], gold: str, right: float, numeric: float | None
+) -> None:
+    empty = dict.fromkeys(("value", "number", "unit", "scale", "currency", "period"))
+    typed = Typed.of({"answer_type": answer_type, **empty, **columns})
+    status = "answered" if columns else "invalid_output"
+    found = answer_marks("hotpotqa", status, "in other words", [gold], typed)
+    assert (found.f1, found.em, found.numeric) == (right, right, numeric)
+
+
+def test_lists_objects_and_words_are_marked_as_words() -> None:
+    for answer_type in ("", "list of money", "list of text", '{"type": "object"}'):
+        assert Typed.of({"answer_type": answer_type, "value": "x"}) is None
+    typed = Typed.of({"answer_type": "money", "value": None})
+    assert answer_marks("", "unanswerable", "", ["unanswerable"], typed) == marks(
+        "", "", "unanswerable", status="unanswerable"
+    )

@@ -57,6 +57,23 @@ def test_a_run_is_scored_over_the_questions_that_have_a_gold_answer(
     assert (said in page.getvalue()) if said else ("gold answers" not in page.getvalue())
 
 
+def test_values_of_typed_questions_stand_in_columns(run: Folder) -> None:
+    page = io.StringIO()
+    print_summary(Console(file=page), run, "")
+    assert "period" not in page.getvalue(), "a run without types has no such columns"
+    shared: dict[str, Any] = {"citations": [], "doc_ids": [], "finished_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    typed = {"query_id": "q4", "question": "Profit?", "status": "answered", "answer": "$ (234,495)"}
+    typed |= {"answer_type": "money", "value": "-234495000", "number": -234495000.0, "currency": "USD"}
+    typed |= {"period": "FY2023", **shared}
+    run.at("answers").write_table("part-000000002.parquet", pa.Table.from_pylist([typed], schema=ANSWERS))
+    page = io.StringIO()
+    print_summary(Console(file=page), run, "", {"q4": ("$(234,495) thousand",)})
+    said = " ".join(page.getvalue().split())
+    assert "-234,495,000" in said
+    assert "FY2023" in said
+    assert "answers of 1 questions: F1 1.00, exact match 1.00" in said, "marked as a value"
+
+
 def test_a_run_says_whose_cost_it_is_and_what_other_runs_spared_it(run: Folder) -> None:
     page = io.StringIO()
     print_summary(Console(file=page), run, "")

@@ -39,7 +39,7 @@ from okralong.pipelines.lab.sweeps.config import CellName, CellPlan, Sweep, Swee
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import calls_begun
 from okralong.pipelines.llm.prices import COLUMNS, bill
-from okralong.pipelines.reporting.metrics import answer_marks
+from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.run import evidence_span, spans_of
 from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.run.questions import question_row, read_questions
@@ -324,7 +324,7 @@ def _row(
     judged: float | None,
 ) -> dict[str, Any]:
     question = gold.gold.question
-    marks = answer_marks(gold.gold.dataset, row["status"], row["answer"] or "", question.answers)
+    marks = answer_marks(gold.gold.dataset, row["status"], row["answer"] or "", question.answers, Typed.of(row))
     billed = bill(attempts)
     return {
         **asdict(named),
