@@ -228,6 +228,7 @@ class NightJob:
         """Find out what is due, and refuse what would pass the budget."""
         from okralong.pipelines.core.storage import located, open_file
         from okralong.pipelines.run.nightly import due, known_documents, only
+        from okralong.pipelines.run.questions import schema_files
 
         source = self.places.of(self.config.questions)
         filesystem, inside = located(source)
@@ -235,6 +236,9 @@ class NightJob:
             copy = f"questions{PurePosixPath(source).suffix.lower()}"
             with open_file(filesystem, inside) as file:
                 self.place.write_bytes(copy, bytes(file.read()))
+            for name, content in schema_files(source).items():
+                *folders, file_name = PurePosixPath(name).parts
+                self.place.at(*folders).write_bytes(file_name, content)
             self.night = replace(self.night, questions=copy)
         prepared = self._prepared()
         why = due(prepared, self.current, known_documents(prepared.archive), self.config.retry)

@@ -18,6 +18,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
@@ -26,7 +27,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.answering.answer_types import read_answer_type
+from okralong.pipelines.answering.answer_types import names_schema_file, read_answer_type
 from okralong.pipelines.core.storage import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, decoded_table, read_workbook
 from okralong.pipelines.core.types import DocumentError, InputError, Question, QuestionError
@@ -260,9 +261,7 @@ def _answer_type(cells: Mapping[Any, Any], place: str, folder: str) -> str:
 
     def load(name: str) -> str:
         try:
-            return _content(
-                name if not folder or "://" in name or Path(name).is_absolute() else f"{folder}/{name}"
-            ).decode()
+            return _content(f"{folder}/{name}" if folder and _is_beside(name) else name).decode()
         except (InputError, UnicodeDecodeError):
             beside = f" beside {folder}" if folder else ""
             raise QuestionError(
@@ -274,6 +273,26 @@ def _answer_type(cells: Mapping[Any, Any], place: str, folder: str) -> str:
         return str(read_answer_type(_plain(cells.get("answer_type")), _strings(cells.get("choices"), ";"), load))
     except QuestionError as error:
         raise QuestionError(f"{place}: {error}") from None
+
+
+def _is_beside(name: str) -> bool:
+    """Whether a file is looked for in the folder of the questions file."""
+    return "://" not in name and not Path(name).is_absolute()
+
+
+def schema_files(source: str) -> dict[str, bytes]:
+    """The files with JSON schemas that rows of a questions file name and that lie beside it, by name; without those
+    that cannot be read, for which reading the questions has the message. Raises as ``read_questions`` does.
+    """
+    found: dict[str, bytes] = {}
+    folder = _folder_of(source)
+    for place, values in _rows(source, source):
+        named = _plain(_Row(place, values).named().get("answer_type"))
+        name = named.strip() if isinstance(named, str) else ""
+        if names_schema_file(name) and _is_beside(name) and ".." not in PurePosixPath(name).parts:
+            with suppress(InputError):
+                found[name] = _content(f"{folder}/{name}" if folder else name)
+    return found
 
 
 def _folder_of(source: Questions) -> str:
