@@ -1,0 +1,494 @@
+"""What is done with the values of a table: a small closed set of operations over cells, carried out by code.
+
+A cell is the value that one document gave. Before cells are compared their units are brought together: amounts stand in
+full already ("10,135 in thousands" is 10135000), measures of time, weight and length are converted. Cells whose units
+or periods cannot be brought together are refused with both of them named, never compared all the same. Documents
+without a value take no part, and are named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise
+from typing import Final, Literal
+
+from okralong.pipelines.answering.periods import forms_of
+from okralong.pipelines.core.types import TypedValue
+
+OperationName = Literal[
+    "max",
+    "min",
+    "top",
+    "sort",
+    "count",
+    "filter",
+    "bands",
+    "difference",
+    "growth",
+    "sum",
+    "mean",
+    "list",
+]
+"""The closed set. "bands" without bands groups by equal values; "list" names every value and does nothing with it."""
+
+Sign = Literal["<", "<=", "=", ">=", ">"]
+
+AMOUNTS: Final = ("number", "money", "percent")
+"""Kinds whose values are numbers; the others that have an order are "date" and "period"."""
+
+
+class Refused(ValueError):
+    """An operation that cannot be carried out over these cells; the message names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one document gave: ``label`` names it, ``value`` of ``kind`` (of ``answer_types.KINDS``); None for none."""
+
+    label: str
+    kind: str
+    value: TypedValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a value must be, against ``than``: an amount or a date, or with "=" any written value."""
+
+    sign: Sign
+    than: TypedValue
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A group of cells by name: those for whose values all conditions hold, and which no band before it took."""
+
+    name: str
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """``count`` is the n of "top"; ``falling`` the direction of "top" and "sort"; ``conditions``, which must all hold,
+    belong to "count" and "filter", ``bands`` to "bands".
+    """
+
+    name: OperationName
+    count: int = 1
+    falling: bool = True
+    conditions: tuple[Condition, ...] = ()
+    bands: tuple[Band, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``text`` says the result in words, ``value`` is the number where it is one. ``chosen`` are the places of the
+    cells that the result names, in its order, ``used`` of all that it rests on, the chosen ones first. ``groups`` are
+    those of "bands", by name. ``without`` are the labels of cells that have no value.
+    """
+
+    text: str
+    value: TypedValue | None
+    chosen: tuple[int, ...]
+    used: tuple[int, ...]
+    without: tuple[str, ...] = ()
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+def carry_out(operation: Operation, cells: Sequence[Cell]) -> Outcome:
+    """The outcome of an operation over the cells that have a value.
+
+    Raises Refused where none has one, where units or periods cannot be brought together, or where the operation means
+    nothing for values of this kind.
+    """
+    table = [(place, each) for place, each in enumerate(cells) if each.value is not None]
+    if not table:
+        raise Refused("No document has a value, so there is nothing to work with.")
+    found = _OPERATIONS[operation.name](operation, table)
+    others = [place for place, _ in table if place not in found.chosen]
+    without = tuple(each.label for each in cells if each.value is None)
+    return replace(found, used=(*found.chosen, *others), without=without)
+
+
+Table = list[tuple[int, Cell]]
+"""Cells that have a value, each with its place in the whole table."""
+
+
+# --------
+# The operations.
+
+
+def _extreme(operation: Operation, table: Table) -> Outcome:
+    sign = 1 if operation.name == "max" else -1
+    return _first(table, 1, sign > 0)
+
+
+def _top(operation: Operation, table: Table) -> Outcome:
+    return _first(table, operation.count, operation.falling)
+
+
+def _first(table: Table, count: int, falling: bool) -> Outcome:
+    """The first ``count`` in order, and what has the value of the last of them."""
+    order = _sorted(table, falling)
+    keys = _keys(order)
+    last = keys[min(count, len(order)) - 1]
+    chosen = [entry for entry, key in zip(order, keys, strict=True) if key == last or entry in order[:count]]
+    value = chosen[0][1].value if len({_value(each).value for _, each in chosen}) == 1 else None
+    return _named(chosen, value)
+
+
+def _sort(operation: Operation, table: Table) -> Outcome:
+    return _named(_sorted(table, operation.falling), None, numbered=True)
+
+
+def _count(operation: Operation, table: Table) -> Outcome:
+    held = [(place, each) for place, each in table if _holds(each, operation.conditions)]
+    names = f": {', '.join(each.label for _, each in held)}" if held else ""
+    number = TypedValue(str(len(held)), float(len(held)))
+    return Outcome(f"{len(held)} of {len(table)}{names}", number, _places(held), ())
+
+
+def _filter(operation: Operation, table: Table) -> Outcome:
+    held = [(place, each) for place, each in table if _holds(each, operation.conditions)]
+    return _named(held, None) if held else Outcome("none", None, (), ())
+
+
+def _bands(operation: Operation, table: Table) -> Outcome:
+    groups: dict[str, Table] = {band.name: [] for band in operation.bands}
+    for place, each in table:
+        fitting = [band.name for band in operation.bands if _holds(each, band.conditions)]
+        other = "in no group" if operation.bands else written(_value(each), period=False)
+        groups.setdefault(fitting[0] if fitting else other, []).append((place, each))
+    said = [
+        f"{name}: {', '.join(each.label for _, each in members) if members else 'none'}"
+        for name, members in groups.items()
+    ]
+    chosen = tuple(place for members in groups.values() for place, _ in members)
+    told = tuple((name, _places(members)) for name, members in groups.items())
+    return Outcome("; ".join(said), None, chosen, (), groups=told)
+
+
+def _difference(operation: Operation, table: Table) -> Outcome:
+    """Of two cells: the later less the earlier where their times tell them apart, else the larger less the smaller."""
+    if len(table) != 2:
+        raise Refused(f"A difference is between two values, and {len(table)} of the documents have one.")
+    one, other = _by_time(table) or _sorted(table, falling=False)
+    first, last = _together([one, other])
+    found = _amount(last - first, table)
+    if found.unit == "%":
+        found = replace(found, unit="percentage points")
+    text = f"{written(found)} ({_said(other[1])} less {_said(one[1])})"
+    return Outcome(text, found, _places([other, one]), ())
+
+
+def _growth(operation: Operation, table: Table) -> Outcome:
+    """From the earliest to the latest, in percent of the earliest, with all between them."""
+    if len(table) < 2:
+        raise Refused("Growth needs values of two times, and only one document has a value.")
+    order = _by_time(table)
+    if order is None:
+        known = ", ".join(f"{each.label} ({_value(each).period or 'time not known'})" for _, each in table)
+        raise Refused(f"Growth needs values of different times, and these do not say which is the earlier: {known}.")
+    amounts = _together(order)
+    moved = [_direction(first, last) for first, last in pairwise(amounts)]
+    way = moved[0] if len(set(moved)) == 1 else f"{_direction(amounts[0], amounts[-1])} over all"
+    steps = ", ".join(_said(each) for _, each in order)
+    if amounts[0] == 0:
+        return Outcome(f"{way}: {steps}", None, _places(order), ())
+    percent = _rounded((amounts[-1] - amounts[0]) / abs(amounts[0]) * 100)
+    value = TypedValue(_plain(percent), float(percent), "%")
+    return Outcome(f"{way} by {_plain(abs(percent))} %: {steps}", value, _places(order), ())
+
+
+def _direction(first: Decimal, last: Decimal) -> str:
+    return "unchanged" if first == last else "rose" if last > first else "fell"
+
+
+def _sum(operation: Operation, table: Table) -> Outcome:
+    if any(_value(each).unit == "%" for _, each in table):
+        raise Refused("Percentages of different wholes cannot be added up; ask for their mean, or list them.")
+    total = sum(_together(table), Decimal(0))
+    return _worked_out(table, _amount(total, table))
+
+
+def _mean(operation: Operation, table: Table) -> Outcome:
+    amounts = _together(table)
+    mean = sum(amounts, Decimal(0)) / len(amounts)
+    exact = mean if mean == mean.to_integral_value() else _rounded(mean)
+    return _worked_out(table, _amount(exact, table))
+
+
+def _worked_out(table: Table, found: TypedValue) -> Outcome:
+    return Outcome(f"{written(found)} ({'; '.join(_said(each) for _, each in table)})", found, _places(table), ())
+
+
+def _list(operation: Operation, table: Table) -> Outcome:
+    return _named(_by_time(table) or table, None)
+
+
+_OPERATIONS: Final[dict[OperationName, Callable[[Operation, Table], Outcome]]] = {
+    "max": _extreme,
+    "min": _extreme,
+    "top": _top,
+    "sort": _sort,
+    "count": _count,
+    "filter": _filter,
+    "bands": _bands,
+    "difference": _difference,
+    "growth": _growth,
+    "sum": _sum,
+    "mean": _mean,
+    "list": _list,
+}
+
+
+def _named(chosen: Table, value: TypedValue | None, numbered: bool = False) -> Outcome:
+    said = [_said(each) for _, each in chosen]
+    text = " ".join(f"{number}. {each};" for number, each in enumerate(said, 1)).rstrip(";") if numbered else None
+    return Outcome(text or "; ".join(said), value, _places(chosen), ())
+
+
+def _places(table: Table) -> tuple[int, ...]:
+    return tuple(place for place, _ in table)
+
+
+# --------
+# Bringing values together.
+
+_MEASURES: Final[dict[str, tuple[str, Decimal]]] = {
+    **{name: ("days", Decimal(days)) for name, days in (("day", 1), ("week", 7))},
+    **{name: ("months", Decimal(months)) for name, months in (("month", 1), ("quarter", 3), ("year", 12))},
+    **{name: ("kilograms", Decimal(1)) for name in ("kg", "kilogram")},
+    **{name: ("kilograms", Decimal(1000)) for name in ("tonne", "metric ton")},
+    **{name: ("metres", Decimal(1)) for name in ("m", "metre", "meter")},
+    **{name: ("metres", Decimal(1000)) for name in ("km", "kilometre", "kilometer")},
+}
+"""Measures that convert exactly, by the singular of their name: what they are measured in, and by how much. Other words
+behind a number say what is counted and not how it is measured, so they are never a reason to refuse."""
+
+_POINTS: Final = "percentage points"
+
+
+def _together(table: Table) -> list[Decimal]:
+    """The amounts of cells in one unit. Raises Refused naming two cells that have none in common."""
+    for _, each in table:
+        if _value(each).number is None:
+            raise Refused(f"{_said(each)} is no amount, so it cannot be reckoned with.")
+    for tell in (_percent, _currency, _measured):
+        told = [(each, unit) for _, each in table if (unit := tell(_value(each)))]
+        for (one, first), (other, second) in pairwise(told):
+            if first != second:
+                raise Refused(_apart(one, other))
+    _check_periods(table)
+    factors = _factors([_value(each) for _, each in table])
+    if factors is None:
+        measured = next(each for _, each in table if _measure(_value(each)) is not None)
+        unsaid = next(each for _, each in table if _measure(_value(each)) is None)
+        raise Refused(_apart(measured, unsaid))
+    return [Decimal(_value(each).value) * factor for (_, each), factor in zip(table, factors, strict=True)]
+
+
+def _apart(one: Cell, other: Cell) -> str:
+    units = f"{_unit(_value(one))} and {_unit(_value(other))}"
+    return f"{_said(one)} and {_said(other)} are not in one unit ({units}), so they were not compared."
+
+
+def _percent(value: TypedValue) -> str:
+    return "%" if value.unit in ("%", _POINTS) else "no percentage"
+
+
+def _currency(value: TypedValue) -> str:
+    """One that is not said may be the others'."""
+    return value.currency
+
+
+def _measured(value: TypedValue) -> str:
+    measure = _measure(value)
+    return "" if measure is None else measure[0]
+
+
+def _measure(value: TypedValue) -> tuple[str, Decimal] | None:
+    name = value.unit.casefold()
+    return _MEASURES.get(name) or _MEASURES.get(name.removesuffix("s"))
+
+
+def _factors(values: Sequence[TypedValue]) -> list[Decimal] | None:
+    """By what each amount is multiplied to stand in one measure: 1 where all that say theirs say the same. None where
+    they say several, and one says none.
+    """
+    measures = [_measure(value) for value in values]
+    factors = [measure[1] for measure in measures if measure is not None]
+    if len(set(factors)) < 2:
+        return [Decimal(1)] * len(values)
+    return factors if len(factors) == len(values) else None
+
+
+def _unit(value: TypedValue) -> str:
+    return value.currency or value.unit or "no unit"
+
+
+_LENGTHS: Final = (
+    (re.compile(r"year to |FY\d{4}$"), 12),
+    (re.compile(r"Q[1-4] "), 3),
+    (re.compile(r"H[12] "), 6),
+    (re.compile(r"(\d+) months to "), 0),
+    (re.compile(r"month to "), 1),
+)
+"""How long a period is in months, by its written form (``TypedValue``); 0: as the number in it says. Days and years
+("2023-12-31", "2023") may be said of anything."""
+
+
+def _months(period: str) -> int | None:
+    for pattern, months in _LENGTHS:
+        if (match := pattern.match(period)) is not None:
+            return months or int(match[1])
+    return None
+
+
+def _check_periods(table: Table) -> None:
+    """Refuses amounts of a quarter beside amounts of a year. Years that end in other months are years."""
+    said = [(each, months) for _, each in table if (months := _months(_value(each).period)) is not None]
+    for (one, first), (other, second) in pairwise(said):
+        if first != second:
+            raise Refused(
+                f"{_said(one)} and {_said(other)} are of periods of different lengths ({first} and {second} months), "
+                "so they were not compared."
+            )
+
+
+def _keys(table: Table) -> list[Decimal | str]:
+    """What cells are ordered by. Raises Refused where they have no order among each other."""
+    kinds = {each.kind for _, each in table}
+    if kinds <= set(AMOUNTS):
+        return list(_together(table))
+    if kinds <= {"date", "period"}:
+        ends = [_end(_value(each).value) for _, each in table]
+        order = sorted(zip(ends, [each for _, each in table], strict=True), key=lambda pair: pair[0])
+        for (first, one), (second, other) in pairwise(order):
+            if first != second and second.startswith(first):
+                raise Refused(f"{_said(one)} and {_said(other)} are not said as exactly, so neither is the earlier.")
+        return list(ends)
+    _, some = table[0]
+    raise Refused(f"{_said(some)} is a value of the kind {some.kind}, which has no order.")
+
+
+_QUARTER_ENDS: Final = ("03-31", "06-30", "09-30", "12-31")
+
+
+def _end(written_time: str) -> str:
+    """When a date or a period ends, as precisely as it says. Raises Refused for one that does not say it."""
+    if (named := re.fullmatch(r"(?:.* to )?(\d{4}(?:-\d\d(?:-\d\d)?)?)", written_time)) is not None:
+        return named[1]
+    if (quarter := re.fullmatch(r"Q([1-4]) (?:FY)?(\d{4})", written_time)) is not None:
+        return f"{quarter[2]}-{_QUARTER_ENDS[int(quarter[1]) - 1]}"
+    if (half := re.fullmatch(r"H([12]) (?:FY)?(\d{4})", written_time)) is not None:
+        return f"{half[2]}-{_QUARTER_ENDS[2 * int(half[1]) - 1]}"
+    if (year := re.fullmatch(r"FY(\d{4})", written_time)) is not None:
+        return year[1]
+    raise Refused(f"{written_time!r} does not say when it ends, so it cannot be ordered.")
+
+
+def _sorted(table: Table, falling: bool) -> Table:
+    """In order of value; equal ones in that of the table."""
+    keyed = list(zip(_keys(table), table, strict=True))
+    keyed.sort(key=lambda pair: pair[0], reverse=falling)
+    return [entry for _, entry in keyed]
+
+
+_YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+
+
+def _by_time(table: Table) -> Table | None:
+    """From the earliest to the latest, by the periods of the values, else by the years in the labels; None where they
+    do not tell all apart.
+    """
+    for told in (lambda each: _value(each).period, lambda each: " ".join(_YEAR.findall(each.label)[:1])):
+        times = [told(each) for _, each in table]
+        try:
+            ends = [_end(time) for time in times]
+        except Refused:
+            continue
+        if len(set(ends)) == len(ends):
+            return [entry for _, entry in sorted(zip(ends, table, strict=True), key=lambda pair: pair[0])]
+    return None
+
+
+def _holds(cell: Cell, conditions: Sequence[Condition]) -> bool:
+    return all(_compare(cell, condition) for condition in conditions)
+
+
+def _compare(cell: Cell, condition: Condition) -> bool:
+    own, than = _value(cell), condition.than
+    if own.number is not None and than.number is not None:
+        than = replace(than, unit=than.unit or own.unit)  # "over 20" of values in percent
+        first, second = _together([(0, replace(cell, kind="number")), (0, Cell("the limit", "number", than))])
+        return _TESTS[condition.sign]((first > second) - (first < second))
+    if condition.sign == "=":
+        same = own.value.casefold() == than.value.casefold()
+        return same or (cell.kind in ("date", "period") and bool(forms_of(own.value) & forms_of(than.value)))
+    if cell.kind in ("date", "period"):
+        first_end, second_end = _end(own.value), _end(than.value)
+        if first_end != second_end and (first_end.startswith(second_end) or second_end.startswith(first_end)):
+            return condition.sign in ("<=", ">=")  # 2023-05 within 2023
+        return _TESTS[condition.sign]((first_end > second_end) - (first_end < second_end))
+    raise Refused(
+        f"{_said(cell)} is a value of the kind {cell.kind}, which is neither more nor less than {than.value}."
+    )
+
+
+_TESTS: Final[dict[Sign, Callable[[int], bool]]] = {
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+    "=": lambda order: order == 0,
+    ">=": lambda order: order >= 0,
+    ">": lambda order: order > 0,
+}
+
+
+# --------
+# In words.
+
+
+def written(value: TypedValue, period: bool = True) -> str:
+    """A value for people to read: "41,000,000 USD (FY2021)", "12.5 %", "2023-06-30"."""
+    said = value.value
+    if value.number is not None:
+        said = f"{Decimal(value.value):,f}"
+    unit = value.currency or value.unit
+    said = f"{said} {unit}" if unit else said
+    return f"{said} ({value.period})" if period and value.period else said
+
+
+def _said(cell: Cell) -> str:
+    return f"{cell.label}: {written(_value(cell))}"
+
+
+def _value(cell: Cell) -> TypedValue:
+    if cell.value is None:
+        raise ValueError(f"the cell of {cell.label} has no value")
+    return cell.value
+
+
+def _amount(number: Decimal, table: Table) -> TypedValue:
+    """An amount that was worked out, in the unit of the first of the cells it comes from that says one."""
+    values = [_value(each) for _, each in table]
+    unit = next((value.unit for value in values if value.unit == "%" or _measure(value) is not None), "")
+    factors = _factors(values)
+    if factors is not None and any(factor != 1 for factor in factors):
+        unit = next(_measured(value) for value in values)
+    return TypedValue(_plain(number), float(number), unit, "", next(filter(None, map(_currency, values)), ""))
+
+
+def _rounded(number: Decimal) -> Decimal:
+    """To two decimals; below 1 to four digits."""
+    step = Decimal("0.01") if abs(number) >= 1 or not number else Decimal(1).scaleb(number.adjusted() - 3)
+    return number.quantize(step, ROUND_HALF_UP)
+
+
+def _plain(number: Decimal) -> str:
+    """The exact decimal without an exponent or zeros that say nothing."""
+    text = f"{number:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
