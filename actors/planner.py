@@ -345,7 +345,7 @@ class Planner:
     async def _run(
         self, question: Question, doc_ids: tuple[str, ...], branch: Branch, path: str
     ) -> tuple[Any, dict[str, float]]:
-        tools = await self._tools(question, doc_ids, path)
+        tools = await self._tools(*branch.posed(question, doc_ids), path)
         result = await branch.operator(tools, **branch.arguments)
         return result, tools.seconds
 

@@ -229,6 +229,17 @@ class LineItemsPolicy(Settings):
     count: Count = 2
 
 
+class OverDocumentsPolicy(Settings):
+    """Questions over many documents, each of which is asked by itself (``answering/over_documents.py``). The method
+    goes this way with questions of ``types`` whose scope has more than ``more_than`` documents (null: never), and not
+    more than ``most``, which also bounds the strategy ``over_documents``. Ours, not in the paper.
+    """
+
+    more_than: Count | None = None
+    most: Count = 100
+    types: list[QuestionType] = Field(default=["multi-source"])
+
+
 class EscalatePolicy(Settings):
     """Asking again where an answer is not trusted: with a confidence ``under`` this (see ``reading.with_confidence``;
     also of "unanswerable"), ``to`` stronger: the plan is followed once more by the stronger generator
@@ -331,6 +342,7 @@ class Policy(Settings):
     rerank: RerankPolicy = RerankPolicy()
     read: ReadPolicy = ReadPolicy()
     line_items: LineItemsPolicy = LineItemsPolicy()
+    over_documents: OverDocumentsPolicy = OverDocumentsPolicy()
     escalate: EscalatePolicy | None = None
     adaptive_rag: AdaptiveRagPolicy = AdaptiveRagPolicy()
     flare: FlarePolicy = FlarePolicy()
@@ -371,7 +383,7 @@ class Policy(Settings):
         """What tells this policy from another. A baseline's section with nothing changed is left out, and what of
         ``fusion`` and ``selection`` is not said: runs that began before there was one go on.
         """
-        later = (*BASELINES, "rerank", "read", "line_items")
+        later = (*BASELINES, "rerank", "read", "line_items", "over_documents")
         plain: dict[str, Any] = {name: True for name in later if getattr(self, name) == type(getattr(self, name))()}
         fusion: dict[str, Any] = {name: True for name in ("only", "named") if getattr(self.fusion, name) is None}
         if self.fusion.surroundings is not None and self.fusion.surroundings.most_documents is None:
@@ -409,6 +421,7 @@ _WORKFLOW_WORDS: dict[Workflow, str] = {
     "extend": "one retrieval, each passage widened, one answer",
     "split": "a retrieval for each sub-question, one answer",
     "step": "reasoning and retrieval in turns",
+    "documents": "each document by itself, one answer from their values",
 }
 
 

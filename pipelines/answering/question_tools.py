@@ -150,7 +150,8 @@ class QuestionTools:
         """Tools whose branches run in this process, as tasks of one loop."""
 
         async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
-            return await branch.operator(cls.in_process(ports, question, doc_ids, log, path), **branch.arguments), {}
+            tools = cls.in_process(ports, *branch.posed(question, doc_ids), log, path)
+            return await branch.operator(tools, **branch.arguments), {}
 
         return cls(ports, question, doc_ids, log, fan_out, prefix)
 

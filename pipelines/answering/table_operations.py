@@ -404,8 +404,9 @@ def _by_time(table: Table) -> Table | None:
     """From the earliest to the latest, by the periods of the values, else by the years in the labels; None where they
     do not tell all apart.
     """
-    for told in (lambda each: _value(each).period, lambda each: " ".join(_YEAR.findall(each.label)[:1])):
-        times = [told(each) for _, each in table]
+    said = [_value(each).period for _, each in table]
+    labelled = ["".join(_YEAR.findall(each.label)[:1]) for _, each in table]
+    for times in (said, labelled):
         try:
             ends = [_end(time) for time in times]
         except Refused:

@@ -8,7 +8,7 @@ key under which the journal keeps what came back, so that a run that was killed 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from okralong.pipelines.answering.policy import Policy
@@ -38,11 +38,21 @@ class Branch:
 
     ``operator`` is a module-level async function called as ``operator(tools, **arguments)``, with tools whose steps
     are put under ``path`` (e.g. "split/2"). Arguments and result travel between processes: plain values only.
+    ``doc_ids``, of the question's scope, are the branch's (none: the same scope); ``answer_type`` is that of its
+    answers (None: the question's).
     """
 
     path: str
     operator: Callable[..., Awaitable[Any]]
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    doc_ids: tuple[str, ...] = ()
+    answer_type: str | None = None
+
+    def posed(self, question: Question, doc_ids: tuple[str, ...]) -> tuple[Question, tuple[str, ...]]:
+        """The question and the scope of the branch, of those of the question that it belongs to."""
+        if self.answer_type is not None:
+            question = replace(question, answer_type=self.answer_type)
+        return question, self.doc_ids or doc_ids
 
 
 class Retriever(Protocol):

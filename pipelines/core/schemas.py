@@ -357,7 +357,7 @@ FLAT_ANSWERS: Final = _described(
         ("more_citations", pa.string(), "the others, a line each: document, page, words"),
         ("error", pa.string(), "why there is no answer"),
         ("type", pa.string(), "question type, as analysed"),
-        ("workflow", pa.string(), "linear, extend, split or step"),
+        ("workflow", pa.string(), "linear, extend, split, step or documents"),
         ("strategy", pa.string(), "the method"),
         ("model", pa.string(), "the generator, as the config names it: the stronger one where that answered"),
         ("calls", pa.int64(), "calls to the generator"),

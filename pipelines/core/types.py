@@ -18,8 +18,9 @@ QuestionType = Literal["extractive", "abstractive", "arithmetic", "multi-source"
 Pattern = Literal["exact", "semantic", "same"]
 """How the evidence is found: by exact match, by semantic match, or by both alike (paper section 3.2)."""
 
-Workflow = Literal["linear", "extend", "split", "step"]
-"""Paper section 3.4: linear; arithmetic adds context extension; multi-source splits; multi-bridge goes step by step."""
+Workflow = Literal["linear", "extend", "split", "step", "documents"]
+"""Paper section 3.4: linear; arithmetic adds context extension; multi-source splits; multi-bridge goes step by step.
+Ours: of many documents each is asked by itself."""
 
 Status = Literal["answered", "unanswerable", "invalid_output", "over_budget", "failed"]
 """How a question ended. ``unanswerable`` is the generator's own word for missing evidence; ``invalid_output`` is a
@@ -244,10 +245,11 @@ class Plan:
 
     ``granularity`` and ``count`` say how much is shown; ``candidates`` how many each retriever offers to the fusion;
     ``threshold`` is relative to the best fused score; ``extension_tokens`` widens each passage on both sides;
-    ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` bound the split and step workflows;
-    ``escalate`` allows precise mode (full text after "unanswerable"); an answer whose confidence is less than
-    ``escalate_under`` is asked for again as ``escalate_to`` says (None: never). ``max_tokens`` bounds the chunks of
-    one retrieval together, ``sub_question_tokens`` those of one sub-question; None leaves it to the counts.
+    ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` bound the split and step workflows (of "documents"
+    the first is how many are asked); ``escalate`` allows precise mode (full text after "unanswerable"); an answer whose
+    confidence is less than ``escalate_under`` is asked for again as ``escalate_to`` says (None: never). ``max_tokens``
+    bounds the chunks of one retrieval together, ``sub_question_tokens`` those of one sub-question; None leaves it to
+    the counts.
     ``neighbour_weight`` is that of a chunk's better neighbour in its score. ``most`` is the most that a method can use
     whose calls the fields above do not tell; None where they do.
     """

@@ -154,14 +154,15 @@ CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 ANALYZE: Final = "analyze"
 """The role of a generator that analyses; its reply is one JSON dictionary."""
 
-LATER_ROLES: Final = ("classify", "sentence", "compress", "summarize")
+LATER_ROLES: Final = ("classify", "sentence", "compress", "summarize", "documents")
 """The roles that came after the first runs. Each belongs to baselines: a letter, a sentence, a summary."""
 
 
 class CompletionLimits(Settings):
     """Most completion tokens by role: ``generate`` an answer, ``split`` a question, take a ``step`` of reasoning,
-    answer from the ``full_text``, ``analyze`` (the generator as analyzer), and what baselines ask: ``classify``,
-    ``sentence``, ``compress``, ``summarize``. Ours, not in the papers: short answers, lists of questions, one step.
+    answer from the ``full_text``, ``analyze`` (the generator as analyzer), take a question over ``documents`` apart,
+    and what baselines ask: ``classify``, ``sentence``, ``compress``, ``summarize``. Ours, not in the papers: short
+    answers, lists of questions, one step.
 
     Four are the baselines': ``sentence`` is FLARE's look-ahead (its authors' configs: 64); CompAct's authors allow 900
     for ``compress``, of a summary of 200 words and an evaluation; RAPTOR's allow 100 for a summary.
@@ -176,6 +177,7 @@ class CompletionLimits(Settings):
     sentence: CompletionTokens = 64
     compress: CompletionTokens = 384
     summarize: CompletionTokens = 160
+    documents: CompletionTokens = 256
 
     def of(self, role: str) -> int:
         """The limit of one role."""

@@ -12,9 +12,11 @@ from typing import Final
 
 from okralong.pipelines.answering.answer_types import TEXT, AnswerType, with_value
 from okralong.pipelines.answering.context import process_context
+from okralong.pipelines.answering.documents_task import task_by_rules
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.line_items import line_item_queries
+from okralong.pipelines.answering.over_documents import answer_over_documents, as_documents_plan, fits_type, scope_of
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.reading import (
     read_answer,
@@ -53,7 +55,7 @@ def escalates(policy: Policy) -> bool:
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Answer by the plan; "unanswerable" is an answer."""
-    return await orchestrate(question.question, tools, precise=False)
+    return fits_type(await orchestrate(question.question, tools, precise=False), question.answer_type)
 
 
 def _precise_granularities(policy: Policy) -> list[int]:
@@ -61,7 +63,7 @@ def _precise_granularities(policy: Policy) -> list[int]:
 
 
 async def _answer_precisely(question: Question, tools: Tools) -> Answer:
-    return await orchestrate(question.question, tools, precise=True)
+    return fits_type(await orchestrate(question.question, tools, precise=True), question.answer_type)
 
 
 PRECISE: Final = SimpleNamespace(
@@ -73,8 +75,14 @@ PRECISE: Final = SimpleNamespace(
 """The strategy ``okralong_precise``: answer by the plan, then from the full text if the reply is "unanswerable"."""
 
 
-async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
-    """Primary retrieval, analysis, plan, execution; ``precise`` reads the full text after "unanswerable".
+async def orchestrate_cell(question: str, tools: Tools) -> Answer:
+    """One document's answer in a table over many: by the ordinary plan, and asked of nobody again."""
+    return await orchestrate(question, tools, precise=False, escalates=False)
+
+
+async def orchestrate(question: str, tools: Tools, *, precise: bool, escalates: bool = True) -> Answer:
+    """Primary retrieval, analysis, plan, execution; ``precise`` reads the full text after "unanswerable". Where
+    ``escalates`` is false, an answer that is not trusted stands all the same.
 
     Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow, and where the policy escalates
     ``check`` and those below ``escalated``.
@@ -82,6 +90,10 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool) -> Answer:
     primary, scores = await primary_retrieval(tools, "primary/retrieve", question)
     analysis = await tools.analyze("analyze", question, primary, scores) if primary else None
     organized = organize(analysis, tools.policy, precise=precise)
+    if not escalates:
+        organized = replace(organized, escalate_to=None)
+    if _is_over_documents(question, analysis, tools):
+        organized = as_documents_plan(organized, tools, len((await scope_of(question, tools)).doc_ids), precise)
     items = _line_items(question, analysis, organized, tools.policy)
     if items:
         told = f"it names a metric that is worked out from others → {len(items)} more look-ups, one for each line item"
@@ -121,6 +133,16 @@ async def _follow(question: str, analysis: Analysis | None, plan: Plan, tools: T
     return found, False
 
 
+def _is_over_documents(question: str, analysis: Analysis | None, tools: Tools) -> bool:
+    """Whether each document is asked by itself: of a question of the policy's types over so many documents, where the
+    rules read what is asked of each. What they do not read would cost a call for each document on a guess.
+    """
+    policy = tools.policy.over_documents
+    if policy.more_than is None or analysis is None or analysis.type not in policy.types:
+        return False
+    return policy.more_than < tools.scope_size <= policy.most and task_by_rules(question) is not None
+
+
 def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Policy) -> list[str]:
     """What is looked up beside the question: only where it is looked up once, and of a type that the policy names."""
     asked = analysis is not None and analysis.type in policy.line_items.types
@@ -130,6 +152,8 @@ def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Po
 async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> Answer:
     wanted = AnswerType.of(tools.answer_type)
     reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
+    if plan.workflow == "documents":
+        return await answer_over_documents(question, tools, await scope_of(question, tools), orchestrate_cell)
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":

@@ -49,6 +49,7 @@ BUILT_IN: Final = (
     "raptor",
     "sara",
     "budget_rag",
+    "over_documents",
 )
 
 

@@ -15,7 +15,7 @@ from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.reporting.rows import ACCURACY, COST, Row, in_order, known_measures
 from okralong.pipelines.reporting.statistics import Estimate
 
-WORKFLOWS = ("linear", "extend", "split", "step")
+WORKFLOWS = ("linear", "extend", "split", "step", "documents")
 _STAGES = ("analyze", "analysis", "retrieve", "retrieval", "split", "generate", "generation")
 """In the order in which they happen; the names of a run's rows and of a sweep's."""
 

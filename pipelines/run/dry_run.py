@@ -59,7 +59,7 @@ TOKENS_PER_PROMPT: Final = 3
 """What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
 cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from a pilot."""
 
-_STRUCTURED: Final = (ANALYZE, "split", "step")
+_STRUCTURED: Final = (ANALYZE, "split", "step", "documents")
 """Roles whose replies are read for more than an answer. All others are told that there is no answer."""
 
 Embed = Callable[[list[str]], Awaitable[np.ndarray[Any, np.dtype[np.float32]]]]

@@ -272,7 +272,12 @@ class ScriptedTools:
         # Branches travel between processes, so what cannot be pickled must fail here too.
         operator, arguments = pickle.loads(pickle.dumps((branch.operator, dict(branch.arguments))))
         tools = ScriptedTools.__new__(ScriptedTools)
-        tools.__dict__.update(self.__dict__, _prefix=f"{self._prefix}{branch.path}/")
+        own: dict[str, Any] = {"_prefix": f"{self._prefix}{branch.path}/"}
+        if branch.answer_type is not None:
+            own["answer_type"] = branch.answer_type
+        if branch.doc_ids:
+            own |= {"_documents": {doc_id: self._documents[doc_id] for doc_id in branch.doc_ids}, "_chunks": {}}
+        tools.__dict__.update(self.__dict__, **own)
         return pickle.loads(pickle.dumps(await operator(tools, **arguments)))
 
     def _record(self, tool: str, step: str, **details: Any) -> None:

@@ -305,7 +305,9 @@ class BenchTools(QuestionTools):
         return QuestionTools(self.ports, self.question, self.doc_ids, self.log, self.fan_out, path)
 
     async def _branch(self, branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
-        return await branch.operator(self.again(path), **branch.arguments), {}
+        question, doc_ids = branch.posed(self.question, self.doc_ids)
+        tools = QuestionTools(self.ports, question, doc_ids, self.log, self.fan_out, path)
+        return await branch.operator(tools, **branch.arguments), {}
 
     async def _complete(
         self,

@@ -1,0 +1,1 @@
+"""Loong's finance questions without a key: what decides is whether the asked value of each document is shown."""
