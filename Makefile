@@ -19,7 +19,7 @@ READY  := $(VENV)/.ready-$(FAISS)
 
 demo: $(READY)
 	$(BIN)/okralong sample demo/sample --reports 6 --questions 20 --words 15000
-	$(BIN)/okralong index demo/archive --from demo/sample/reports --embed smallest
+	$(BIN)/okralong index demo/archive --from demo/sample/reports
 	$(BIN)/okralong answer demo/archive --questions demo/sample/questions.jsonl --run demo/run
 
 quick: $(READY)

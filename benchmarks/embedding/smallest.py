@@ -26,7 +26,7 @@ from benchmarks.embedding.variants import Encoders
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.encoder import CachedEncoder
+from okralong.pipelines.lab.encoder import EACH, CachedEncoder
 from okralong.pipelines.lab.evidence.bench import Bench, Retrievals, Row
 from okralong.pipelines.lab.evidence.config import PlainMethod, PolicyMethod
 from okralong.pipelines.lab.evidence.sets import DataSetStore
@@ -63,7 +63,7 @@ def main() -> None:
     encoder = Encoders(resolve_embedding_model(EMBEDDED), options.work).cached(PLAIN)
     catalog, split = load_catalog("datasets.yaml"), Split.load(MANIFEST)
     store = DataSetStore(catalog, split, options.data, options.work, "tune", SEED, encoder, say)
-    config = IndexConfig(granularities=[150, 256, 400, 512], compressor="none")
+    config = IndexConfig(granularities=[150, 256, 400, 512], embedding=EACH, compressor="none")
     rows: dict[str, list[Row]] = {}
     questions: dict[str, int] = {}
     for choice in CHOSEN:

@@ -34,7 +34,7 @@ from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.encoder import LIMIT, CachedEncoder
+from okralong.pipelines.lab.encoder import EACH, LIMIT, CachedEncoder
 from okralong.pipelines.lab.evidence.bench import Bench, Row
 from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.split import MANIFEST, Split
@@ -102,7 +102,7 @@ def main() -> None:
     plain, int8 = encoders.cached(PLAIN), encoders.cached(INT8)
     catalog, split = load_catalog("datasets.yaml"), Split.load(MANIFEST)
     store = DataSetStore(catalog, split, options.data, options.work, "tune", SEED, plain, say)
-    config = IndexConfig(granularities=BENCH_SIZES)
+    config = IndexConfig(granularities=BENCH_SIZES, embedding=EACH)
     benches = [store.bench(choice, fewer(store.pooled(choice)), config) for choice in SETS]
     rows: dict[str, list[Row]] = {}
     for bench in benches:

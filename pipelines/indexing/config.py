@@ -24,11 +24,11 @@ class EmbeddingConfig(Settings):
     runs on processors alone. ``query_prefix`` and ``passage_prefix`` stand before a text when it is embedded, as E5 or
     BGE were trained; null: what the model's own configuration says, which for most models is nothing.
 
-    ``of`` says which chunks get a vector: "each"; those of the "smallest" size, by which larger ones are found; "none"
+    ``of`` says which chunks get a vector: those of the "smallest" size, by which larger ones are found; "each"; "none"
     for an archive that is searched by BM25 alone. A version of an archive that does not say it has a vector for each.
     """
 
-    of: Literal["each", "smallest", "none"] = "each"
+    of: Literal["each", "smallest", "none"] = "smallest"
     model: str = Field(default="embedded", min_length=1)
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_seq_length: int = Field(default=512, ge=16)
@@ -169,6 +169,12 @@ class IndexConfig(Settings):
             ocr_page_seconds=self.limits.ocr_page_s,
             ocr_pages=self.limits.ocr_pages,
         )
+
+
+def config_of(manifest: Mapping[str, Any]) -> IndexConfig:
+    """The config that a version of an archive was made with. One that does not say ``of`` has a vector for each."""
+    config = manifest["config"]
+    return IndexConfig.model_validate(config | {"embedding": {"of": "each"} | config["embedding"]})
 
 
 def embedded_sizes(manifest: Mapping[str, Any]) -> list[int]:

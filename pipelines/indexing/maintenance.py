@@ -40,7 +40,7 @@ from okralong.pipelines.archive.versions import (
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
 from okralong.pipelines.indexing.build import WORK, Built, VersionBuild, carry_without
-from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
+from okralong.pipelines.indexing.config import config_of, embedded_sizes
 from okralong.pipelines.indexing.ingest import (
     CHUNKS_FOLDER,
     OUTCOMES_FOLDER,
@@ -373,7 +373,7 @@ class _Version:
 
     def _build(self) -> VersionBuild:
         manifest = self.manifest
-        config = IndexConfig.model_validate(manifest["config"])
+        config = config_of(manifest)
         model = ResolvedModel("", manifest["embedding"]["name"], manifest["embedding"]["sha256"])
         before, shards = active(self.before), int(manifest["shards"])
         return VersionBuild(self.archive, config, model, self._others(), manifest, before, shards=shards)

@@ -22,6 +22,10 @@ from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, available
 
 Vectors = npt.NDArray[np.float32]
 
+EACH: Final = EmbeddingConfig(of="each")
+"""A vector for every chunk, as the papers and their baselines search. A user's archive embeds each text once unless it
+is told otherwise, which finds a little more (docs/retrieval.md)."""
+
 BATCH: Final = 1024
 """Texts embedded between two writes, so that a run that is stopped loses about a minute of work."""
 

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.build import BaseShard
 from okralong.pipelines.archive.files import granularity_folder
-from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.models.weights import ResolvedModel
 
-CONFIG = IndexConfig(granularities=[16, 32], shards=3)
+CONFIG = IndexConfig(granularities=[16, 32], shards=3, embedding=EmbeddingConfig(of="each"))
 MODEL = ResolvedModel("", "hashes", None)
 WORDS = [
     "amber",

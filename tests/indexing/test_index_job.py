@@ -27,7 +27,9 @@ from tests.indexing.tiny_pdf import tiny_pdf
 pytestmark = pytest.mark.slow
 
 CONFIG = IndexConfig(
-    granularities=[32, 150], embedding=EmbeddingConfig(dtype="float16"), limits=LimitsConfig(document_gib=0.25)
+    granularities=[32, 150],
+    embedding=EmbeddingConfig(of="each", dtype="float16"),
+    limits=LimitsConfig(document_gib=0.25),
 )
 Indexed = tuple[Path, Path, IndexResult, list[IndexProgress]]
 

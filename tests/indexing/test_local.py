@@ -16,7 +16,7 @@ from okralong.pipelines.archive.search import search, stored_vectors
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Chunk
 from okralong.pipelines.indexing.chunking import chunk_document
-from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.models.weights import resolve_embedding_model
@@ -24,7 +24,8 @@ from tests.conftest import LANTERN, ORCHARD
 
 Embed = Callable[[list[str]], npt.NDArray[np.float32]]
 
-CONFIG = IndexConfig(granularities=[64, 150], shards=2)
+EACH = EmbeddingConfig(of="each")
+CONFIG = IndexConfig(granularities=[64, 150], shards=2, embedding=EACH)
 RAW = [RawDocument("orchard", ORCHARD, "orchard.txt"), RawDocument("lantern", LANTERN, "lantern.md")]
 
 
@@ -116,7 +117,7 @@ async def test_a_next_version_embeds_only_texts_that_are_new(minilm: Embed, tmp_
 async def test_shards_are_shared_and_sizes_come_and_go(minilm: Embed, tmp_path: Path) -> None:
     counting = Counting(minilm)
     first = index_here(str(tmp_path), RAW, CONFIG, counting.encoder())
-    wider = IndexConfig(granularities=[64, 150, 100], shards=3)
+    wider = IndexConfig(granularities=[64, 150, 100], shards=3, embedding=EACH)
     second = index_here(str(tmp_path), RAW, wider, counting.encoder())
     assert (second.n_shards, second.granularities) == (3, (64, 150, 100))
     (query,) = minilm(["anything"])
@@ -124,7 +125,8 @@ async def test_shards_are_shared_and_sizes_come_and_go(minilm: Embed, tmp_path: 
         assert ids(await everything(second, size, query)) == ids(expected(RAW, size))
     texts = {chunk.text for size in wider.granularities for chunk in expected(RAW, size)}
     assert sum(counting.calls) == len(texts)  # nothing was embedded again for another number of shards
-    third = index_here(str(tmp_path), RAW[:1], IndexConfig(granularities=[150], shards=2), counting.encoder())
+    one = IndexConfig(granularities=[150], shards=2, embedding=EACH)
+    third = index_here(str(tmp_path), RAW[:1], one, counting.encoder())
     assert third.doc_ids() == ["orchard"]
     assert ids(await everything(third, 150, query)) == ids(expected(RAW[:1], 150))
     names = [archive.manifest["files"]["index"]["150"] for archive in (first, third)]

@@ -30,7 +30,7 @@ Embed = Callable[[list[str]], npt.NDArray[np.float32]]
 
 SIZES = [64, 150]
 NONE = IndexConfig(granularities=SIZES, shards=2, embedding=EmbeddingConfig(of="none"))
-EACH = IndexConfig(granularities=SIZES, shards=2)
+EACH = IndexConfig(granularities=SIZES, shards=2, embedding=EmbeddingConfig(of="each"))
 RAW = [RawDocument("orchard", ORCHARD, "orchard.txt"), RawDocument("lantern", LANTERN, "lantern.md")]
 WORDS = "Who founded the orchard?"
 

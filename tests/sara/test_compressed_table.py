@@ -14,7 +14,7 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import stored_compressed, stored_vectors
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
-from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.indexing.maintenance import purge, vacuum
@@ -34,7 +34,8 @@ def encoder(minilm: Callable[[list[str]], Any]) -> Encoder:
 
 
 def config(compressor: str | Path, **more: Any) -> IndexConfig:
-    return IndexConfig(granularities=[150, 256], compressor=str(compressor), **more)
+    embedding = EmbeddingConfig(of="each")
+    return IndexConfig(granularities=[150, 256], compressor=str(compressor), embedding=embedding, **more)
 
 
 def files(archive: Path) -> set[str]:

@@ -20,7 +20,7 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.datasets.other import OWN
 from okralong.pipelines.lab.datasets.pooling import Pooled
-from okralong.pipelines.lab.encoder import cached_encoder
+from okralong.pipelines.lab.encoder import EACH, cached_encoder
 from okralong.pipelines.lab.evidence.bench import (
     Bench,
     Likelihood,
@@ -175,7 +175,10 @@ def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) 
             wanted.add(method.granularity)
         else:
             wanted.update(size for policy in policies[name].values() for size in policy.granularities())
-    return {at: IndexConfig(granularities=sorted(found), boundaries=at, compressor=NONE) for at, found in sizes.items()}
+    return {
+        at: IndexConfig(granularities=sorted(found), boundaries=at, embedding=EACH, compressor=NONE)
+        for at, found in sizes.items()
+    }
 
 
 async def _run_set(

@@ -80,7 +80,9 @@ def build(material: Material, chosen: SweepSet, sizes: Sequence[int], embedding:
     """The archive of a set at all chunk sizes that its cells need, with the table of ``compressor`` (as an index config
     names it); one that is there is found again.
     """
-    config = IndexConfig(granularities=list(sizes), embedding=EmbeddingConfig(model=embedding), compressor=compressor)
+    config = IndexConfig(
+        granularities=list(sizes), embedding=EmbeddingConfig(of="each", model=embedding), compressor=compressor
+    )
     return material.store.bench(chosen, material.pooled[chosen.named], config)
 
 

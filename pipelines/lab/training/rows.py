@@ -21,6 +21,7 @@ from okralong.pipelines.core.types import InputError, Message, Passage, Pattern,
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, Text, grounded, make_text, one_part
 from okralong.pipelines.lab.datasets.pooling import Pooled, Span, whole
+from okralong.pipelines.lab.encoder import EACH
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore
@@ -308,7 +309,7 @@ class SampleRows(Settings):
 def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
     """A set's documents indexed at chunks of these sizes in tokens, and its questions embedded."""
     store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
-    bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), compressor=NONE))
+    bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), embedding=EACH, compressor=NONE))
     bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
     return bench
 
