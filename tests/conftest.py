@@ -187,14 +187,19 @@ def small_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small_archive(ray_cluster: None, small_sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of ``small_sources`` at the default granularities, with the embedded model. Not to be written to."""
+    """The archive of ``small_sources`` at the default granularities, with the embedded model and a vector for each chunk.
+
+    Not to be written to.
+    """
     from okralong.actors.index_streams import index_archive
-    from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
+
+    config = IndexConfig(embedding=EmbeddingConfig(of="each"))
 
     return made_once(
         tmp_path_factory,
         "small-archive",
-        lambda archive: index_archive(str(archive), [str(small_sources)], IndexConfig()),
+        lambda archive: index_archive(str(archive), [str(small_sources)], config),
     )
 
 
