@@ -64,6 +64,36 @@ def write_run(location: Path, archive: Path, questions: int, strategy: str = "ok
     return location
 
 
+MATRIX: dict[str, list[tuple[str, str, float | None]]] = {
+    "works-0": [("sales", "1544000", 0.95), ("chair", "Ida Moss", 0.6)],
+    "works-1": [("sales", "998000", 0.3), ("chair", "Tobias Venn", 0.9)],
+    "works-2": [("sales", "", None), ("chair", "Ida Moss", 0.85)],
+}
+"""The cells of ``write_matrix`` by document: column, value ("" for one that does not fit its type), confidence."""
+
+
+def write_matrix(location: Path, archive: Path) -> Path:
+    """A complete run of two columns over three documents, its cells those of ``MATRIX``."""
+    write_run(location, archive, 0)
+    rows = []
+    for doc_id, cells in MATRIX.items():
+        for column, value, confidence in cells:
+            row = _answer(int(doc_id[-1]), "okralong", "")
+            row |= {"query_id": f"{column}@{doc_id}", "question": f"What of {column}?", "asked_id": column}
+            row |= {"doc_ids": [doc_id], "answer": value, "confidence": confidence, "error": ""}
+            row["status"] = "answered" if value else "invalid_output"
+            if column == "sales":
+                row["answer_type"] = "money"
+                if value:
+                    row |= {"value": value, "number": float(value), "currency": "SEK", "period": "FY2019"}
+            if not value:
+                row |= {"citations": [], "cited": False, "error": "The reply does not fit the answer_type money."}
+            rows.append(row)
+    answers = Folder.of(location).at("answers")
+    answers.write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=ANSWERS))
+    return location
+
+
 def write_golds(file: Path, questions: int, words: str = "") -> Path:
     """The questions of ``write_run`` with gold answers, evidence and types."""
     start = REPORT.index("1,544")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
 import pytest
 from openai.types.chat import ChatCompletion
 
+from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.prompts import answer_prompt, parse_answer, split_prompt, step_prompt
+from okralong.pipelines.answering.prompts import answer_prompt, parse_answer, read_typed, split_prompt, step_prompt
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.llm.reply import read_completion
 from okralong.pipelines.methods.adaptive_rag import complexity_prompt
@@ -85,3 +87,30 @@ def said(server: EmbeddedServer, messages: list[Message], **more: object) -> str
     spoken = [{"role": message.role, "content": message.content} for message in messages]
     text: str = chat(server, "", **{**more, "messages": spoken})["choices"][0]["message"]["content"]
     return text
+
+
+STATEMENT = Passage("d", 100, 200, "Revenue was $ 467,460 in 2023 and $ 431,002 in 2022, a margin of 12.5 %.", 1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "short", "said_as"),
+    [
+        ("money", True, r"unanswerable|\$ (467,460|431,002) \[[1-9][0-9]?\]"),
+        ("period", True, r"unanswerable|202[23] \[[1-9][0-9]?\]"),
+        ("boolean", True, r"unanswerable|(yes|no) \[[1-9][0-9]?\]"),
+        ("money", False, None),
+        ('list of choices ["up", "down"]', False, None),
+    ],
+)
+def test_a_typed_reply_has_its_form_under_the_grammar(
+    server: EmbeddedServer, answer_type: str, short: bool, said_as: str | None
+) -> None:
+    wanted = AnswerType.of(answer_type)
+    prompt = answer_prompt("What was the revenue of 2023?", [YARD, STATEMENT], short=short, wanted=wanted)
+    reply = said(server, prompt, max_tokens=400, grammar=grammar("generate", prompt, answer_type, short))
+    assert said_as is None or re.fullmatch(said_as, reply)
+    values = read_typed(reply, wanted)
+    assert all(each.evidence for each in values) or not short
+    if not short:
+        assert isinstance(json.loads(reply), dict)
+        assert all(claim.quote in f"{YARD.text} {STATEMENT.text}" for each in values for claim in each.evidence)

@@ -1,0 +1,99 @@
+"""Numeric cells of TAT-QA asked for as typed values and read off the page by the cross-encoder: how many are right.
+
+    python -m benchmarks.typed_spans --data DATA --side test --out benchmarks/results/typed_spans_test.md
+
+The cells are those of ``benchmarks/values.py`` whose question has one answer; the page is read in chunks as an archive
+has them. Two ways are compared over the same readings: the most probable span, normalised afterwards, and the most
+probable span that holds a value of the type. What neither finds is left to the generator in a run. Questions without a
+type are read as ever: the second way is not theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks.values import Cell, tatqa, test_side
+from okralong.pipelines.answering.answer_types import AnswerType, with_value
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.reading import read_answer, read_value_of
+from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import Answer, Document, Hit, Question, Reading
+from okralong.pipelines.indexing.chunking import chunk_document
+from okralong.pipelines.reporting.tables import markdown_table
+
+TOKENS = 150
+"""The chunks that the default policy reads answers off."""
+ENDS = ("right", "another value", "invalid_output", "left to the generator", "unanswerable")
+
+
+@dataclass
+class Reader:
+    """As much of ``Tools`` as reading needs."""
+
+    policy: Policy
+    model: Any
+
+    async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
+        """What the cross-encoder says of each passage."""
+        readings: list[Reading] = self.model.read([query] * len(passages), list(passages))
+        return readings
+
+
+async def both_ways(reader: Reader, cell: Cell) -> tuple[str, str]:
+    """How a cell ends by the span alone and by the span that holds a value."""
+    tools = cast(Tools, reader)
+    page = Document(cell.document, cell.context.text, sha256=cell.document)
+    hits = [Hit(chunk, 1.0) for chunk in chunk_document(page, TOKENS)]
+    asked = Question("q", cell.question, answer_type=cell.kind)
+    plain = with_value(asked, await read_answer(tools, "read", cell.question, hits))
+    typed = await read_value_of(tools, "read", cell.question, hits, AnswerType.of(cell.kind))
+    return end_of(plain, cell), end_of(typed, cell)
+
+
+def end_of(answer: Answer | None, cell: Cell) -> str:
+    """One of ``ENDS``."""
+    if answer is None:
+        return "left to the generator"
+    if answer.value is None:
+        return answer.status
+    return "right" if answer.value.value == f"{cell.gold.normalize():f}" else "another value"
+
+
+def main() -> None:
+    """Print the table, and write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--side", choices=("tune", "test"), default="test")
+    parser.add_argument("--limit", type=int, default=200)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    cells = [*tatqa(given.data / "tatqa/tatqa_dataset_dev.json")]
+    counts = Counter((each.document, each.question) for each in cells)
+    alone = [each for each in cells if counts[each.document, each.question] == 1]
+    mine = [each for each in alone if test_side(each.document) == (given.side == "test")][: given.limit]
+    reader = Reader(load_config(Policy, "policy/default.yaml"), load_reranker(RerankerConfig()))
+    ends = [asyncio.run(both_ways(reader, each)) for each in mine]
+    rows = []
+    for name, at in (("the most probable span", 0), ("the most probable span with a value", 1)):
+        found = Counter(each[at] for each in ends)
+        rows.append([name, *(f"{found[end] / len(ends):.3f}" for end in ENDS)])
+    lines = [
+        f"# Typed values read off pages of TAT-QA, {given.side} side",
+        f"`python -m benchmarks.typed_spans --side {given.side} --limit {given.limit}`: {len(ends)} questions.",
+        markdown_table(["read", *ENDS], rows),
+    ]
+    print("\n\n".join(lines))
+    if given.out is not None:
+        given.out.write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
