@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from typing import Any
 
 import pytest
 
 from okralong.pipelines.answering.answer_types import AnswerType
+from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.prompts import (
     Evidence,
     answer_prompt,
@@ -203,3 +206,67 @@ async def test_the_answer_of_a_reasoning_step_is_a_value_or_is_asked_for_as_one(
         assert answer.value is not None
         assert answer.value.value == "467460000"
         assert len(tools.of("complete")) == steps
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|\{\d+,\d+\}|[|()?*+]|[\w-]+')
+
+
+def as_regex(grammar_text: str) -> re.Pattern[str]:
+    """A grammar whose rules call no rule again, as one pattern."""
+    rules = dict(line.split(" ::= ", 1) for line in grammar_text.strip().splitlines())
+
+    @functools.cache
+    def expanded(name: str) -> str:
+        parts = []
+        for token in _TOKEN.findall(rules[name]):
+            if token.startswith('"'):
+                parts.append(f"(?:{re.escape(json.loads(token))})")
+            else:
+                parts.append(f"(?:{expanded(token)})" if token in rules else token)
+        return "".join(parts)
+
+    return re.compile(expanded("root"), re.DOTALL)
+
+
+def allowed(answer_type: str, short: bool) -> re.Pattern[str]:
+    """What the grammar of a type lets a model reply about one passage."""
+    text = 'It sold for $ 5,000 in 2023, or 12 %: "a \\ b".'
+    wanted = AnswerType.of(answer_type)
+    prompt = answer_prompt("How?", [Passage("d", 0, len(text), text, 9, 1.0)], short=short, wanted=wanted)
+    rules = grammar("generate", prompt, answer_type, short)
+    assert rules is not None
+    return as_regex(rules)
+
+
+EMPTY = '{"evidence": [], "value": null}'
+QUOTED = '{"evidence": [{"passage": 1, "quote": "sold for $ 5,000"}, {"passage": 1, "quote": "a \\\\ b"}], "value": '
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "short", "good", "bad"),
+    [
+        ("money", True, ["$ 5,000 [1]", "unanswerable"], ["$5,000 [1]", "$ 5,000", "much [1]", "12 % [1]"]),
+        ("percent", True, ["12 % [1]"], ["5,000 [1]"]),
+        ("period", True, ["2023 [1]"], ["5,000 [1]"]),
+        ("boolean", True, ["yes [1]", "no [12]"], ["yes", "maybe [1]"]),
+        ('list of choices ["up", "down"]', True, ["up [1]", "up [1]; down [2]"], ["up; down [1]", "left [1]"]),
+        ("money", False, [EMPTY, f'{QUOTED}"$5", "period": ""}}'], [f'{QUOTED}"$5"}}', f"{QUOTED}null}}"]),
+        ("date", False, [f'{QUOTED}"2023"}}'], [f'{QUOTED}"2023", "period": ""}}', "2023"]),
+        ("boolean", False, [f'{QUOTED}"no"}}'], [f'{QUOTED}"maybe"}}', f"{QUOTED}true}}"]),
+        ("list of date", False, ['{"values": []}', f'{{"values": [{QUOTED}"2023"}}, {QUOTED}"x"}}]}}'], [EMPTY]),
+        ("date", False, [], [f'{QUOTED.replace("sold for", "bought at")}"2023"}}']),
+    ],
+)
+def test_the_grammar_of_a_type_allows_its_replies_alone(
+    answer_type: str, short: bool, good: list[str], bad: list[str]
+) -> None:
+    pattern = allowed(answer_type, short)
+    for reply in good:
+        assert pattern.fullmatch(reply), reply
+        said = read_typed(reply, AnswerType.of(answer_type))
+        assert all(each.evidence for each in said)
+    assert [reply for reply in bad if pattern.fullmatch(reply)] == []
+
+
+def test_a_schema_has_no_grammar_of_ours() -> None:
+    assert grammar("generate", answer_prompt("Who?", [PASSAGE]), json.dumps(SCHEMA)) is None
