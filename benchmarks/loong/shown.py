@@ -109,7 +109,8 @@ def chosen(bench_questions: Sequence[PooledQuestion], kinds: Sequence[str]) -> I
 def tools_of(bench: Bench, policy: Policy, question: PooledQuestion, queries: tuple[str, ...]) -> BenchTools:
     """The bench's tools for one question over its own documents."""
     retrievals, analyze = bench.retrievals, analyzed_by(KeywordRules())
-    return BenchTools(retrievals, policy, question.doc_ids, queries, analyze, GoldWriter(), reader=reader_of(policy))
+    reader = reader_of(load_config(Policy, "policy/default.yaml"))  # it answers even where it does not rank
+    return BenchTools(retrievals, policy, question.doc_ids, queries, analyze, GoldWriter(), reader=reader)
 
 
 async def measured(
@@ -175,6 +176,9 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--limit", type=int, help="only so many questions, those over the fewest new documents first")
+    parser.add_argument(
+        "--unranked", action="store_true", help="without the cross-encoder's ranking: a tenth of the time"
+    )
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     store = DataSetStore(
@@ -184,7 +188,8 @@ def main() -> None:
     items = [item for item in dataset.items if item.gold.source_type in given.kinds]
     items = items if given.limit is None else fewest_documents(items, given.limit)
     pooled = whole(replace(dataset, items=tuple(items)))
-    policy = load_config(Policy, "policy/default.yaml")
+    overrides = {"rerank.candidates": 0} if given.unranked else {}
+    policy = load_config(Policy, "policy/default.yaml", overrides)
     config = IndexConfig(granularities=policy.granularities(), compressor=NONE)
     bench = store.bench(SetChoice(name="loong_finance", part="-".join(given.kinds)), pooled, config)
     file = given.data / "loong_finance" / "questions.jsonl"
@@ -195,6 +200,7 @@ def main() -> None:
     whole_tokens = {kind: _long_context(bench, kind) for kind in given.kinds}
     command = " ".join(["python -m benchmarks.loong.shown --data DATA --work WORK --kinds", *given.kinds])
     command += "" if given.limit is None else f" --limit {given.limit}"
+    command += " --unranked" if given.unranked else ""
 
     def save(rows: list[Row], right: dict[str, list[tuple[int, int]]]) -> None:
         """So far: a run of an hour may be stopped."""
