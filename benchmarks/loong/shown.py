@@ -48,7 +48,7 @@ from okralong.pipelines.core.types import Answer, Passage, Question, QuestionErr
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion, whole
-from okralong.pipelines.lab.encoder import cached_encoder
+from okralong.pipelines.lab.encoder import EACH, cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, analyzed_by, reader_of
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore
@@ -190,7 +190,7 @@ def main() -> None:
     pooled = whole(replace(dataset, items=tuple(items)))
     overrides = {"rerank.candidates": 0} if given.unranked else {}
     policy = load_config(Policy, "policy/default.yaml", overrides)
-    config = IndexConfig(granularities=policy.granularities(), compressor=NONE)
+    config = IndexConfig(granularities=policy.granularities(), embedding=EACH, compressor=NONE)
     bench = store.bench(SetChoice(name="loong_finance", part="-".join(given.kinds)), pooled, config)
     file = given.data / "loong_finance" / "questions.jsonl"
     named = {
