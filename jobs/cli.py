@@ -6,13 +6,16 @@ command needs is imported when it is called, so that ``okralong --help`` is quic
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,43 +131,125 @@ def _summary(console: Console, result: IndexResult) -> None:
         say_line(console, line)
 
 
+@dataclass(frozen=True)
+class AskOptions:
+    """What every command that asks questions of an archive takes: config, strategy, generator, cap."""
+
+    config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml"
+    strategy: Annotated[
+        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
+    ] = None
+    analyzer: Annotated[
+        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
+    ] = None
+    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None
+    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None
+    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None
+    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None
+    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None
+    carry: Annotated[
+        list[str] | None, typer.Option(help="A column of the questions that goes along into the answers.")
+    ] = None
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None
+
+    def settings(self, **more: Any) -> RunConfig:
+        """The config of a run with what the command line says, ``more`` by key. Raises ConfigError."""
+        from okralong.pipelines.answering.analyzer import analyzer_keys
+        from okralong.pipelines.core.config import load_config
+        from okralong.pipelines.run.config import RunConfig
+
+        given = more | {
+            "strategy": self.strategy,
+            "budget_usd": self.budget_usd,
+            "carry": self.carry or None,
+            "llm.model": self.model,
+            "llm.base_url": self.base_url,
+            "llm.window": self.window,
+            **(analyzer_keys(self.analyzer) if self.analyzer else {}),
+        }
+        said = {key: value for key, value in given.items() if value is not None}
+        settings = load_config(RunConfig, self.config, said)
+        return settings.model_copy(update={"tags": settings.tags | read_tags(self.tag or ())})
+
+
+@dataclass(frozen=True)
+class RunOptions(AskOptions):
+    """What ``answer`` and ``matrix`` take alike."""
+
+    replies_from: Annotated[
+        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
+    ] = None
+    retry: Annotated[
+        list[str] | None,
+        typer.Option(help="Ask again what ended as: failed, unanswerable, invalid_output, over_budget."),
+    ] = None
+    llm_mode: Annotated[
+        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
+    ] = None
+    deadline: Annotated[
+        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
+    ] = None
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")
+    ] = 20.0
+
+    def settings(self, **more: Any) -> RunConfig:
+        """See ``AskOptions``. Raises ConfigError also for a deadline that nothing waits for."""
+        told = {
+            "replies_from": self.replies_from or None,
+            "llm.mode": self.llm_mode,
+            "llm.batch.deadline": self.deadline,
+        }
+        settings = super().settings(**told, **more)
+        if self.deadline is not None and self.llm_mode is None and settings.llm.mode != "batch":
+            raise ConfigError(
+                "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
+                "--llm-mode batch, or leave it out. Nothing was run."
+            )
+        return settings
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer is to see it: in place of its parameter ``options``, a dataclass, the fields of that class
+    as options of their own."""
+    signature = inspect.signature(command, eval_str=True)
+    kind = signature.parameters["options"].annotation
+    options = inspect.signature(kind, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        command(**given | {"options": kind(**{name: given.pop(name) for name in options})})
+
+    own = [each for name, each in signature.parameters.items() if name != "options"]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *options.values())]
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return called
+
+
+Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
+RunFolder = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
+
+
 def estimate(
-    archive: Annotated[str, typer.Argument(help="An archive made by okralong index.")],
+    archive: Indexed,
     questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl or parquet; - is stdin.")],
+    options: AskOptions,
     pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
     run: Annotated[
         str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
     ] = None,
-    config: Annotated[str, typer.Option(help="The answer config of the run; see configs/answer.yaml.")] = "answer.yaml",
-    strategy: Annotated[str | None, typer.Option(help="The strategy of the run, shown beside the others.")] = None,
-    analyzer: Annotated[
-        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None,
-    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None,
-    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars, for the pilot.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to the pilot's ledger rows.")] = None,
-    carry: Annotated[
-        list[str] | None,
-        typer.Option(help="A column of the questions that goes along into the answers."),
-    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same pilot and the same simulated runs.")] = 7,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
     from okralong.pipelines.core.codec import encode
 
-    settings = _settings(
-        config, strategy, analyzer, budget_usd, tag, carry=carry or None, **_generator(model, base_url, window)
-    )
-    console = Console()
+    settings, console = options.settings(), Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         asking = Asking(pilot=pilot, run=run, seed=seed)
-        result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
+        result = estimate_questions(archive, questions, settings, asking, address=options.address, console=console)
     except KeyboardInterrupt:
         say_line(console, "Stopped. What the pilot has answered is kept; run the same command again to go on.")
         raise typer.Exit(EXIT_STOPPED) from None
@@ -176,73 +261,17 @@ def estimate(
         raise typer.Exit(result.exit_code)
 
 
-# What answer and matrix take alike.
-Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
-RunPlace = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
-AnswerYaml = Annotated[str, typer.Option("--config", help="A YAML config; see configs/answer.yaml.")]
-Strategy = Annotated[
-    str | None, typer.Option("--strategy", help="A name of docs/methods.md, a file (mine.py), or module:function.")
-]
-AnalyzerKind = Annotated[
-    str | None,
-    typer.Option("--analyzer", help="heads, label_scorer, rules, llm, or a folder that okralong train wrote."),
-]
-Model = Annotated[str | None, typer.Option("--model", help="The generator's name at its endpoint, as llm.model.")]
-BaseUrl = Annotated[str | None, typer.Option("--base-url", help="The generator's endpoint, as llm.base_url.")]
-Window = Annotated[int | None, typer.Option("--window", help="Tokens of prompt and reply together, as llm.window.")]
-Cap = Annotated[float | None, typer.Option("--budget-usd", help="A hard cap in US dollars.")]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="NAME=VALUE, written to every ledger row.")]
-Carried = Annotated[
-    list[str] | None, typer.Option("--carry", help="A column of the questions that goes along into the answers.")
-]
-RepliesFrom = Annotated[
-    list[str] | None,
-    typer.Option("--replies-from", help="Another run folder, whose replies to equal requests cost nothing."),
-]
-Retry = Annotated[
-    list[str] | None,
-    typer.Option("--retry", help="Ask again what ended as: failed, unanswerable, invalid_output, over_budget."),
-]
-LlmMode = Annotated[
-    str | None, typer.Option("--llm-mode", help="realtime, or batch: at the endpoint's batch price, within a day.")
-]
-Deadline = Annotated[
-    str | None,
-    typer.Option("--deadline", help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h."),
-]
-Grace = Annotated[
-    float, typer.Option("--grace", min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")
-]
-Cluster = Annotated[str | None, typer.Option("--address", help="A Ray cluster's address; none = a private one here.")]
-
-
 def answer(
     archive: Indexed,
     questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl, parquet or yaml; - is stdin.")],
-    run: RunPlace,
-    config: AnswerYaml = "answer.yaml",
-    strategy: Strategy = None,
-    analyzer: AnalyzerKind = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    window: Window = None,
-    budget_usd: Cap = None,
-    tag: Tags = None,
-    carry: Carried = None,
-    replies_from: RepliesFrom = None,
-    retry: Retry = None,
+    run: RunFolder,
+    options: RunOptions,
     changed_since: Annotated[
         int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
     ] = None,
-    llm_mode: LlmMode = None,
-    deadline: Deadline = None,
-    grace: Grace = 20.0,
-    address: Cluster = None,
 ) -> None:
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
-    said = {"carry": carry or None, "replies_from": replies_from or None, **_generator(model, base_url, window)}
-    settings = _run_settings(config, strategy, analyzer, budget_usd, tag, llm_mode, deadline, said)
-    _answer(archive, questions, run, settings, grace, address=address, retry=retry, changed_since=changed_since)
+    _answer(archive, questions, run, options, changed_since=changed_since)
 
 
 def matrix(
@@ -250,7 +279,8 @@ def matrix(
     questions: Annotated[
         str, typer.Option(help="The columns: a YAML file of them, or any questions file; a path or URI.")
     ],
-    run: RunPlace,
+    run: RunFolder,
+    options: RunOptions,
     documents: Annotated[
         list[str] | None,
         typer.Option(help="The rows: an id or a pattern such as '*_10K'; may be repeated; none: as the columns say."),
@@ -258,61 +288,19 @@ def matrix(
     where: Annotated[
         str, typer.Option(help="The rows, by a filter over the documents' columns: \"company = 'AMD'\".")
     ] = "",
-    config: AnswerYaml = "answer.yaml",
-    strategy: Strategy = None,
-    analyzer: AnalyzerKind = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    window: Window = None,
-    budget_usd: Cap = None,
-    tag: Tags = None,
-    carry: Carried = None,
-    replies_from: RepliesFrom = None,
-    retry: Retry = None,
-    llm_mode: LlmMode = None,
-    deadline: Deadline = None,
-    grace: Grace = 20.0,
-    address: Cluster = None,
 ) -> None:
     """Ask every question of each document by itself: a table with a row a document and a column a question."""
     from okralong.pipelines.run.matrix import MatrixRows
 
-    said = {"carry": carry or None, "replies_from": replies_from or None, **_generator(model, base_url, window)}
-    settings = _run_settings(config, strategy, analyzer, budget_usd, tag, llm_mode, deadline, said)
-    rows = MatrixRows(tuple(documents or ()), where)
-    _answer(archive, questions, run, settings, grace, address=address, retry=retry, matrix=rows)
-
-
-def _run_settings(
-    config: str,
-    strategy: str | None,
-    analyzer: str | None,
-    budget_usd: float | None,
-    tag: Sequence[str] | None,
-    llm_mode: str | None,
-    deadline: str | None,
-    said: dict[str, Any],
-) -> RunConfig:
-    """``_settings`` of a run that may be a batch. Raises ConfigError for a deadline that nothing waits for."""
-    modes = {"llm.mode": llm_mode, "llm.batch.deadline": deadline}
-    settings = _settings(config, strategy, analyzer, budget_usd, tag, **said, **modes)
-    if deadline is not None and llm_mode is None and settings.llm.mode != "batch":
-        raise ConfigError(
-            "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
-            "--llm-mode batch, or leave it out. Nothing was run."
-        )
-    return settings
+    _answer(archive, questions, run, options, matrix=MatrixRows(tuple(documents or ()), where))
 
 
 def _answer(
     archive: str,
     questions: str,
     run: str,
-    settings: RunConfig,
-    grace: float,
+    options: RunOptions,
     *,
-    address: str | None,
-    retry: Sequence[str] | None,
     changed_since: int | None = None,
     matrix: MatrixRows | None = None,
 ) -> None:
@@ -322,7 +310,7 @@ def _answer(
     from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.core.storage import Folder
 
-    console = Console()
+    settings, console = options.settings(), Console()
     # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -332,12 +320,12 @@ def _answer(
                 questions,
                 run,
                 settings,
-                address=address,
-                retry=frozenset(retry or ()),
+                address=options.address,
+                retry=frozenset(options.retry or ()),
                 changed_since=changed_since,
                 matrix=matrix,
                 console=console,
-                interrupt=Interrupt(grace_s=grace),
+                interrupt=Interrupt(grace_s=options.grace),
             )
     except KeyboardInterrupt:
         say_line(console, f"Stopped. {GO_ON}")
@@ -350,28 +338,6 @@ def _answer(
         say_line(console, f"the table: okralong export {run} --to table.xlsx")
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)
-
-
-def _settings(
-    config: str,
-    strategy: str | None,
-    analyzer: str | None,
-    budget_usd: float | None,
-    tags: Sequence[str] | None,
-    **given: Any,
-) -> RunConfig:
-    """The config of a run with what the command line says. Raises ConfigError."""
-    from okralong.pipelines.answering.analyzer import analyzer_keys
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.run.config import RunConfig
-
-    given |= {"strategy": strategy, "budget_usd": budget_usd, **(analyzer_keys(analyzer) if analyzer else {})}
-    settings = load_config(RunConfig, config, {key: value for key, value in given.items() if value is not None})
-    return settings.model_copy(update={"tags": settings.tags | read_tags(tags or ())})
-
-
-def _generator(model: str | None, base_url: str | None, window: int | None) -> dict[str, Any]:
-    return {"llm.model": model, "llm.base_url": base_url, "llm.window": window}
 
 
 def read_tags(given: Sequence[str]) -> dict[str, str]:
@@ -637,9 +603,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("index")(index)
-app.command("estimate")(estimate)
-app.command("answer")(answer)
-app.command("matrix")(matrix)
+app.command("estimate")(with_options(estimate))
+app.command("answer")(with_options(answer))
+app.command("matrix")(with_options(matrix))
 app.command("nightly")(nightly.command)
 app.add_typer(archive_app, name="archive")
 app.command("submit")(submit)
