@@ -28,7 +28,6 @@ from rich.console import Console
 from okralong.actors.cluster import connected, homes_to_come
 from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
-from okralong.jobs.failures import say_first
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import (
     BEGUN,
@@ -39,7 +38,7 @@ from okralong.jobs.run_folder import (
     statuses,
     table,
 )
-from okralong.jobs.terminal import AnswerPanel, say_line
+from okralong.jobs.terminal import AnswerPanel, say_first, say_line
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import (

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.jobs import diff as run_diff
-from okralong.jobs import doctor, export, failures, nightly, report, show
+from okralong.jobs import doctor, nightly, report, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import (
@@ -610,10 +609,10 @@ app.command("nightly")(nightly.command)
 app.add_typer(archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)
-app.command("failures")(failures.command)
-app.command("report")(report.command)
-app.command("export")(export.command)
-app.command("diff")(run_diff.command)
+app.command("failures")(report.failures)
+app.command("report")(report.report)
+app.command("export")(report.export)
+app.command("diff")(report.diff)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)
 app.command("split")(lab.split)

@@ -331,7 +331,7 @@ class NightJob:
         return [f"documents: {documents}; questions asked: {asked}"]
 
     def _print(self, found: RunDiff) -> None:
-        from okralong.jobs.diff import print_diff
+        from okralong.jobs.report import print_diff
         from okralong.pipelines.run.nightly import DIFFERENCES
 
         print_diff(self.console, found)

@@ -27,6 +27,8 @@ from okralong.pipelines.core.storage import Folder
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexProgress
 
+FIRST_SHOWN: Final = 10
+"""How many of many messages are printed. Ours."""
 EVERY_S: Final = 30.0
 """How often a line is written where the output is no terminal, in seconds. Ours."""
 WINDOW_S: Final = 60.0
@@ -47,6 +49,17 @@ def say(console: Console, text: object, *, style: str = "", indent: int = 0) -> 
 def say_line(console: Console, text: object, *, style: str = "") -> None:
     """The same on one logical line that the terminal wraps, so that it can be copied and searched."""
     console.print(Text(printable(text), style=style), soft_wrap=True)
+
+
+def say_first(console: Console, messages: list[str], what: str) -> None:
+    """Print the first of the ``messages``, each on a line, and how many more there are, if there are any."""
+    if not messages:
+        return
+    say_line(console, f"{len(messages)} {what}:", style="yellow")
+    for message in messages[:FIRST_SHOWN]:
+        say_line(console, f"- {message}")
+    if len(messages) > FIRST_SHOWN:
+        say_line(console, f"- ... and {len(messages) - FIRST_SHOWN} more; okralong failures lists all of a run")
 
 
 class Panel:

@@ -86,7 +86,7 @@ def evaluate(
 ) -> None:
     """Run every method on every set, under one budget, and write scores, summaries, differences and a page of all."""
     from okralong.jobs.lab.sweep import expand_sweep, run_sweep, show
-    from okralong.jobs.report import write
+    from okralong.jobs.report import write_report
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.lab.sweeps.config import Sweep
@@ -102,7 +102,7 @@ def evaluate(
     for name in result.written:
         say_line(console, f"written: {result.folder / name}")
     if result.statuses:  # a sweep that was stopped before its first answer has nothing to look at
-        page, *_ = write(str(result.folder), note=lambda line: say_line(console, line, style="yellow"))
+        page, *_ = write_report(str(result.folder), note=lambda line: say_line(console, line, style="yellow"))
         say_line(console, f"written: {page}")
     if result.stopped:
         say_line(console, f"stopped: {result.stopped}", style="red")

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from okralong.jobs.failures import failures, say_first
+from okralong.jobs.report import failure_rows
+from okralong.jobs.terminal import say_first
 from okralong.pipelines.core.schemas import ANSWERS, FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
@@ -68,7 +69,7 @@ def test_an_archive_has_failures_too(
     code, said = call(monkeypatch, capsys, "failures", tmp_path / "archive")
     assert (code, said) == (0, f"{tmp_path / 'archive'}: no failures")
     with pytest.raises(InputError, match=r"neither a run .* nor an archive"):
-        failures(str(tmp_path / "nothing"))
+        failure_rows(str(tmp_path / "nothing"))
 
 
 def test_the_first_ten_reasons_are_printed() -> None:

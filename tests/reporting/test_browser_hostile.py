@@ -25,7 +25,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = made_run.write_archive(folder / "archive", made_run.texts(long_line))
     made_run.write_run(folder / "run", archive, 12, words=made_run.HOSTILE)
     golds = made_run.write_golds(folder / "questions.jsonl", 12, words=made_run.HOSTILE)
-    report.write(str(folder / "run"), out=str(folder / "report.html"), questions=str(golds))
+    report.write_report(str(folder / "run"), out=str(folder / "report.html"), questions=str(golds))
     return folder / "report.html"
 
 

@@ -22,7 +22,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 @pytest.fixture(scope="module")
 def file(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "report.html"
-    report.write(str(made / "run"), out=str(out), questions=str(made / "questions.jsonl"))
+    report.write_report(str(made / "run"), out=str(out), questions=str(made / "questions.jsonl"))
     return out
 
 

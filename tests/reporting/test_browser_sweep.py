@@ -22,7 +22,7 @@ pytest.importorskip("selenium", reason="Selenium is not installed, so no page is
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_sweep(tmp_path_factory.mktemp("sweep") / "sweep", 20)
-    return Path(report.write(str(folder))[0])
+    return Path(report.write_report(str(folder))[0])
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_hostile_words_stay_words(browser: webdriver.Chrome, tmp_path: Path) -> 
     from tests.reporting.browser import Page
 
     folder = write_sweep(tmp_path / "sweep", 5, words=made_run.HOSTILE)
-    page = Page(browser, Path(report.write(str(folder))[0]))
+    page = Page(browser, Path(report.write_report(str(folder))[0]))
     for at in range(6):
         page.open(at)
     assert page.run("return window.owned === undefined")

@@ -167,7 +167,7 @@ def test_the_report_shows_the_page_with_the_quote_marked(
         row |= {"doc_ids": ["annual report.pdf"], "citations": [span], "context": [span]}
     Folder.of(run).at("answers").write_table("part-000000001.parquet", pa.Table.from_pylist(table, schema=ANSWERS))
     assert archive_of(json.loads((run / "run.json").read_text()))[1] == ""
-    report.write(str(run))
+    report.write_report(str(run))
     for width in (1280, 390):
         page = Page(browser, run / "report.html", width=width)
         page.open(0)
@@ -187,7 +187,7 @@ def test_the_report_shows_the_page_with_the_quote_marked(
         assert page.run("return document.querySelector('.paper').clientWidth") >= paper["width"] - 1
         assert page.complaints() == []
         assert [url for url in page.requests() if not url.startswith("data:image/")] == []
-    report.write(str(run), links=False, megabytes=0)
+    report.write_report(str(run), links=False, megabytes=0)
     plain = Page(browser, run / "report.html")
     plain.open(0)
     assert plain.count("#detail .open-source, #detail img") == 0

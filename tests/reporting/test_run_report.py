@@ -122,9 +122,9 @@ def test_an_empty_run_is_a_page_too(made: Path, tmp_path: Path) -> None:
 
 def test_what_is_no_run_and_what_is_no_page_are_refused(tmp_path: Path, made: Path) -> None:
     with pytest.raises(InputError, match=r"neither a run .*run\.json.* nor a sweep"):
-        report.write(str(tmp_path))
+        report.write_report(str(tmp_path))
     with pytest.raises(InputError, match=r"ends in \.html"):
-        report.write(str(made / "run"), out=str(tmp_path / "report"))
+        report.write_report(str(made / "run"), out=str(tmp_path / "report"))
 
 
 def test_the_page_lets_nothing_in(made_report: Report) -> None:
@@ -150,7 +150,7 @@ def test_the_script_makes_no_markup_from_text() -> None:
 
 def test_a_purge_takes_the_report_that_quotes_the_document(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "run", tmp_path / "run")
-    report.write(str(tmp_path / "run"))
+    report.write_report(str(tmp_path / "run"))
     assert (tmp_path / "run" / "report" / "tables" / "questions.csv").is_file()
     assert purge_run(Folder.of(tmp_path / "run"), "works-1")
     left = [path.name for path in (tmp_path / "run").rglob("*") if path.is_file() and "report" in str(path)]

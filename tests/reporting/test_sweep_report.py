@@ -82,6 +82,6 @@ def test_a_sweep_without_summary_or_runs_is_reported_too(tmp_path: Path) -> None
 def test_what_is_no_sweep_is_refused(tmp_path: Path, sweep: Path) -> None:
     (tmp_path / "scores").mkdir()
     with pytest.raises(InputError, match="has no scores yet"):
-        report.write(str(tmp_path))
+        report.write_report(str(tmp_path))
     with pytest.raises(InputError, match="--questions is for a run"):
-        report.write(str(sweep), questions="questions.jsonl")
+        report.write_report(str(sweep), questions="questions.jsonl")
