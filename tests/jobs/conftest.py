@@ -17,6 +17,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.openai_server import FakeOpenAI, Messages
+from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 
 PASSAGE = re.compile(r"<passage id=\"?1\"?[^>]*>\n?(.*?)\n?</passage>", re.DOTALL)
 PAPER = "policy/paper.yaml"
@@ -42,9 +43,11 @@ def always(messages: Messages) -> bool:
 
 @pytest.fixture(scope="session")
 def run_rows(sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One run by the paper's policy and the shipped analyzer: its tables, its manifest and the bill of the endpoint."""
+    """One run by the paper's policy and the shipped analyzer and cross-encoder: its tables, its manifest and the bill
+    of the endpoint."""
     run = tmp_path_factory.mktemp("run")
     given: dict[str, Any] = {"policy": PAPER, "tags": {"team": "tests"}, "analyzer.kind": "heads"}
+    given |= {"reranker.model": "shipped"}
     rules: list[Any] = [
         (splits, "What is the first company's revenue?\nWhat is the second company's revenue?"),
         (always, quoting),
@@ -93,10 +96,11 @@ def _limiters_end(request: pytest.FixtureRequest, _reading: FakeOpenAI) -> Itera
 
 
 def endpoint(server: FakeOpenAI) -> dict[str, Any]:
-    """Overrides that send a run to ``server`` as if it were GPT-4o. Keyword rules analyse: a replica of the trained
-    heads takes seconds to start, and ``test_analyzers_run`` is about them."""
+    """Overrides that send a run to ``server`` as if it were GPT-4o. Keyword rules analyse, and a cross-encoder of
+    random weights ranks and says how sure it is: the shipped models, which ``run_rows`` has, take seconds."""
     return {
         "analyzer.kind": "rules",
+        "reranker.model": tiny_cross_encoder(),
         "llm.base_url": server.base_url,
         "llm.model": "gpt-4o-2024-08-06",
         "llm.tokenizer": "o200k_base",
@@ -105,9 +109,9 @@ def endpoint(server: FakeOpenAI) -> dict[str, Any]:
 
 
 def config_file(folder: Path, server: FakeOpenAI) -> Path:
-    """The shipped config, sent to ``server`` as if it were GPT-4o, with keyword rules for the analyzer."""
+    """The shipped config with the overrides of ``endpoint``."""
     config = yaml.safe_load(shipped_config("answer.yaml"))
-    config["analyzer"] = {"kind": "rules"}
+    config |= {"analyzer": {"kind": "rules"}, "reranker": {"model": tiny_cross_encoder()}}
     config["llm"] |= {"base_url": server.base_url, "model": "gpt-4o-2024-08-06", "window": 128_000}
     (folder / "answer.yaml").write_text(yaml.safe_dump(config))
     return folder / "answer.yaml"

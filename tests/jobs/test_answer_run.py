@@ -29,6 +29,8 @@ def test_every_question_has_one_row_and_the_manifest_says_complete(run_rows: dic
     assert run_rows["result"].exit_code == 0
     assert run_rows["manifest"]["totals"]["statuses"] == {"answered": 18}
     assert run_rows["failures"] == []
+    assert len({row["confidence"] for row in run_rows["answers"]}) > 9
+    assert all(0 < row["confidence"] < 1 for row in run_rows["answers"])
 
 
 def test_the_ledger_is_the_bill_to_the_cent(run_rows: dict[str, Any]) -> None:

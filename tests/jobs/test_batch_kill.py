@@ -19,6 +19,7 @@ from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
+from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.warm import answer
 
 pytestmark = pytest.mark.slow
@@ -29,7 +30,7 @@ HANG = {"kind": "hang", "where": "batches", "contains": "POST /v1/batches", "tim
 
 def command(archive: Path, sample: Path, folder: Path, server: EndpointProcess) -> list[str]:
     settings: dict[str, Any] = yaml.safe_load(shipped_config("answer.yaml"))
-    settings["strategy"] = "std_rag"
+    settings |= {"strategy": "std_rag", "reranker": {"model": tiny_cross_encoder()}}
     settings["llm"] |= {"base_url": server.base_url, "model": MODEL, "window": 128_000, "tokenizer": "o200k_base"}
     settings["llm"]["batch"] = {"quiet_s": 3.0, "gather_s": 60.0, "poll_s": 0.2, "longest_poll_s": 0.5}
     (folder / "answer.yaml").write_text(yaml.safe_dump(settings))

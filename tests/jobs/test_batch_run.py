@@ -12,6 +12,7 @@ import pytest
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from tests.fakes.endpoint.process import EndpointProcess
+from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.conftest import PAPER
 from tests.jobs.warm import answer
 
@@ -32,6 +33,7 @@ def told(server: EndpointProcess, **batch: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
         "policy": PAPER,
         "analyzer.kind": "rules",
+        "reranker.model": tiny_cross_encoder(),
         "llm.base_url": server.base_url,
         "llm.model": MODEL,
     }

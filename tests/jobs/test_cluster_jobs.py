@@ -27,6 +27,7 @@ from tests.conftest import CHECKOUT, NODE_KEY
 from tests.fakes.object_store import BUCKET, SECRET_KEY, Fault, ObjectStore
 from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.ray_machines import RayMachines
+from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.conftest import PAPER, always, quoting, splits
 
 pytestmark = pytest.mark.slow
@@ -119,6 +120,7 @@ def answer_config(endpoint: FakeOpenAI) -> dict[str, Any]:
     config["llm"] |= {"base_url": endpoint.base_url, "model": MODEL, "tokenizer": "o200k_base", "window": 128_000}
     places = {part: {"labels": {LABEL: "cpu"}} for part in ("planners", "shards", "ledger")}
     places |= {part: {"labels": {LABEL: "gpu"}} for part in ("embedder", "analyzer")}
+    config["reranker"] = {"model": tiny_cross_encoder()}
     return {**config, "policy": PAPER, "concurrency": 3, "tags": {"team": "tests"}, "placement": places}
 
 

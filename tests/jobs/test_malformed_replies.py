@@ -11,6 +11,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK
 from tests.fakes.endpoint.process import EndpointProcess
+from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.conftest import PAPER
 from tests.jobs.warm import answer
 
@@ -39,7 +40,12 @@ def test_malformed_replies_fail_no_question_and_empty_ones_are_asked_for_anew(
     few.write_text("\n".join((sample_folder / "questions.jsonl").read_text().splitlines()[:6]))
     run = Folder.of(tmp_path / "run")
     told: dict[str, Any] = {"policy": PAPER, "analyzer.kind": "llm", "llm.temperature": 0.0, "llm.window": 128_000}
-    told |= {"llm.base_url": server.base_url, "llm.model": MODEL, "llm.tokenizer": "o200k_base"}
+    told |= {
+        "reranker.model": tiny_cross_encoder(),
+        "llm.base_url": server.base_url,
+        "llm.model": MODEL,
+        "llm.tokenizer": "o200k_base",
+    }
     server.change({"replies": {"rules": [*ANALYSES, {"role": "split", "text": "Alder, obviously:"}, EMPTY]}})
     malformed = answer(sample_archive, few, run.path, **told)
     assert (malformed.exit_code, malformed.statuses) == (EXIT_FAILURES, {"failed": 6})

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import okralong
 from okralong.pipelines.core.loops import run_coroutine
 from tests.conftest import CHECKOUT
 from tests.fakes.openai_server import FakeOpenAI
-from tests.jobs.conftest import config_file
+from tests.jobs.conftest import PAPER, config_file
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +64,9 @@ def test_a_script_and_a_notebook_call_it_as_often_as_they_like(
     sample_folder: Path, reader: FakeOpenAI, tmp_path: Path
 ) -> None:
     config = config_file(tmp_path, reader)
+    # Each call starts the models that it needs, and it is not about them.
+    settings = yaml.safe_load(config.read_text()) | {"policy": PAPER, "reranker": {"confidence": False}}
+    config.write_text(yaml.safe_dump(settings))
     (tmp_path / "script.py").write_text(SCRIPT)
     alone = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run(

@@ -28,7 +28,7 @@ class Warm:
     def looking(self, prepared: Prepared) -> RetrievalNames:
         """What a run needs beside its planners, ledger and limiter, which it starts itself."""
         config, strategy = prepared.config, prepared.strategy
-        models = [config.analyzer.model_dump_json()]
+        models = [config.analyzer.model_dump_json(), config.reranker.model_dump_json()]
         if strategy.needs_scorer and config.scorer is not None:
             models.append(config.scorer.model_dump_json())
         if strategy.needs_compressor:
