@@ -173,37 +173,6 @@ def minilm() -> Callable[[list[str]], npt.NDArray[np.float32]]:
 
 
 @pytest.fixture(scope="session")
-def small_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of three short documents: alder.txt, lantern.md and ferries/skerry.html."""
-
-    def write(folder: Path) -> None:
-        (folder / "ferries").mkdir()
-        (folder / "alder.txt").write_text(ORCHARD * 3, encoding="utf-8")
-        (folder / "lantern.md").write_text(LANTERN, encoding="utf-8")
-        (folder / "ferries" / "skerry.html").write_text(FERRY, encoding="utf-8")
-
-    return made_once(tmp_path_factory, "small-sources", write)
-
-
-@pytest.fixture(scope="session")
-def small_archive(ray_cluster: None, small_sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of ``small_sources`` at the default granularities, with the embedded model and a vector for each chunk.
-
-    Not to be written to.
-    """
-    from okralong.actors.index_streams import index_archive
-    from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-
-    config = IndexConfig(embedding=EmbeddingConfig(of="each"))
-
-    return made_once(
-        tmp_path_factory,
-        "small-archive",
-        lambda archive: index_archive(str(archive), [str(small_sources)], config),
-    )
-
-
-@pytest.fixture(scope="session")
 def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three short reports below ``reports/`` and 18 questions of all types in ``questions.jsonl``."""
     from okralong.pipelines.samples.questions import generate, write_sample

@@ -165,8 +165,8 @@ def test_a_version_that_is_there_is_not_indexed_into(tmp_path: Path) -> None:
         index_archive(str(tmp_path / "archive@1"), [str(tmp_path)], CONFIG)
 
 
-def test_the_small_archive_has_four_granularities(small_archive: Path) -> None:
-    manifest = Archive.open(small_archive).manifest
+def test_an_archive_has_four_granularities_unless_told_otherwise(sample_archive: Path) -> None:
+    manifest = Archive.open(sample_archive).manifest
     assert list(manifest["chunks"]) == ["150", "256", "400", "512"]
     assert manifest["documents"] == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from okralong.jobs import cli
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
+from tests.conftest import made_once
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 
@@ -43,21 +45,27 @@ def always(messages: Messages) -> bool:
 
 @pytest.fixture(scope="session")
 def run_rows(sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One run by the paper's policy and the shipped analyzer and cross-encoder: its tables, its manifest and the bill
-    of the endpoint."""
-    run = tmp_path_factory.mktemp("run")
+    """One run by the paper's policy and the shipped analyzer and cross-encoder: its exit code, tables and manifest, and
+    the bill of the endpoint. Not to be gone on with."""
     given: dict[str, Any] = {"policy": PAPER, "tags": {"team": "tests"}, "analyzer.kind": "heads"}
     given |= {"reranker.model": "shipped"}
     rules: list[Any] = [
         (splits, "What is the first company's revenue?\nWhat is the second company's revenue?"),
         (always, quoting),
     ]
-    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
-        result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", run, **(endpoint(server) | given))
-        bill = server.bill_usd
-    folder = Folder.of(run)
+
+    def make(place: Path) -> None:
+        with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
+            told = endpoint(server) | given
+            result = okralong.answer(sample_archive, sample_folder / "questions.jsonl", place / "run", **told)
+            made = {"exit_code": result.exit_code, "bill": server.bill_usd}
+        (place / "made.json").write_text(json.dumps(made))
+
+    place = made_once(tmp_path_factory, "run-rows", make)
+    folder = Folder.of(place / "run")
     tables = {name: table(folder, name) for name in ("answers", "journal", "ledger", "failures")}
-    return {"result": result, "bill": bill, "manifest": folder.read_manifest(), "folder": folder, **tables}
+    known = json.loads((place / "made.json").read_text())
+    return {**known, "manifest": folder.read_manifest(), "folder": folder, **tables}
 
 
 @pytest.fixture(scope="session")

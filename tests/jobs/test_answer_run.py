@@ -26,7 +26,7 @@ def test_every_question_has_one_row_and_the_manifest_says_complete(run_rows: dic
     counts = Counter(row["query_id"] for row in run_rows["answers"])
     assert len(counts) == 18
     assert set(counts.values()) == {1}
-    assert run_rows["result"].exit_code == 0
+    assert run_rows["exit_code"] == 0
     assert run_rows["manifest"]["totals"]["statuses"] == {"answered": 18}
     assert run_rows["failures"] == []
     assert len({row["confidence"] for row in run_rows["answers"]}) > 9

@@ -170,7 +170,7 @@ def test_a_night_over_http_with_a_machine_lost_in_each_job(
     assert not machines.held_by("head", *models), "models belong on GPU machines"
     machines.lose(max(alive, key=lambda name: len(machines.held_by(name, *models))))
     code, said = end(answer)
-    assert code == run_rows["result"].exit_code, said
+    assert code == run_rows["exit_code"], said
     rows = {row["query_id"]: row for row in table(Folder.of(RUN), "answers")}
     for row in run_rows["answers"]:
         assert {key: rows[row["query_id"]][key] for key in SAME} == {key: row[key] for key in SAME}

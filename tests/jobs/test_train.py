@@ -134,7 +134,9 @@ def test_what_is_exported_trains_on_a_bare_machine(
 ) -> None:
     ANALYZER_ROWS.write(Folder.of(tmp_path / "rows"), "train", rows(0, 5))
     ANALYZER_ROWS.write(Folder.of(tmp_path / "rows"), "validation", rows(5, 7))
-    (tmp_path / "config.yaml").write_text(CONFIG + "lora: {targets: [query]}\n", encoding="utf-8")
+    (tmp_path / "config.yaml").write_text(
+        CONFIG.replace("epochs: 8", "epochs: 1") + "lora: {targets: [query]}\n", encoding="utf-8"
+    )
     options = ["--rows", tmp_path / "rows", "--out", tmp_path / "files", "--export"]
     code, said = call(monkeypatch, capsys, "train", tmp_path / "config.yaml", *options)
     assert code == 0, said

@@ -72,13 +72,13 @@ def test_batches_do_not_change_what_is_said(frozen: Path) -> None:
 def test_a_training_that_was_stopped_goes_on_from_its_last_checkpoint(tmp_path: Path, frozen: Path) -> None:
     model = resolve_embedding_model("embedded")
     rows, held = invented_examples(0, 5), invented_examples(5)
-    fit_recipe(FROZEN.changed(epochs=5), rows, held, model, tmp_path)
+    fit_recipe(FROZEN.changed(epochs=2), rows, held, model, tmp_path)
     steps = sorted(path.name for path in (tmp_path / CHECKPOINTS).iterdir())
-    fit_recipe(FROZEN, rows, held, model, tmp_path)
+    fit_recipe(FROZEN.changed(epochs=4), rows, held, model, tmp_path)
     history = json.loads((tmp_path / HISTORY).read_text())["history"]
     epochs = [entry["epoch"] for entry in history if "eval_loss" in entry]
     assert epochs == sorted(set(epochs))
-    assert len(epochs) == 12
+    assert len(epochs) == 4
     assert sorted(path.name for path in (tmp_path / CHECKPOINTS).iterdir()) != steps
 
 
