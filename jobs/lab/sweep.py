@@ -43,11 +43,12 @@ from okralong.pipelines.lab.sweeps.config import (
     expand,
     sizes_by_set,
 )
-from okralong.pipelines.lab.sweeps.outline import CostEstimate, Outline, total
 from okralong.pipelines.lab.sweeps.results import write_results
 from okralong.pipelines.lab.sweeps.run import (
+    CostEstimate,
     GoldQuestion,
     Material,
+    Outline,
     SharedBudget,
     build,
     read_gold_questions,
@@ -55,6 +56,7 @@ from okralong.pipelines.lab.sweeps.run import (
     score_rows,
     spent_before,
     spent_usd,
+    total,
     write_cell_files,
     write_gold_labels,
 )

@@ -20,11 +20,11 @@ from okralong.pipelines.archive.files import CompressedRows, granularity_folder,
 from okralong.pipelines.archive.metadata import (
     FIXED_COLUMNS,
     DocumentFacts,
+    DocumentNames,
     facts_of_documents,
     metadata_table,
     read_facts,
 )
-from okralong.pipelines.archive.names import DocumentNames
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.archive.versions import (

@@ -17,8 +17,7 @@ from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr, read_image
 from okralong.pipelines.indexing.formats.office import read_docx, read_pptx
 from okralong.pipelines.indexing.formats.pdf import read_pdf
 from okralong.pipelines.indexing.formats.rows import read_jsonl, read_parquet
-from okralong.pipelines.indexing.formats.sheets import read_csv, read_xlsx
-from okralong.pipelines.indexing.formats.text import read_html, read_markdown, read_plain
+from okralong.pipelines.indexing.formats.text import read_csv, read_html, read_markdown, read_plain, read_xlsx
 
 READERS: Final[Mapping[str, Read]] = {
     ".txt": read_plain,

@@ -16,7 +16,7 @@ from typing import Any
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import sort_hits
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.archive.names import DocumentNames
+from okralong.pipelines.archive.metadata import DocumentNames
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (

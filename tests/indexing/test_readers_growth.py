@@ -14,7 +14,7 @@ from okralong.pipelines.indexing.formats import office as docx_reader
 from okralong.pipelines.indexing.formats import text as html
 from okralong.pipelines.indexing.formats import text as markdown
 from okralong.pipelines.indexing.formats.pdf import tidy
-from okralong.pipelines.indexing.formats.sheets import pipe_table
+from okralong.pipelines.indexing.formats.text import pipe_table
 from tests.indexing.growth import LINEAR, growth
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from okralong.pipelines.answering.policy import NamedPolicy, Policy, organize
 from okralong.pipelines.answering.retrieve import assembled_retrieval
-from okralong.pipelines.archive.metadata import DocumentFacts
-from okralong.pipelines.archive.names import DocumentNames, name_of
+from okralong.pipelines.archive.metadata import DocumentFacts, DocumentNames, name_of
 from okralong.pipelines.core.types import Document
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 

@@ -16,8 +16,7 @@ from docx.table import Table, _Cell
 from okralong.pipelines.core.table_files import shown
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import Blocks, Reading, Source
-from okralong.pipelines.indexing.formats.sheets import pipe_table
-from okralong.pipelines.indexing.formats.text import heading_name
+from okralong.pipelines.indexing.formats.text import heading_name, pipe_table
 
 _HEADING: Final = re.compile(r"(heading \d|title|überschrift \d|titel)", re.IGNORECASE)
 """Of Word's own styles. Word keeps their English names in the file whatever its language; other programs may not."""

@@ -12,7 +12,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.datasets.pooling import Pooled, pool
 from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
 from okralong.pipelines.lab.sweeps.config import CellPlan, SweepFolder, expand
-from okralong.pipelines.lab.sweeps.outline import CostEstimate, Outline, total
+from okralong.pipelines.lab.sweeps.run import CostEstimate, Outline, total
 from tests.evaluation.evidence.town import rows
 from tests.evaluation.sweeps.test_sweep_config import sweep
 
