@@ -13,6 +13,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET, ConfigError
 from tests.fakes.openai_server import FakeOpenAI
+from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.conftest import call, config_file, endpoint
 from tests.jobs.warm import answer
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.slow
 PILOT = 5
 
 
+@pytest.mark.soak  # test_escalate.py has an estimate that asks nobody and whose range holds
 def test_an_estimate_asks_nobody_and_its_range_holds(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
@@ -90,10 +92,13 @@ def test_a_folder_of_another_set_up_is_refused(
 
 
 def test_a_local_model_is_counted_in_its_own_tokens_without_starting_it(
-    sample_archive: Path, sample_folder: Path
+    sample_archive: Path, sample_folder: Path, tmp_path: Path
 ) -> None:
-    found = okralong.estimate(sample_archive, sample_folder / "questions.jsonl", **{"analyzer.kind": "rules"})
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join((sample_folder / "questions.jsonl").read_text().splitlines(keepends=True)[:4]))
+    told = {"analyzer.kind": "rules", "reranker.model": tiny_cross_encoder()}
+    found = okralong.estimate(sample_archive, few, **told)
     total = found.strategies["okralong"].total
     assert found.model.lower().startswith("smollm2-135m-instruct")  # the name alone, also where a folder is served
     assert total.usd.high == 0
-    assert total.prompt_tokens.expected > 18 * 500
+    assert total.prompt_tokens.expected > 4 * 500
