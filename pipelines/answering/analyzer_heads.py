@@ -29,8 +29,7 @@ from okralong.pipelines.answering.analysis import (
 )
 from okralong.pipelines.answering.analyzer_rules import COUNT, PASSAGES, features
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.weights import resolve_embedding_model
+from okralong.pipelines.models.weights import resolve_embedding_model, settle
 
 DESCRIPTION: Final = "heads.json"
 WEIGHTS: Final = "heads.safetensors"

@@ -30,8 +30,7 @@ from okralong.pipelines.answering.analysis import (
     read_temperatures,
 )
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.weights import chat_ids, text_ids
+from okralong.pipelines.models.weights import chat_ids, settle, text_ids
 
 Ids = list[int]
 

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
 
-from okralong.pipelines.models.loading import quantize, settle
-from okralong.pipelines.models.weights import INT8
+from okralong.pipelines.models.weights import INT8, quantize, settle
 
 Vectors = npt.NDArray[np.float32]
 

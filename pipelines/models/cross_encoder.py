@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError, Reading
-from okralong.pipelines.models.loading import quantize, settle
-from okralong.pipelines.models.weights import CROSS_ENCODER, INT8, resolve_embedding_model
+from okralong.pipelines.models.weights import CROSS_ENCODER, INT8, quantize, resolve_embedding_model, settle
 
 WEIGHTS: Final = "cross_encoder.safetensors"
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.loading import settle
+from okralong.pipelines.models.weights import settle
 
 Ids = list[int]
 

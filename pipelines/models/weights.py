@@ -1,4 +1,4 @@
-"""Where local models are: inside Python packages, beside this file (adapters), in folders, under hub names.
+"""Where local models are (inside Python packages, beside this file, in folders, under hub names) and how they run here.
 
 Packaged models are found by their packages' metadata, which are never imported (their own code wants dependencies that
 are not needed here), and checked against a known sha256. What is derived from them is made once and kept in a cache
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -348,3 +349,37 @@ def dtype_for(target: str, precision: str = "auto") -> torch.dtype:
     if precision not in ("bfloat16", "float32"):
         raise ValueError(f"precision {precision!r} is not one of auto, bfloat16, float32")
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def settle(target: str, precision: str, threads: int | None) -> tuple[str, torch.dtype]:
+    """The device and dtype that a model is to be loaded with; each may be "auto".
+
+    ``threads`` become torch's CPU threads in this whole process; None leaves them as they are. transformers' progress
+    bars are turned off, since they would stand in the way of the job's own. Raises ValueError for an unknown precision.
+    """
+    import torch
+    import transformers
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    messages: Any = transformers.utils.logging
+    messages.disable_progress_bar()
+    chosen = device() if target == "auto" else target
+    return chosen, dtype_for(chosen, precision)
+
+
+def quantize(model: torch.nn.Module) -> None:
+    """Make every linear layer of a float32 model run in int8, in place, by PyTorch's dynamic quantization.
+
+    Weights get a scale for each output channel: with PyTorch's default, one for a whole matrix, MiniLM's vectors have a
+    mean cosine of 0.92 to those of float32, with this 0.97. Inputs are quantized as they come, with one scale for all
+    that a layer is given at once, so a vector depends on which texts share its pass: that of a text embedded alone has
+    a mean cosine of 0.97 (36 chunks of 150 tokens; the least 0.95) to that embedded among others.
+    """
+    import torch
+
+    quantization: Any = torch.ao.quantization
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that all this moves to a package of its own some day
+        by_channel = {torch.nn.Linear: quantization.per_channel_dynamic_qconfig}
+        quantization.quantize_dynamic(model, by_channel, inplace=True)

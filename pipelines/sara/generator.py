@@ -17,8 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.core.types import VECTORS_PLACE as PLACE
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.weights import PLAIN_REPLY_MARK, TEMPLATE_DATE, text_ids
+from okralong.pipelines.models.weights import PLAIN_REPLY_MARK, TEMPLATE_DATE, settle, text_ids
 from okralong.pipelines.sara.artifact import generator_folder, read_shape
 from okralong.pipelines.sara.prompts import Asked, MixedMessage, Piece, RefusedError, Text, Vectors, Written, plain
 

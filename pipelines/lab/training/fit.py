@@ -45,8 +45,7 @@ from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.recipe import AnyExample, Learned, Recipe, read_examples
-from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, available_cores, causal_model
+from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, available_cores, causal_model, settle
 
 CARD: Final = "README.md"
 CURVES: Final = "curves.svg"

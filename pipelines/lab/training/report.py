@@ -37,8 +37,7 @@ from okralong.pipelines.lab.training.calibration import (
 )
 from okralong.pipelines.lab.training.recipe import UNKNOWN, Example
 from okralong.pipelines.lab.training.rows import TrainingRow
-from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.weights import available_cores, causal_model
+from okralong.pipelines.models.weights import available_cores, causal_model, settle
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 
 

@@ -51,8 +51,14 @@ from okralong.pipelines.lab.training.sara_rows import (
     prompt_of,
     reconstruction_examples,
 )
-from okralong.pipelines.models.loading import settle
-from okralong.pipelines.models.weights import EMBEDDED, available_cores, causal_model, resolve_embedding_model, text_ids
+from okralong.pipelines.models.weights import (
+    EMBEDDED,
+    available_cores,
+    causal_model,
+    resolve_embedding_model,
+    settle,
+    text_ids,
+)
 from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, Shape, read_shape
 from okralong.pipelines.sara.compressor import Compressor, token_scale
 from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
