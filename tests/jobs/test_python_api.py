@@ -27,7 +27,8 @@ import ray
 sample, config = sys.argv[1:]
 questions = ["Who is the chief executive?", {"query_id": "mine", "question": "What is the revenue?", "team": "x"}]
 
-okralong.index("archive", sources=sorted(str(file) for file in pathlib.Path(sample, "reports").iterdir())[:1])
+report = sorted(str(file) for file in pathlib.Path(sample, "reports").iterdir())[0]
+okralong.index("archive", sources=[report], **{"embedding.of": "none"})
 first = okralong.answer("archive", questions, run="runs/first", config=config, carry=["team"])
 again = okralong.answer("archive", questions, run="runs/first", config=config, carry=["team"])
 
@@ -38,7 +39,7 @@ async def notebook():
     guess = okralong.estimate("archive", questions=first.to_arrow().select(["question"]), config=config)
     # All of it is answered already: each comes once, and nobody is asked.
     known = [row["query_id"] for row in okralong.stream("archive", data, run="runs/second", config=config)]
-    left = okralong.stream("archive", [f"What is item {n}?" for n in range(40)], run="runs/left", config=config)
+    left = okralong.stream("archive", [f"What is item {n}?" for n in range(12)], run="runs/left", config=config)
     one = next(left)
     left.close()
     assert ray.is_initialized()
@@ -64,7 +65,7 @@ def test_a_script_and_a_notebook_call_it_as_often_as_they_like(
     sample_folder: Path, reader: FakeOpenAI, tmp_path: Path
 ) -> None:
     config = config_file(tmp_path, reader)
-    # Each call starts the models that it needs, and it is not about them.
+    # Each call starts the models that it needs, and it is not about them: there is an analyzer alone.
     settings = yaml.safe_load(config.read_text()) | {"policy": PAPER, "reranker": {"confidence": False}}
     config.write_text(yaml.safe_dump(settings))
     (tmp_path / "script.py").write_text(SCRIPT)
