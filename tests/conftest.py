@@ -29,6 +29,11 @@ os.environ["RAY_DATA_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+# What Ray's helpers do ten times a second, for logs and figures of nodes that no test looks at, takes a tenth of a run.
+os.environ["LOG_NAME_UPDATE_INTERVAL_S"] = "30"
+os.environ["REPORTER_UPDATE_INTERVAL_MS"] = "60000"
+os.environ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] = "0.3"
+
 # Ray keeps the first token that a process reads, which a client of the job server does too: it is there from the start.
 TOKEN: Final = Path(tempfile.mkdtemp(prefix="okralong-ray-token-")) / "token"
 TOKEN.write_text(os.urandom(32).hex())
