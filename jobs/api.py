@@ -41,10 +41,12 @@ def index(
     from okralong.actors.cluster import connected
     from okralong.actors.index_streams import index_archive
     from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.indexing.listing import check_local
 
-    settings = load_config(IndexConfig, config, overrides)
+    settings, places = load_config(IndexConfig, config, overrides), [str(source) for source in sources]
+    check_local(places)
     with connected(address):
-        return index_archive(str(archive), [str(source) for source in sources], settings, rehash=rehash)
+        return index_archive(str(archive), places, settings, rehash=rehash)
 
 
 def estimate(

@@ -70,8 +70,10 @@ def index(
     from okralong.jobs.terminal import IndexPanel, ray_lines
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.indexing.listing import check_local
 
     console = Console()
+    check_local(sources)
     given = {"metadata": metadata, "exclude": exclude or None, "embedding.of": embed}
     settings = load_config(IndexConfig, config, {key: value for key, value in given.items() if value is not None})
     signal.signal(signal.SIGTERM, signal.default_int_handler)

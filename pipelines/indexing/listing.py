@@ -148,16 +148,29 @@ def _hashed(source: Source) -> Source:
 
 def _list(location: str, exclude: Sequence[str]) -> Walk:
     if "://" not in location:
-        path = Path(location).resolve()
+        path = _local(location)
         if path.is_dir():
             return walk_folder(path, is_read, exclude)
-        if not path.exists():
-            raise InputError(f"--from {location} does not exist. Check the path; nothing was indexed.")
-        if not path.is_file():
-            raise InputError(f"--from {location} is neither file nor folder. Give one of them; nothing was indexed.")
         about = path.stat()
         return Walk([Source(str(path), path.stem, about.st_size, mtime_ns=about.st_mtime_ns)])
     return _list_remote(location, exclude)
+
+
+def check_local(locations: Sequence[str]) -> None:
+    """Raises InputError for a path that leads to no file or folder, as ``list_sources`` does: before a cluster is
+    started for it. URIs are not looked at."""
+    for location in locations:
+        if "://" not in location:
+            _local(location)
+
+
+def _local(location: str) -> Path:
+    path = Path(location).resolve()
+    if not path.exists():
+        raise InputError(f"--from {location} does not exist. Check the path; nothing was indexed.")
+    if not (path.is_dir() or path.is_file()):
+        raise InputError(f"--from {location} is neither file nor folder. Give one of them; nothing was indexed.")
+    return path
 
 
 def _list_remote(location: str, exclude: Sequence[str]) -> Walk:
