@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEAVY = ("torch", "transformers", "matplotlib", "sklearn", "bpe_openai")
 
 

@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.reporting import made_run
 from tests.reporting.made_sweep import write_sweep
+
+pytestmark = pytest.mark.slow
 
 BARE = """
 import sys
