@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import Analysis, Answer, CallFailed, QuestionError, ReplyError
+from okralong.pipelines.core.types import Analysis, Answer, CallFailed, QuestionError, Reading, ReplyError
 from okralong.pipelines.indexing.job import Encode
 from okralong.pipelines.lab.evidence.bench import reader_of
 from okralong.pipelines.llm.client import LlmClient
@@ -34,13 +34,15 @@ IN_FLIGHT = 8
 
 @dataclass(frozen=True)
 class Desk:
-    """An archive and what is needed to answer questions over it; ``encode`` must be the archive's own encoder."""
+    """An archive and what is needed to answer questions over it; ``encode`` must be the archive's own encoder, ``read``
+    are the readings of a cross-encoder (None: those of the shipped one, where the policy wants any)."""
 
     archive: Archive
     encode: Encode
     analyzer: Analyzer
     policy: Policy
     llm: LlmConfig
+    read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
 
     async def look(self, asked: Sequence[Scoped], strategies: Sequence[str]) -> list[Outlook]:
         """The outlook of each question."""
@@ -73,7 +75,7 @@ class Desk:
             return self.analyzer.analyze([asked])[0]
 
         client = DryRunClient(token_counter(self.llm.tokenizer))
-        reader = reader_of(self.policy)
+        reader = reader_of(self.policy) if self.read is None else None
         return Ports(
             archive=self.archive,
             shards=self.archive.clients,
@@ -85,7 +87,7 @@ class Desk:
             window=self.llm.window,
             count=client.count,
             completion_limit=self.llm.completion_limit,
-            read=None if reader is None else reader.port,
+            read=self.read if reader is None else reader.port,
         )
 
 

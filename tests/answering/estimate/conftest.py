@@ -13,6 +13,7 @@ from okralong.pipelines.answering.analyzer_rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import Reading
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
@@ -38,6 +39,12 @@ LETTERS = Encoder(
 )
 
 
+async def shared_words(query: str, passages: list[str]) -> list[Reading]:
+    """A passage is as relevant as it has words of the query."""
+    wanted = set(query.lower().split())
+    return [Reading(float(len(wanted & set(passage.lower().split())))) for passage in passages]
+
+
 @dataclass(frozen=True)
 class Made:
     """A made-up archive and its questions."""
@@ -49,7 +56,7 @@ class Made:
     def desk(self, server: FakeOpenAI, window: int = 128_000) -> Desk:
         """A place to look and to answer, with GPT-4o played by ``server``."""
         llm = LlmConfig(base_url=server.base_url, model=MODEL, window=window)
-        return Desk(self.archive, letters, KeywordRules(), self.policy, llm)
+        return Desk(self.archive, letters, KeywordRules(), self.policy, llm, shared_words)
 
 
 @pytest.fixture(scope="session")
