@@ -22,7 +22,7 @@ pytest.importorskip("selenium", reason="Selenium is not installed, so no page is
 def file(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("matrix")
     run = made_run.write_matrix(folder / "run", made / "archive")
-    report.write(str(run), out=str(folder / "report.html"))
+    report.write_report(str(run), out=str(folder / "report.html"))
     return folder / "report.html"
 
 
