@@ -16,10 +16,9 @@ import yaml
 from benchmarks.nightly.watch import Watch
 from okralong.pipelines.archive.versions import latest_version
 from okralong.pipelines.core.config import shipped_config
-from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Message
-from okralong.pipelines.llm.journal import ROW_KEYS, FragmentedTable, read_run_table
+from okralong.pipelines.llm.journal import RunLog, read_run_table
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.samples.questions import generate, write_sample
 
@@ -88,7 +87,10 @@ class Work:
         folder.mkdir()
         journal = read_run_table(Folder.of(self.folder / "first"), "journal")
         known = journal.filter(pc.invert(pc.is_in(journal["kind"], value_set=pa.array(SENT))))
-        FragmentedTable(Folder.of(folder).at("journal"), JOURNAL, ROW_KEYS["journal"]).write(known.to_pylist())
+        log = RunLog.open(Folder.of(folder))
+        for row in known.to_pylist():
+            log.append("journal", row)
+        log.close()
 
 
 def bare(requests: Path, base_url: str, in_flight: int) -> dict[str, float]:

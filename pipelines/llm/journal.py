@@ -1,14 +1,15 @@
 """A run's folder: answers, journal, ledger and failures, written by one process and replayed when it starts again.
 
-Each table grows by small immutable Parquet files (fragments), which are now and then merged into fewer. They are named
-by the range of commits that they hold: ``part-000000007.parquet`` holds commit 7, ``part-000000001-000000064.parquet``
-commits 1 to 64. A merged file is written whole before its sources are deleted; if the process dies between, the sources
-are inside the merged file's range, are known as such, and are deleted later.
+While a run goes on, its commits are appended to a log of Arrow frames (``frames.py``), all tables together. Now and
+then, and at the end, what is in the log becomes an immutable Parquet file (fragment) of each table, named by the
+segments of the log that it holds: ``part-000000007.parquet`` holds segment 7, ``part-000000001-000000064.parquet``
+segments 1 to 64. A fragment is written whole before its segments are deleted; if the process dies between, segments
+inside a fragment's range are known as such, and are deleted later. So it is with fragments that are merged.
 
 The journal holds every step that must not be redone, keyed by (query_id, path, sample, kind). Rows are buffered and
-written together by ``RunLog.commit``; a row counts once its commit has returned. Within a commit the journal goes
-first, then the ledger, then the answers: whatever a later table says, the earlier ones can prove. A row that no table
-takes is left out and named, so that it fails its own question and not those that share the commit.
+written together by ``RunLog.commit``; a row counts once its commit has returned. A commit is durable as a whole or not
+at all. A row that no table takes is left out and named, so that it fails its own question and not those that share the
+commit.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
-from okralong.pipelines.core.schemas import RUN_TABLES, completed
+from okralong.pipelines.core.schemas import RUN_TABLES, columns_in, completed
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError
+from okralong.pipelines.llm.frames import Segments, numbers, read_segment
 
 T = TypeVar("T")
 
@@ -37,14 +39,14 @@ ROW_KEYS: Final = {
     "answers": ("query_id",),
     "failures": ("id", "stage"),
 }
-"""By which columns a later row of a table replaces an earlier one; the order is that of writing."""
+"""By which columns a later row of a table replaces an earlier one."""
+LOG: Final = "journal"
+"""The folder of a run in which the log is, beside the fragments of the journal and the writer's lock."""
 
 UNFIT: Final = (ValueError, TypeError, OverflowError)
 """What Arrow raises for a row that does not fit its schema. Storage that fails raises OSError."""
 
 NAME = re.compile(r"part-(\d{9})(?:-(\d{9}))?\.parquet")
-MERGE_EVERY = 64
-"""Single commits that are merged into one file while a run goes on. Ours."""
 READ_TRIES = 50
 LOCK_POLL_S = 0.1
 MERGED_BYTES = 64 * 1024 * 1024
@@ -53,62 +55,64 @@ MERGED_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, order=True, slots=True)
 class Fragment:
-    """A file with the commits ``first`` to ``last``."""
+    """A file with the rows of the segments ``first`` to ``last``."""
 
     first: int
     last: int
 
     @property
     def name(self) -> str:
-        """Its file name; names sort in the order of commits."""
+        """Its file name; names sort in the order of writing."""
         return f"part-{self.first:09d}{'' if self.last == self.first else f'-{self.last:09d}'}.parquet"
 
 
 class FragmentedTable:
-    """The fragments of one table. One process writes; others may read at any time (see ``read_settled``)."""
+    """One table of a run: its fragments, and what the log has beyond them. One process writes; others may read at any
+    time (see ``read_settled``).
+    """
 
-    def __init__(self, folder: Folder, schema: pa.Schema, key: Sequence[str], *, writer: bool = True) -> None:
-        """``key`` names the columns by which a later row replaces an earlier one. Only a ``writer`` deletes."""
-        self.folder = folder
-        self.schema = schema
-        self.key = list(key)
-        folder.read_tables(schema, columns=[schema.names[0]])  # raises ArchiveError on another schema version
+    def __init__(self, run: Folder, name: str, *, writer: bool = True) -> None:
+        """Only a ``writer`` deletes. Raises ArchiveError when a file has another schema version."""
+        self.name = name
+        self.folder = run.at(name)
+        self.schema = RUN_TABLES[name]
+        self.key = list(ROW_KEYS[name])
+        self._log = run.at(LOG)
+        # Before the fragments: what becomes Parquet in between is then missed when it is read, and not overlooked.
+        self._segments = numbers(self._log)
+        self.folder.read_tables(self.schema, columns=[self.schema.names[0]])  # raises on another schema version
         self.fragments = self._list_fragments(writer)
-        self._written: dict[
-            Fragment, pa.Table
-        ] = {}  # single commits of this process, so that a merge need not read them
-
-    def write(self, rows: Sequence[dict[str, Any]]) -> None:
-        """One durable file with these rows."""
-        number = self.fragments[-1].last + 1 if self.fragments else 1
-        fragment = Fragment(number, number)
-        table = pa.Table.from_pylist(list(rows), schema=self.schema)
-        self.folder.write_table(fragment.name, table)
-        self._written[fragment] = table
-        self.fragments.append(fragment)
-
-    def read_fragments(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The tables of the fragments one after the other, in order of commits."""
-        for fragment in self.fragments:
-            yield self._read(fragment, columns)
-
-    def compact(self, final: bool = False) -> None:
-        """Merge single commits when there are many of them; with ``final`` merge all that is not large already."""
-        if final:
-            for run in self._runs(self.fragments):
-                self._merge(run)
-        elif self.needs_compaction:
-            self._merge(self._singles())
 
     @property
-    def needs_compaction(self) -> bool:
-        """Whether ``compact`` has something to do."""
-        return len(self._singles()) >= MERGE_EVERY
+    def last(self) -> int:
+        """The last segment that is in a fragment; 0 without any."""
+        return self.fragments[-1].last if self.fragments else 0
 
-    def _singles(self) -> list[Fragment]:
-        """The newest fragments, back to the last merged one."""
-        merged = [at for at, fragment in enumerate(self.fragments) if fragment.first != fragment.last]
-        return self.fragments[merged[-1] + 1 if merged else 0 :]
+    def read_fragments(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The tables of the fragments one after the other, then of the log's segments, in order of commits."""
+        for fragment in self.fragments:
+            yield self._read(fragment, columns)
+        for number in self._segments:
+            if number > self.last:
+                table = self._read_segment(number, columns)
+                if table.num_rows:
+                    yield table
+
+    def absorb(self, until: int) -> None:
+        """Write the rows of the log's segments up to ``until`` that are in no fragment yet as one fragment."""
+        pending = [number for number in numbers(self._log) if self.last < number <= until]
+        if not pending:
+            return
+        table = last_rows(pa.concat_tables(self._read_segment(number, None) for number in pending), self.key)
+        if table.num_rows:
+            fragment = Fragment(pending[0], pending[-1])
+            self.folder.write_table(fragment.name, table)
+            self.fragments.append(fragment)
+
+    def compact(self) -> None:
+        """Merge all fragments that are not large already."""
+        for run in self._runs(self.fragments):
+            self._merge(run)
 
     def _runs(self, fragments: list[Fragment]) -> list[list[Fragment]]:
         runs: list[list[Fragment]] = [[]]
@@ -126,19 +130,32 @@ class FragmentedTable:
         if len(fragments) < 2:
             return
         merged = Fragment(fragments[0].first, fragments[-1].last)
-        pieces = [
-            self._written[fragment] if fragment in self._written else self._read(fragment, None)
-            for fragment in fragments
-        ]
-        table = last_rows(pa.concat_tables(pieces), self.key)
+        table = last_rows(pa.concat_tables(self._read(fragment, None) for fragment in fragments), self.key)
         self.folder.write_table(merged.name, table)
         self.fragments = sorted([fragment for fragment in self.fragments if fragment not in fragments] + [merged])
         for fragment in fragments:
             self.folder.remove(fragment.name)
-            self._written.pop(fragment, None)
+
+    def _read_segment(self, number: int, columns: Sequence[str] | None) -> pa.Table:
+        wanted = self._wanted(columns)
+        found = read_segment(self._log, number, self.name)
+        if found is None:
+            return wanted.empty_table()
+        schema, batches = found
+        version = (schema.metadata or {}).get(b"okralong.schema_version", b"?").decode()
+        if columns_in(self.schema, version) is None:
+            raise ArchiveError(
+                f"The log in {self._log.path} has rows of {self.name} of schema version {version}, which this okralong "
+                "does not know. Finish the run with the okralong version that began it (see run.json)."
+            )
+        held = [name for name in wanted.names if name in schema.names]
+        return completed(pa.Table.from_batches(batches, schema).select(held), wanted)
+
+    def _wanted(self, columns: Sequence[str] | None) -> pa.Schema:
+        return self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
 
     def _read(self, fragment: Fragment, columns: Sequence[str] | None) -> pa.Table:
-        wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
+        wanted = self._wanted(columns)
         with self.folder.open(fragment.name) as file:
             parquet = pq.ParquetFile(file)
             held = [name for name in wanted.names if name in parquet.schema_arrow.names]
@@ -203,7 +220,9 @@ class RunLog:
 
     def __init__(self, run: Folder) -> None:
         self.run = run
-        self.tables = {name: FragmentedTable(run.at(name), RUN_TABLES[name], ROW_KEYS[name]) for name in ROW_KEYS}
+        self.tables = {name: FragmentedTable(run, name) for name in ROW_KEYS}
+        self._segments = Segments(run.at(LOG), {name: RUN_TABLES[name] for name in ROW_KEYS})
+        self._segments.start_after(max(table.last for table in self.tables.values()))
         self.next_seq = 1
         self._pending: Batch = {}
         self._held = contextlib.ExitStack()
@@ -263,21 +282,21 @@ class RunLog:
             self._pending[table] = rows + self._pending.get(table, [])
 
     def write(self, batch: Batch) -> Refused:
-        """Make a batch durable; a table leaves ``batch`` when it is written. Raises OSError on a full disk.
+        """Make a batch durable. Raises OSError on a full disk, and then nothing of it is written.
 
         Returns the rows that do not fit their table; the others are written.
         """
         refused: Refused = {}
-        for table in ROW_KEYS:
-            if not batch.get(table):
-                continue
+        made: dict[str, pa.RecordBatch] = {}
+        for table, rows in batch.items():
+            schema = RUN_TABLES[table]
             try:
-                self.tables[table].write(batch[table])
+                made[table] = pa.RecordBatch.from_pylist(rows, schema=schema)
             except UNFIT:
-                batch[table] = self._fitting(table, batch[table], refused)
-                if batch[table]:
-                    self.tables[table].write(batch[table])
-            del batch[table]
+                if fit := self._fitting(table, rows, refused):
+                    made[table] = pa.RecordBatch.from_pylist(fit, schema=schema)
+        if made:
+            self._segments.append(made)
         return refused
 
     def commit(self) -> None:
@@ -295,7 +314,7 @@ class RunLog:
         fit = []
         for row in rows:
             try:
-                pa.Table.from_pylist([row], schema=RUN_TABLES[table])
+                pa.RecordBatch.from_pylist([row], schema=RUN_TABLES[table])
             except UNFIT as error:
                 named = str(row.get("query_id", row.get("id")))
                 why = ValueError(f"A row of {self.run.at(table).path} for {named!r} cannot be written: {error}")
@@ -306,25 +325,33 @@ class RunLog:
         return fit
 
     @property
-    def needs_compaction(self) -> bool:
-        """Whether a table has so many small files that ``compact`` would merge them."""
-        return any(table.needs_compaction for table in self.tables.values())
+    def full(self) -> bool:
+        """Whether the log is so large or old that its rows should become Parquet."""
+        return self._segments.full
 
-    def compact(self, final: bool = False) -> None:
-        """Merge small files (see ``FragmentedTable.compact``)."""
+    def seal(self) -> int:
+        """What is written from now on is not taken along by ``absorb`` of the returned number."""
+        return self._segments.seal()
+
+    def absorb(self, until: int) -> None:
+        """Make Parquet of the log's segments up to ``until``, which were sealed; others may be written meanwhile."""
         for table in self.tables.values():
-            table.compact(final)
+            table.absorb(until)
+        self._segments.remove(0, until)
 
     def close(self) -> None:
-        """Commit, merge, and let the lock go."""
+        """Commit, make Parquet of the log, merge, and let the lock go."""
         try:
             self.commit()
-            self.compact(final=True)
+            self.absorb(self.seal())
+            for table in self.tables.values():
+                table.compact()
         finally:
             self._held.close()
 
     def abandon(self) -> None:
         """Let the lock go without writing anything: what was buffered is lost."""
+        self._segments.seal()
         self._held.close()
 
 
@@ -344,18 +371,17 @@ def _clean(value: Any) -> Any:
 def read_settled(run: Folder, name: str, read: Callable[[FragmentedTable], T]) -> T:
     """What ``read`` makes of a run's table as it stands now, beside its writer.
 
-    A merge may delete a file between listing and reading; the listing is then made again. Raises ArchiveError when a
+    The writer may delete a file between listing and reading; the listing is then made again. Raises ArchiveError when a
     file has another schema version, or when the files never hold still.
     """
-    folder = run.at(name)
     trying = Retrying(
         retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(READ_TRIES), reraise=True
     )
     try:
-        return trying(lambda: read(FragmentedTable(folder, RUN_TABLES[name], ROW_KEYS[name], writer=False)))
+        return trying(lambda: read(FragmentedTable(run, name, writer=False)))
     except FileNotFoundError:
         raise ArchiveError(
-            f"The files of {folder.path} were replaced while they were read, {READ_TRIES} times. Try again."
+            f"The files of {run.at(name).path} were replaced while they were read, {READ_TRIES} times. Try again."
         ) from None
 
 

@@ -18,10 +18,9 @@ from typing import Any, Final
 
 from okralong.pipelines.answering.analysis import TYPES
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Document, Question, QuestionError
-from okralong.pipelines.llm.journal import ROW_KEYS, FragmentedTable, read_run_table
+from okralong.pipelines.llm.journal import FragmentedTable, read_run_table
 from okralong.pipelines.llm.prices import COLUMNS, bill
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.charts import WORKFLOWS, Groups, Panel, confusion, latency, workflow_mix
@@ -421,7 +420,7 @@ def journal_steps(run: Folder, wanted: frozenset[str]) -> dict[str, str]:
 
 def _read(run: Folder, wanted: frozenset[str]) -> dict[str, str]:
     found: defaultdict[str, dict[int, str]] = defaultdict(dict)
-    for part in FragmentedTable(run.at("journal"), JOURNAL, ROW_KEYS["journal"], writer=False).read_fragments(_COLUMNS):
+    for part in FragmentedTable(run, "journal", writer=False).read_fragments(_COLUMNS):
         for batch in part.to_batches(max_chunksize=_ROWS_AT_A_TIME):
             for row in batch.to_pylist():
                 if row["query_id"] in wanted:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,9 @@ from pyarrow import fs
 from okralong.pipelines.core.schemas import FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError
-from okralong.pipelines.llm.journal import (
-    MERGE_EVERY,
-    FragmentedTable,
-    JournalRow,
-    RunLog,
-    read_run_table,
-)
+from okralong.pipelines.llm import frames
+from okralong.pipelines.llm.frames import SEGMENTS_OPEN, Batches, Segments, numbers
+from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, RunLog, read_run_table
 
 
 def failure(name: str, message: str = "m") -> dict[str, Any]:
@@ -47,43 +44,76 @@ def test_rows_are_readable_once_committed_and_the_last_of_a_key_wins(run: Folder
     assert failures(run) == [("b", "m"), ("a", "second")]
     log.close()
     assert failures(run) == [("b", "m"), ("a", "second")]
-    assert run.at("failures").names(".parquet") == ["part-000000001-000000002.parquet"]
+    (part,) = run.at("failures").names(".parquet")
+    assert part == ("part-000000001.parquet" if run.is_local else "part-000000001-000000002.parquet")
+    assert not numbers(run.at("journal"))
 
 
-def test_many_commits_are_merged_while_the_run_goes_on(run: Folder) -> None:
+def test_the_log_becomes_parquet_while_the_run_goes_on(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "SEGMENT_BYTES", 20_000)
     log = RunLog.open(run)
-    for number in range(MERGE_EVERY + 3):
-        log.append("failures", failure(f"q{number}"))
+    for number in range(SEGMENTS_OPEN + 3):
+        log.append("failures", failure(f"q{number}", "m" * 300))
         log.commit()
-        if log.needs_compaction:
-            log.compact()
-    assert len(run.at("failures").names(".parquet")) == 4
+        if log.full:
+            sealed = log.seal()
+            log.append("failures", failure(f"beside {number}"))
+            log.commit()  # while the sealed part is worked on
+            log.absorb(sealed)
+    names = [name for name, _ in failures(run)]
+    assert [name for name in names if not name.startswith("beside")] == [f"q{n}" for n in range(SEGMENTS_OPEN + 3)]
+    assert len(run.at("failures").names(".parquet")) == sum(name.startswith("beside") for name in names) >= 1
+    assert numbers(run.at("journal"))
     log.close()
-    assert [name for name, _ in failures(run)] == [f"q{number}" for number in range(MERGE_EVERY + 3)]
+    assert [name for name, _ in failures(run)] == names
+    assert len(run.at("failures").names(".parquet")) == 1
     reopened = RunLog.open(run)
     reopened.append("failures", failure("later"))
     reopened.close()
-    assert len(failures(run)) == MERGE_EVERY + 4
+    assert len(failures(run)) == len(names) + 1
 
 
-@pytest.mark.parametrize("survivors", [0, 1, 2, 3])
-def test_a_merge_that_died_between_writing_and_deleting_loses_and_doubles_nothing(run: Folder, survivors: int) -> None:
-    log = RunLog.open(run)
+@pytest.mark.parametrize("survivors", [0, 1, 2])
+def test_a_writer_that_died_between_parquet_and_log_loses_and_doubles_nothing(run: Folder, survivors: int) -> None:
     for text in ("first", "second", "third"):
+        log = RunLog.open(run)
         log.append("failures", failure("a", text))
         log.append("failures", failure(f"only {text}"))
         log.commit()
-    folder = run.at("failures")
-    singles = {name: folder.read_bytes(name) for name in folder.names(".parquet")}
-    log.close()
-    for name in list(singles)[:survivors]:
-        folder.write_bytes(name, singles[name])  # as if the process had died before it deleted these
+        log.abandon()  # killed
+    folder = run.at("journal")
+    segments = {name: folder.read_bytes(name) for name in folder.names(".frames")}
+    assert len(segments) == 3
     expected = [("only first", "m"), ("only second", "m"), ("a", "third"), ("only third", "m")]
     assert failures(run) == expected
-    again = RunLog.open(run)
-    assert len(folder.names(".parquet")) == 1
-    again.close()
+    RunLog.open(run).close()
+    for name in list(segments)[:survivors]:
+        folder.write_bytes(name, segments[name])  # as if the process had died before it deleted these
     assert failures(run) == expected
+    assert [table.num_rows for table in FragmentedTable(run, "failures").read_fragments()] == [4]
+    again = RunLog.open(run)
+    again.append("failures", failure("later"))
+    again.close()
+    assert failures(run) == [*expected, ("later", "m")]
+    assert not numbers(folder)
+
+
+def test_a_merge_that_died_before_it_deleted_its_sources_is_known(run: Folder) -> None:
+    for text in ("first", "second"):
+        log = RunLog.open(run)
+        log.append("failures", failure("a", text))
+        log.commit()
+        log.absorb(log.seal())
+        log.abandon()
+    folder = run.at("failures")
+    sources = {name: folder.read_bytes(name) for name in folder.names(".parquet")}
+    assert len(sources) == 2
+    RunLog.open(run).close()
+    for name, data in sources.items():
+        folder.write_bytes(name, data)
+    assert failures(run) == [("a", "second")]
+    RunLog.open(run).close()
+    assert folder.names(".parquet") == ["part-000000001-000000002.parquet"]
 
 
 def test_what_could_not_be_written_is_kept_for_the_next_commit(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +121,11 @@ def test_what_could_not_be_written_is_kept_for_the_next_commit(run: Folder, monk
     log.append_step(JournalRow("q", "p", "plan", "{}"))
     log.append("failures", failure("a"))
 
-    def full_disk(self: FragmentedTable, rows: list[dict[str, Any]]) -> None:
+    def full_disk(self: Segments, batches: Batches) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(FragmentedTable, "write", full_disk)
+        patch.setattr(Segments, "append", full_disk)
         with pytest.raises(OSError, match="No space"):
             log.commit()
     log.append("failures", failure("b"))
@@ -159,3 +189,55 @@ def test_a_file_whose_writer_was_killed_in_the_middle_of_it_is_cleared_away(run:
     assert journal.exists(half), "a reader leaves alone what may still be written"
     RunLog.open(run).close()
     assert not journal.exists(half)
+
+
+def test_an_incomplete_last_commit_is_nothing_and_damage_before_the_end_is_told(tmp_path: Path) -> None:
+    run = Folder.of(tmp_path)
+    log = RunLog.open(run)
+    sizes = []
+    (file,) = [tmp_path / "journal" / "log-000000001.frames"]
+    for name in ("a", "b", "c"):
+        log.append("failures", failure(name))
+        log.commit()
+        sizes.append(file.stat().st_size)
+    log.abandon()
+    whole = file.read_bytes()
+    for end in range(sizes[1], sizes[2]):  # killed in the middle of the last write, wherever that was
+        file.write_bytes(whole[:end])
+        assert failures(run) == [("a", "m"), ("b", "m")]
+    for end in (0, 5, 8, 12, 100):  # or of the first one
+        file.write_bytes(whole[:end])
+        assert failures(run) == []
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # a block that never reached the disk
+    assert failures(run) == [("a", "m"), ("b", "m")]
+    file.write_bytes(whole[: sizes[2]] + bytes(4096))
+    assert len(failures(run)) == 3
+    log = RunLog.open(run)
+    log.append("failures", failure("d"))
+    log.close()
+    assert [name for name, _ in failures(run)] == ["a", "b", "c", "d"]
+    file.write_bytes(whole[: sizes[1] - 40] + b"?" + whole[sizes[1] - 39 :])
+    (tmp_path / "failures" / "part-000000001-000000002.parquet").unlink()
+    with pytest.raises(ArchiveError, match="damaged at byte"):
+        failures(run)
+
+
+def test_a_write_that_fails_halfway_leaves_nothing_before_the_next(tmp_path: Path) -> None:
+    run = Folder.of(tmp_path)
+    log = RunLog.open(run)
+    log.append("failures", failure("a"))
+    log.commit()
+    size = (tmp_path / "journal" / "log-000000001.frames").stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    log.append("failures", failure("b", "m" * 4000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1000, hard))  # some of it still fits
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            log.commit()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "journal" / "log-000000001.frames").stat().st_size == size
+    log.append("failures", failure("c"))
+    log.commit()
+    log.abandon()
+    assert [name for name, _ in failures(run)] == ["a", "b", "c"]

@@ -1,0 +1,231 @@
+"""The files of a run that is going on: rows of all its tables, appended commit by commit, before they become Parquet.
+
+A *segment* is a file of *frames*. A frame is one commit: record batches of one or more tables, written together, so
+that they are durable together or not at all. On a local disk a segment grows by appending and ``fdatasync``; an object
+store cannot append, so there each commit is a segment of its own. A segment begins with the schemas of its tables, so
+that it can be read by a version that has more columns.
+
+    file   = MAGIC, frame, frame, ...          the first frame holds schemas, the others record batches
+    frame  = length (u32), crc32 of the payload (u32), payload
+    payload = for each table: length of name (u32), length of message (u32), name, message (Arrow IPC)
+
+Names and messages are padded to 8 bytes, as Arrow wants its buffers.
+
+A process that was killed may leave an incomplete frame at the end of its last segment. Nobody was told that it is
+durable, and readers stop before it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ArchiveError
+
+MAGIC: Final = b"OKRALOG1"
+SEGMENT: Final = re.compile(r"log-(\d{9})\.frames")
+SEGMENT_BYTES: Final = 16 * 1024 * 1024
+"""A segment of this size is full. Ours: its rows become Parquet in half a second, and are read in a tenth of one."""
+SEGMENT_AGE_S: Final = 60.0
+"""A segment with rows is full after so long, so that other programs find finished rows as Parquet. Ours."""
+SEGMENTS_OPEN: Final = 64
+"""Segments that may wait to become Parquet on an object store, where each commit is one. Ours."""
+
+_HEAD: Final = struct.Struct("<II")
+
+Batches = Mapping[str, pa.RecordBatch]
+"""Record batches by the names of their tables."""
+
+
+class Segments:
+    """The segments in one folder. One process appends; others may read at any time."""
+
+    def __init__(self, folder: Folder, schemas: Mapping[str, pa.Schema]) -> None:
+        """``schemas`` are those of the tables that will be appended to."""
+        self._folder = folder
+        self._opening = MAGIC + _frame({name: schema.serialize() for name, schema in schemas.items()})
+        self._file: int | None = None
+        self._size = 0
+        self._rows_since: float | None = None
+        self._last = 0
+
+    def start_after(self, number: int) -> None:
+        """Number new segments from ``number`` + 1 on, and after all that are there."""
+        self._last = max(number, *numbers(self._folder), 0)
+
+    @property
+    def last(self) -> int:
+        """The number of the newest segment of this process; it may be open for appending."""
+        return self._last
+
+    @property
+    def full(self) -> bool:
+        """Whether what was appended since ``seal`` is large or old enough to become Parquet."""
+        if self._rows_since is None:
+            return False
+        many = not self._folder.is_local and self._size >= SEGMENTS_OPEN
+        return many or self._size >= SEGMENT_BYTES or time.monotonic() - self._rows_since >= SEGMENT_AGE_S
+
+    def append(self, batches: Batches) -> None:
+        """Make one commit durable. Raises OSError, and then nothing of it is there."""
+        frame = _frame({name: batch.serialize() for name, batch in batches.items()})
+        if not self._folder.is_local:
+            self._folder.write_bytes(_name(self._last + 1), self._opening + frame)
+            self._last += 1
+            self._size += 1
+        else:
+            if self._file is None:
+                self._open()
+            self._extend(frame)
+        if self._rows_since is None:
+            self._rows_since = time.monotonic()
+
+    def seal(self) -> int:
+        """Append to a new segment from now on. The number of the last one that will not grow any more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._size, self._rows_since = 0, None
+        return self._last
+
+    def remove(self, first: int, last: int) -> None:
+        """Delete the segments from ``first`` to ``last``."""
+        for number in numbers(self._folder):
+            if first <= number <= last:
+                self._folder.remove(_name(number))
+
+    def _open(self) -> None:
+        self._folder.create()
+        path = Path(self._folder.path) / _name(self._last + 1)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            _write_all(file, self._opening)
+            os.fsync(file)
+            _sync_folder(path.parent)
+        except BaseException:  # a full disk: an empty segment is nobody's
+            os.close(file)
+            path.unlink(missing_ok=True)
+            raise
+        self._file, self._size = file, len(self._opening)
+        self._last += 1
+
+    def _extend(self, frame: bytes) -> None:
+        assert self._file is not None
+        try:
+            _write_all(self._file, frame)
+            os.fdatasync(self._file)
+        except BaseException:
+            # What was written of it must not stand before the next frame; where even that fails, the next frame goes
+            # to a new segment, and readers stop here.
+            try:
+                os.ftruncate(self._file, self._size)
+                os.lseek(self._file, self._size, os.SEEK_SET)
+            except OSError:
+                self.seal()
+            raise
+        self._size += len(frame)
+
+
+def numbers(folder: Folder) -> list[int]:
+    """The numbers of the segments in a folder, in order."""
+    return [int(match[1]) for name in folder.names(".frames") if (match := SEGMENT.fullmatch(name))]
+
+
+def read_segment(folder: Folder, number: int, table: str) -> tuple[pa.Schema, list[pa.RecordBatch]] | None:
+    """A table's schema and its record batches in a segment, in order of commits; None where the segment knows no such
+    table. What an unfinished commit has left at the end is not there.
+
+    Raises FileNotFoundError when the segment has become Parquet meanwhile, and ArchiveError when it is damaged before
+    its end.
+    """
+    data = pa.py_buffer(_read(folder, _name(number)))
+    where = folder.at(_name(number)).path
+    if data.size < len(MAGIC):  # its writer was killed before anything was in it
+        return None
+    if data[: len(MAGIC)].to_pybytes() != MAGIC:
+        raise ArchiveError(f"{where} is no part of a run's log, or is damaged. Restore it from a copy, or remove it.")
+    frames = _frames(data, where)
+    opening = next(frames, None)
+    if opening is None or table not in opening:
+        return None
+    schema = pa.ipc.read_schema(opening[table])
+    return schema, [pa.ipc.read_record_batch(frame[table], schema) for frame in frames if table in frame]
+
+
+def _read(folder: Folder, name: str) -> bytes:
+    return (Path(folder.path) / name).read_bytes() if folder.is_local else folder.read_bytes(name)
+
+
+def _frames(data: pa.Buffer, where: str) -> Iterator[dict[str, pa.Buffer]]:
+    at = len(MAGIC)
+    while at + _HEAD.size < data.size:
+        length, crc = _HEAD.unpack(data[at : at + _HEAD.size])
+        start, end = at + _HEAD.size, at + _HEAD.size + length
+        if not length or end > data.size:
+            return
+        payload = data[start:end]
+        if zlib.crc32(payload) != crc:
+            if end == data.size:
+                return
+            raise ArchiveError(
+                f"{where} is damaged at byte {at}: the disk has not kept what was written. Restore the run folder from "
+                "a copy; a run that begins anew in an empty folder can take its replies by replies_from."
+            )
+        yield _messages(payload)
+        at = end
+
+
+def _messages(payload: pa.Buffer) -> dict[str, pa.Buffer]:
+    found: dict[str, pa.Buffer] = {}
+    at = 0
+    while at < payload.size:
+        named, length = _HEAD.unpack(payload[at : at + _HEAD.size])
+        start = at + _HEAD.size
+        message = start + _padded(named)
+        found[payload[start : start + named].to_pybytes().decode()] = payload[message : message + length]
+        at = message + _padded(length)
+    return found
+
+
+def _frame(messages: Mapping[str, pa.Buffer]) -> bytes:
+    payload = b"".join(
+        piece
+        for name, message in messages.items()
+        for piece in (_HEAD.pack(len(name), message.size), _filled(name.encode()), _filled(message.to_pybytes()))
+    )
+    return _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def _padded(length: int) -> int:
+    return -(-length // 8) * 8
+
+
+def _filled(data: bytes) -> bytes:
+    return data.ljust(_padded(len(data)), b"\0")
+
+
+def _name(number: int) -> str:
+    return f"log-{number:09d}.frames"
+
+
+def _write_all(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _sync_folder(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
