@@ -43,12 +43,21 @@ T = TypeVar("T")
 
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4
-"""Least CPUs declared to a private cluster: actors that wait (planners, ledger, limiter) hold none, the rest share."""
+"""Least CPUs declared to a private cluster: actors that wait (planners, gateway) hold none, the rest share."""
 
 
 def named_actor(name: str) -> Any:
     """The handle of an actor of okralong's namespace. Raises ValueError when there is none of that name."""
     return ray.get_actor(name, NAMESPACE)
+
+
+_ours: list[bool] = []
+"""Whether each connection of this process that is open is to a cluster of its own."""
+
+
+def is_private() -> bool:
+    """Whether the connected cluster was started by this process for itself, so that no other job is on it."""
+    return bool(_ours) and _ours[-1]
 
 
 @contextlib.contextmanager
@@ -80,9 +89,11 @@ def connected(address: str | None = None) -> Iterator[None]:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
     if callable(on_sigterm) and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_sigterm)
+    _ours.append(address is None)
     try:
         yield
     finally:
+        _ours.pop()
         ray.shutdown()
 
 

@@ -1,16 +1,22 @@
-"""The actors that all calls to the generator share: a run's ledger and batch scheduler, and the limiter of an endpoint.
+"""The actors that all calls to the generator share: a run's gateway and batch scheduler, an endpoint's limiter.
 
 Each is a class of ``pipelines/llm`` behind a Ray handle, so that a cap in dollars is one cap and a journal is one
 journal, on whichever node a call is made. They ask for no CPU; they wait for disks and endpoints most of the time. When
-the process of one dies Ray starts it again. The ledger then replays the run's folder: what was durable is known, what
+the process of one dies Ray starts it again. The gateway then replays the run's folder: what was durable is known, what
 was in flight is held as unknown. The scheduler resumes what the folder and the endpoint's list of batches say.
+
+A cluster of a run's own has the limiters of its endpoints in the gateway. On a cluster that others may use, each
+endpoint and model has one limiter for all, an actor of its own, which the gateways ask.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+import itertools
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -21,9 +27,10 @@ from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, na
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
-from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LocalLimiter
+from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LimiterClient, LocalLimiter
 from okralong.pipelines.llm.records import Outcome
 from okralong.pipelines.models.weights import EMBEDDED
 
@@ -34,11 +41,14 @@ MAX_CONCURRENCY = 10_000
 SCHEDULER_CONCURRENCY = 50_000
 """Calls that may wait for their batches at a time. Ours."""
 GENERATION = 3
-"""Raised whenever the actor's methods change: a detached one outlives the okralong that started it. Ours."""
+"""Raised whenever the limiter's methods change: a detached one outlives the okralong that started it. Ours."""
+GROUP_S = 0.003
+"""How long a message to the gateway waits for others of its process, in seconds. Ours: a message costs a millisecond of
+processor at both ends together, whether it carries one call or ten."""
 
 
-class LedgerActor(RunLedger):
-    """The actor's class; its methods are those of ``RunLedger``."""
+class ShownLedger(RunLedger):
+    """A run's ledger that tells Ray's metrics."""
 
     def __init__(self, run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset()) -> None:
         super().__init__(Folder.of(run), cap_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened)
@@ -59,16 +69,155 @@ class LedgerActor(RunLedger):
         return written
 
 
-def start_ledger(run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset(), **options: Any) -> Any:
-    """The handle of a new ledger for a run folder (path or URI that the actor's node sees), for ``ledger_client``.
+class ShownLimiter(LocalLimiter):
+    """A limiter that tells Ray's metrics.
+
+    After a restart of its process it has forgotten the last minute; the endpoint's headers, or its 429, then say so.
+    """
+
+    def __init__(self, limits: Limits, shown_as: str = "") -> None:
+        super().__init__(limits)
+        self._metrics = LimiterMetrics(shown_as)
+
+    def _serve(self) -> None:
+        super()._serve()
+        self._metrics.show(**self.state())
+
+
+@dataclass(frozen=True, slots=True)
+class LimiterPlace:
+    """Where the limiter of an endpoint is: in the gateway with ``limits``, or the cluster's actor of the name
+    ``shared``. ``shown_as`` is the model, for the metrics.
+    """
+
+    limits: Limits
+    shown_as: str
+    shared: str | None = None
+
+    def open(self) -> LimiterClient:
+        """The limiter, for the process of the gateway."""
+        return ShownLimiter(self.limits, self.shown_as) if self.shared is None else RayLimiter(named_actor(self.shared))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A call of a method of ``Gateway``. ``ticket`` is the sending process's own number for it."""
+
+    ticket: int
+    method: str
+    arguments: tuple[Any, ...]
+    named: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Replies:
+    """What became of messages, by ticket: results, errors, and tickets that nobody here knows (``lost``).
+
+    ``life`` names the process that replies.
+    """
+
+    life: str = ""
+    results: dict[int, Any] = field(default_factory=dict)
+    errors: dict[int, Exception] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.results or self.errors or self.lost)
+
+
+class _Letterbox:
+    """The messages of one process that are being worked on here, and the replies that it has not fetched."""
+
+    def __init__(self) -> None:
+        self.open: set[int] = set()
+        self.replies = Replies()
+        self.some = asyncio.Event()
+        self._fetches = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, message: Message, work: Callable[..., Awaitable[Any]]) -> None:
+        """Begin with a message; one that came before is being worked on."""
+        if message.ticket not in self.open:
+            self.open.add(message.ticket)
+            task = asyncio.create_task(self._work(message, work))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, message: Message, work: Callable[..., Awaitable[Any]]) -> None:
+        try:
+            self.replies.results[message.ticket] = await work(*message.arguments, **message.named)
+        except Exception as error:
+            self.replies.errors[message.ticket] = error
+        self.some.set()
+
+    async def fetch(self, waiting: Sequence[int]) -> Replies:
+        """Wait for replies, and hand over all that are there; none when a later post has come to wait for them.
+        ``waiting``: tickets that were posted to an earlier process.
+        """
+        self._fetches += 1
+        mine = self._fetches
+        self.some.set()
+        lost = [ticket for ticket in waiting if ticket not in self.open]
+        while not self.replies and not lost and mine == self._fetches:
+            self.some.clear()
+            await self.some.wait()
+        await asyncio.sleep(0)  # what one commit has made durable goes together
+        replies, self.replies = self.replies, Replies()
+        replies.lost = lost
+        self.open -= replies.results.keys() | replies.errors.keys()
+        return replies
+
+
+class GatewayActor:
+    """A run's gateway: the methods of ``Gateway`` by ``post``, those of its ledger by ``books``."""
+
+    def __init__(
+        self,
+        run: str,
+        cap_usd: float | None,
+        reopened: frozenset[str] = frozenset(),
+        limiters: Sequence[LimiterPlace] = (),
+    ) -> None:
+        """``limiters`` are those of the endpoints, in the order in which calls name them."""
+        self._gateway = Gateway(ShownLedger(run, cap_usd, reopened), [place.open() for place in limiters])
+        self._boxes: dict[str, _Letterbox] = {}
+        self._life = uuid.uuid4().hex
+
+    async def post(self, sender: str, life: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
+        """Work on ``messages`` of a process; returns as soon as there is any reply for it, with all that there are.
+
+        ``waiting`` are its tickets of earlier posts whose reply it has not seen. Where they were posted to another
+        ``life`` of this actor, those that this one does not know are named as lost, and are to be posted again.
+        """
+        box = self._boxes.setdefault(sender, _Letterbox())
+        for message in messages:
+            box.take(message, getattr(self._gateway, message.method))
+        replies = await box.fetch([] if life == self._life else waiting)
+        replies.life = self._life
+        return replies
+
+    async def books(self, method: str, *arguments: Any) -> Any:
+        """A method of the ``RunLedger``."""
+        return await getattr(self._gateway.ledger, method)(*arguments)
+
+
+def start_gateway(
+    run: str,
+    cap_usd: float | None,
+    reopened: frozenset[str] = frozenset(),
+    limiters: Sequence[LimiterPlace] = (),
+    **options: Any,
+) -> Any:
+    """The handle of a new gateway for a run folder (path or URI that the actor's node sees), for ``GatewayPost`` and
+    ``ledger_client``.
 
     ``reopened`` are the query_ids that are asked again (see ``RunLedger``). The actor ends with the job that started
     it. ``options`` are Ray's actor options. It raises LockedError or ArchiveError at its first call when the run cannot
     be opened.
     """
     revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_CONCURRENCY}
-    remote: Any = ray.remote(LedgerActor)
-    return remote.options(num_cpus=0, **revived, **options).remote(run, cap_usd, reopened)
+    remote: Any = ray.remote(GatewayActor)
+    return remote.options(num_cpus=0, **revived, **options).remote(run, cap_usd, reopened, tuple(limiters))
 
 
 class BatchSchedulerActor(BatchScheduler):
@@ -92,48 +241,43 @@ def start_batch_scheduler(
     return remote.options(num_cpus=0, **revived, **options).remote(run, run_id, config, ledger, until)
 
 
-class LimiterActor(LocalLimiter):
-    """The actor's class; its methods are those of ``LocalLimiter``.
-
-    After a restart it has forgotten the last minute; the endpoint's headers, or its 429, would then say so.
-    """
-
-    def __init__(self, limits: Limits, shown_as: str = "") -> None:
-        super().__init__(limits)
-        self._metrics = LimiterMetrics(shown_as)
-
-    def _serve(self) -> None:
-        super()._serve()
-        self._metrics.show(**self.state())
+class LimiterActor(ShownLimiter):
+    """The actor's class for an endpoint that several runs use; its methods are those of ``LocalLimiter``."""
 
     async def set_limits(self, limits: Limits) -> None:
         """Take a further job's limits: those of the job that spoke last, or the stricter ones while it is not alone."""
         self.join(limits)
 
 
-def limiter_name(config: EndpointConfig, job: str) -> str:
-    """Its name in okralong's namespace. The embedded model belongs to its job, and so does its limiter."""
+def limiter_name(config: EndpointConfig) -> str:
+    """The name, in okralong's namespace, of the limiter that an endpoint and model have on a cluster."""
     shared = f"{config.base_url}\n{config.model}"
-    owner = job if config.base_url == EMBEDDED else hashlib.sha256(shared.encode()).hexdigest()[:16]
-    return f"rate-limiter-{GENERATION}-{owner}"
+    return f"rate-limiter-{GENERATION}-{hashlib.sha256(shared.encode()).hexdigest()[:16]}"
 
 
-def start_limiter(config: EndpointConfig, job: str) -> Any:
+def start_limiter(config: EndpointConfig) -> Any:
     """The handle of the limiter of a configured endpoint, for ``RayLimiter``; it is found by ``limiter_name``.
 
-    For an endpoint that others may use as well, the one that already runs on this cluster, told of the limits of
-    ``config``. A call that its process loses is sent again when it is back. That of the embedded model ends with the
-    ``job``, which keeps the handle.
+    The one that already runs on this cluster, told of the limits of ``config``, or a new one, which stays: others may
+    use the endpoint as well. A call that its process loses is sent again when it is back.
     """
     revived = {"max_restarts": -1, "max_task_retries": -1}
-    named = {"name": limiter_name(config, job), "namespace": NAMESPACE}
+    named = {"name": limiter_name(config), "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
     options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": MAX_CONCURRENCY, **revived, **named}
     remote: Any = ray.remote(LimiterActor)
-    if config.base_url == EMBEDDED:
-        return remote.options(**options).remote(config.limits, config.model)
-    actor = remote.options(lifetime="detached", get_if_exists=True, **options).remote(config.limits, config.model)
+    actor = remote.options(**options).remote(config.limits, config.model)
     ray.get(actor.set_limits.remote(config.limits))
     return actor
+
+
+def limiter_place(config: EndpointConfig, shared: bool) -> LimiterPlace:
+    """The place of an endpoint's limiter. ``shared``: other runs may use the endpoint beside this one, from this
+    cluster. The embedded model belongs to its run, and so does its limiter.
+    """
+    if not shared or config.base_url == EMBEDDED:
+        return LimiterPlace(config.limits, config.model)
+    start_limiter(config)
+    return LimiterPlace(config.limits, config.model, limiter_name(config))
 
 
 class RayLimiter:
@@ -177,9 +321,114 @@ class ActorClient:
         return lambda *arguments: plain_errors(method.remote(*arguments))
 
 
+class Post:
+    """The messages of one process and event loop to a gateway. Those of a few milliseconds travel together, and so do
+    their replies, however many callers wait.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._sender = uuid.uuid4().hex
+        self._life = ""
+        self._tickets = itertools.count()
+        self._callers: dict[int, tuple[Message, asyncio.Future[Any]]] = {}
+        self._new: list[int] = []
+        self._on_the_way: set[int] = set()  # tickets whose message is in a post that has not returned
+        self._posts: set[asyncio.Task[None]] = set()
+
+    async def call(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """What a method of ``Gateway`` returns; an error is raised here as it was there."""
+        loop = asyncio.get_running_loop()
+        ticket = next(self._tickets)
+        reply: asyncio.Future[Any] = loop.create_future()
+        self._callers[ticket] = Message(ticket, method, arguments, named), reply
+        self._send(ticket)
+        try:
+            return await reply
+        finally:
+            self._callers.pop(ticket, None)
+
+    def _send(self, ticket: int) -> None:
+        if not self._new:
+            asyncio.get_running_loop().call_later(GROUP_S, self._post)
+        self._new.append(ticket)
+
+    def _post(self) -> None:
+        # Also of callers that have gone: what they gave up they say in a message of its own.
+        messages = [self._callers[ticket][0] for ticket in self._new if ticket in self._callers]
+        self._new.clear()
+        waiting = [ticket for ticket in self._callers if ticket not in self._on_the_way]
+        sent = {message.ticket for message in messages}
+        waiting = [ticket for ticket in waiting if ticket not in sent]
+        if not messages and not waiting:
+            return
+        self._on_the_way |= sent
+        task = asyncio.get_running_loop().create_task(self._exchange(messages, waiting))
+        self._posts.add(task)
+
+    async def _exchange(self, messages: Sequence[Message], waiting: Sequence[int]) -> None:
+        try:
+            replies: Replies = await plain_errors(self._actor.post.remote(self._sender, self._life, messages, waiting))
+        except Exception as error:  # the gateway is gone for good
+            replies = Replies(errors=dict.fromkeys(self._callers, error))
+        self._posts.remove(asyncio.current_task())  # type: ignore[arg-type]
+        self._life = replies.life or self._life
+        self._on_the_way -= {message.ticket for message in messages}
+        for ticket, result in replies.results.items():
+            if (caller := self._callers.get(ticket)) is not None and not caller[1].done():
+                caller[1].set_result(result)
+        for ticket, why in replies.errors.items():
+            if (caller := self._callers.get(ticket)) is not None and not caller[1].done():
+                caller[1].set_exception(why)
+        for ticket in replies.lost:
+            if ticket in self._callers and ticket not in self._new and ticket not in self._on_the_way:
+                self._send(ticket)
+        if not self._posts and not self._new and any(not reply.done() for _, reply in self._callers.values()):
+            self._post()  # for the replies that are still to come
+
+
+class GatewayPost:
+    """A gateway elsewhere as an object with the methods of ``Gateway``, for one process.
+
+    An actor of several concurrency groups has an event loop for each, so callers wait together with those of their own.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Post] = WeakKeyDictionary()
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *arguments, **named: self._here().call(name, *arguments, **named)
+
+    def _here(self) -> Post:
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            self._by_loop[loop] = Post(self._actor)
+        return self._by_loop[loop]
+
+
+def gateway_client(actor: Any) -> Gateway:
+    """The gateway behind the handle that ``start_gateway`` returns, for one process."""
+    return cast(Gateway, GatewayPost(actor))
+
+
+class _Books:
+    """The ledger of a gateway elsewhere, each method a message of its own. It can be sent to other actors."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *arguments: plain_errors(self._actor.books.remote(name, *arguments))
+
+
 def ledger_client(actor: Any) -> RunLedger:
-    """The ledger behind the handle that ``start_ledger`` returns."""
-    return cast(RunLedger, ActorClient(actor))
+    """The ledger of the gateway behind the handle that ``start_gateway`` returns: for those who ask seldom."""
+    return cast(RunLedger, _Books(actor))
 
 
 def batch_scheduler_client(actor: Any) -> BatchScheduler:

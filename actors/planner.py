@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,15 +24,14 @@ import ray
 from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import RayServeException
 
-from okralong.actors.cluster import NAMESPACE, beside_this_process, named_actor, plain_errors
+from okralong.actors.cluster import NAMESPACE, beside_this_process, is_private, named_actor, plain_errors
 from okralong.actors.llm import (
-    RayLimiter,
     batch_scheduler_client,
+    gateway_client,
     ledger_client,
-    limiter_name,
+    limiter_place,
     start_batch_scheduler,
-    start_ledger,
-    start_limiter,
+    start_gateway,
 )
 from okralong.actors.models import ADDRESS
 from okralong.actors.retrieval import REVIVED, RetrievalClient, RetrievalNames, hold, started_retrieval, wait_for
@@ -63,12 +62,12 @@ from okralong.pipelines.core.types import (
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
+from okralong.pipelines.llm.gateway import Gateway, Steps
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
 from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import StrategySpec, load_strategy
-from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.dry_run import DryRunClient, Outlook, dry_run
 from okralong.pipelines.run.prepare import Prepared
 from okralong.pipelines.run.rows import answer_row
@@ -111,8 +110,8 @@ def run_actors(
     batches: BatchSetup | None = None,
     retrieval: RetrievalNames | None = None,
 ) -> Iterator[RunActors]:
-    """Start shards, models, limiters, ledger, planners and, for ``batches``, a batch scheduler; stop them when the
-    block ends, however it ends. Shards and models that several runs share are given as ``retrieval``, and left running.
+    """Start shards, models, gateway, planners and, for ``batches``, a batch scheduler; stop them when the block ends,
+    however it ends. Shards and models that several runs share are given as ``retrieval``, and left running.
 
     ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
     generator listens; ``reopened`` are questions that are asked again, ``replies_from`` runs that share their replies.
@@ -121,21 +120,20 @@ def run_actors(
     config = prepared.config
     tag = uuid.uuid4().hex[:8]
     planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
-    ledger_name = f"okralong-ledger-{tag}"
+    gateway_name = f"okralong-gateway-{tag}"
     with ExitStack() as held:
-        writer = {"name": ledger_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
-        ledger = hold(held, start_ledger(run, config.budget_usd, reopened, **writer))
+        writer = {"name": gateway_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
         endpoints = llm.all_endpoints + (llm.stronger.all_endpoints if llm.stronger else ())
-        for endpoint in endpoints:
-            limiter = start_limiter(endpoint, tag)
-            if endpoint.base_url == EMBEDDED:  # that of another may serve other runs of the cluster
-                hold(held, limiter)
+        # Other runs may ask the same endpoint: on a cluster that is not ours alone, or beside this one, sharing models.
+        beside_others = retrieval is not None or not is_private()
+        places = [limiter_place(endpoint, beside_others) for endpoint in endpoints]
+        gateway = hold(held, start_gateway(run, config.budget_usd, reopened, places, **writer))
         scheduler_name, scheduler = None, None
         if batches is not None:
             scheduler_name = f"okralong-batch-scheduler-{tag}"
             options = {**writer, "name": scheduler_name}
             scheduler = hold(
-                held, start_batch_scheduler(run, batches.run_id, llm, ledger_name, batches.until, **options)
+                held, start_batch_scheduler(run, batches.run_id, llm, gateway_name, batches.until, **options)
             )
         setup = PlannerSetup(
             strategy=prepared.strategy,
@@ -147,8 +145,7 @@ def run_actors(
             replies_from=replies_from,
             planners=planner_names,
             retrieval=retrieval or held.enter_context(started_retrieval(prepared, run, tag)),
-            ledger=ledger_name,
-            limiters=tuple(limiter_name(endpoint, tag) for endpoint in endpoints),
+            gateway=gateway_name,
             scheduler=scheduler_name,
             run=run,
         )
@@ -162,16 +159,16 @@ def run_actors(
         anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **place.options()}
         planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
         schedulers = [] if scheduler is None else [scheduler]
-        wait_for([ledger.totals.remote(), *(actor.ready.remote() for actor in [*schedulers, *planners])])
+        wait_for([gateway.books.remote("totals"), *(actor.ready.remote() for actor in [*schedulers, *planners])])
         batches_client = None if scheduler is None else batch_scheduler_client(scheduler)
-        yield RunActors(planners, ledger_client(ledger), batches_client)
-        _close(ledger, run)
+        yield RunActors(planners, ledger_client(gateway), batches_client)
+        _close(gateway, run)
 
 
-def _close(ledger: Any, run: str) -> None:
-    """Let the ledger write what is left. Raises BrokenError when it cannot."""
+def _close(gateway: Any, run: str) -> None:
+    """Let the gateway write what is left. Raises BrokenError when it cannot."""
     try:
-        ray.get(ledger.close.remote())
+        ray.get(gateway.books.remote("close"))
     except (RayError, OSError) as error:
         cause = getattr(error, "cause", None) or error
         said = str(cause).strip().splitlines()[-1].rstrip(".")
@@ -187,8 +184,8 @@ class PlannerSetup:
     others again. (Handles in here would lie in the driver's memory, and Ray would warn of it at each run.)
 
     ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
-    ``planners`` (all of the run, among which branches are dealt out), ``ledger`` and ``limiters`` (of all endpoints, in
-    order, then of those of the stronger generator) name actors of okralong's namespace, and so does
+    ``planners`` (all of the run, among which branches are dealt out) and ``gateway`` (whose limiters are of all
+    endpoints, in order, then of those of the stronger generator) name actors of okralong's namespace, and so does
     ``scheduler`` (None: nothing waits for batches). ``run`` is the place of the run, for the log.
     """
 
@@ -201,8 +198,7 @@ class PlannerSetup:
     replies_from: tuple[str, ...]
     planners: tuple[str, ...]
     retrieval: RetrievalNames
-    ledger: str
-    limiters: tuple[str, ...]
+    gateway: str
     scheduler: str | None = None
     run: str = ""
 
@@ -226,7 +222,10 @@ class Planner:
         self._setup = setup
         log_as_json(setup.run)
         self._strategy = load_strategy(setup.strategy.place)
-        self._ledger: RunLedger = ledger_client(named_actor(setup.ledger))
+        self._gateway = gateway_client(named_actor(setup.gateway))
+        context: Any = ray.get_runtime_context()
+        # Then Ray may give it questions again that its predecessor has begun.
+        self._revived = bool(context.was_current_actor_reconstructed)
         self._peers: list[Any] = []
         self._making: dict[str, asyncio.Task[Any]] = {}
         self._turn = count()
@@ -239,7 +238,7 @@ class Planner:
         self._clients: dict[tuple[asyncio.AbstractEventLoop, bool], LlmClient] = {}
         self._choosing = Lock()
         self._halted = ""
-        ports = _ports(found, setup.policy, setup.llm, self._client.complete, self._admit)
+        ports = _ports(found, setup.policy, setup.llm, self._client.complete, _no_admission)
         stronger = None if self._stronger is None else self._stronger.complete
         self._ports = _with_stronger(replace(ports, artifact=self._artifact_of), setup.llm, stronger)
 
@@ -261,15 +260,21 @@ class Planner:
         return sum(await self._of_clients(LlmClient.drain, grace_s))
 
     @ray.method(concurrency_group="questions")
-    async def answer(self, question: Question, doc_ids: tuple[str, ...]) -> Stop | Mapping[str, Any] | None:
-        """Carry one question to its answers row, and return it; None where it was written before.
+    async def answer(
+        self, question: Question, doc_ids: tuple[str, ...], new: bool = False
+    ) -> Stop | Mapping[str, Any] | None:
+        """Carry one question to its answers row, and return it; None where it was written before. ``new``: the run knew
+        nothing of it when it was started.
 
         Returns a Stop, and writes no row, when the run cannot go on.
         """
         try:
-            # A planner that died with this question may have left reserves and calls open, or have finished it.
-            if await self._ledger.release(question.query_id):
-                return await self._carry(question, doc_ids)
+            known: list[JournalRow] | None = []
+            if self._revived or not new:
+                # A planner that died with this question may have left reserves and calls open, or have finished it.
+                known = await self._gateway.begin(question.query_id)
+            if known is not None:
+                return await self._carry(question, doc_ids, known)
         except (EndpointError, BrokenError) as error:
             return await self._stopped(question, str(error), error.exit_code)
         except BROKEN as error:
@@ -278,11 +283,14 @@ class Planner:
             return await self._stopped(question, broken, EXIT_BROKEN)
         return None
 
-    async def _carry(self, question: Question, doc_ids: tuple[str, ...]) -> Mapping[str, Any] | None:
+    async def _carry(
+        self, question: Question, doc_ids: tuple[str, ...], known: Sequence[JournalRow]
+    ) -> Mapping[str, Any] | None:
         """To the answers row. Raises what stops the run."""
         started = time.perf_counter()
         logged_query.set(question.query_id)
-        tools = await self._tools(question, doc_ids, "")
+        steps = self._steps(question, known)
+        tools = self._tools(question, doc_ids, "", steps)
         try:
             answer = await self._strategy(question, tools)
             answer = with_value(question, await self._checked(tools, question, answer))
@@ -297,7 +305,7 @@ class Planner:
             answer = await self._failed(question, error, f"{type(error).__name__}: {error}")
         seconds = {**tools.seconds, "total": time.perf_counter() - started}
         row = answer_row(question, doc_ids, answer, self._setup.strategy.name, seconds)
-        written = await self._ledger.finish(row)
+        written = await self._gateway.finish(row, steps.take().rows)
         logger.info("%s in %.1f s", answer.status, seconds["total"])
         return written
 
@@ -316,8 +324,8 @@ class Planner:
     @ray.method(concurrency_group="branches")
     async def branch(
         self, question: Question, doc_ids: tuple[str, ...], branch: Branch, path: str
-    ) -> tuple[Any, dict[str, float]]:
-        """Run one branch of a question; its result, and its seconds by stage."""
+    ) -> tuple[Any, dict[str, float], Steps]:
+        """Run one branch of a question; its result, its seconds by stage, and its steps that are not durable yet."""
         return await self._run(question, doc_ids, branch, path)
 
     @ray.method(concurrency_group="branches")
@@ -331,10 +339,13 @@ class Planner:
         return await asyncio.shield(self._making[key])
 
     async def _make(self, key: str, doc_id: str, branch: Branch) -> Any:
-        await self._ledger.release(key)  # calls that a planner which died left open
-        tools = await self._tools(Question(key, ""), (doc_id,), "")
+        question = Question(key, "")
+        steps = self._steps(question, await self._gateway.begin(key) or [])  # a planner that died left calls open
+        tools = self._tools(question, (doc_id,), "", steps)
         make = partial(branch.operator, tools, **branch.arguments)
-        return await tools.remember(branch.path, dict(branch.arguments), make)
+        made = await tools.remember(branch.path, dict(branch.arguments), make)
+        await steps.flush()
+        return made
 
     async def _artifact_of(self, name: str, doc_id: str, branch: Branch) -> Any:
         key = f"{ARTIFACT}{name}/{doc_id}"
@@ -344,30 +355,33 @@ class Planner:
 
     async def _run(
         self, question: Question, doc_ids: tuple[str, ...], branch: Branch, path: str
-    ) -> tuple[Any, dict[str, float]]:
-        tools = await self._tools(*branch.posed(question, doc_ids), path)
+    ) -> tuple[Any, dict[str, float], Steps]:
+        posed, scope = branch.posed(question, doc_ids)
+        steps = self._steps(posed, await self._gateway.known(question.query_id))
+        tools = self._tools(posed, scope, path, steps)
         result = await branch.operator(tools, **branch.arguments)
-        return result, tools.seconds
+        return result, tools.seconds, steps.take()
 
-    async def _tools(self, question: Question, doc_ids: tuple[str, ...], prefix: str) -> QuestionTools:
+    def _steps(self, question: Question, known: Sequence[JournalRow]) -> _QuestionSteps:
+        reserve = partial(self._reserve, typed=bool(question.answer_type))
+        return _QuestionSteps(self._gateway, question.query_id, known, reserve)
+
+    def _tools(self, question: Question, doc_ids: tuple[str, ...], prefix: str, steps: _QuestionSteps) -> QuestionTools:
         async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
+            await steps.flush()  # what the branch pays for rests on them
             if prefix:
-                return await self._run(question, doc_ids, branch, path)
-            done: tuple[Any, Mapping[str, float]] = await plain_errors(
-                self._peer().branch.remote(question, doc_ids, branch, path)
-            )
-            return done
+                result, seconds, left = await self._run(question, doc_ids, branch, path)
+            else:
+                result, seconds, left = await plain_errors(self._peer().branch.remote(question, doc_ids, branch, path))
+            steps.add(left.rows)
+            return result, seconds
 
-        steps = await _LedgerSteps.load(self._ledger, question.query_id)
         # What the question's journal holds is here already: a call need not ask the ledger for its reply again.
-        ports = replace(
-            self._ports,
-            complete=partial(self._client_here().complete, recorded=steps.reply),
-            admit=partial(self._admit, typed=bool(question.answer_type)),
-        )
+        complete = partial(self._client_here().complete, recorded=steps.reply, pending=steps.take)
+        ports = replace(self._ports, complete=complete, admit=steps.admit)
         if ports.stronger is not None:
-            complete = partial(self._client_here(stronger=True).complete, recorded=steps.reply)
-            stronger = replace(ports.stronger, complete=complete)
+            complete = partial(self._client_here(stronger=True).complete, recorded=steps.reply, pending=steps.take)
+            stronger = replace(ports.stronger, complete=complete, admit=steps.admit)
             ports = stronger if prefix.startswith(f"{ESCALATED}/") else replace(ports, stronger=stronger)
         return QuestionTools(ports, question, doc_ids, steps, fan_out, prefix)
 
@@ -375,16 +389,12 @@ class Planner:
         """A client of the run's generator, or of the stronger one, which is asked in real time and at its address."""
         setup, own = self._setup, llm is self._setup.llm
         transport = self._transport() if own else None
-        first = len(setup.llm.all_endpoints)
-        names = setup.limiters[:first] if own else setup.limiters[first:]
-        limiter, *others = (RayLimiter(named_actor(name)) for name in names)
         waits = own and setup.scheduler is not None
         return LlmClient(
             llm,
-            self._ledger,
-            limiter,
+            self._gateway,
             setup.prices,
-            others=others,
+            first_limiter=0 if own else len(setup.llm.all_endpoints),
             address=ADDRESS if transport is not None else setup.address if own else None,
             tags=setup.tags,
             shared=self._shared_replies,
@@ -424,22 +434,26 @@ class Planner:
         return self._peers[next(self._turn) % len(self._peers)]
 
     async def _stopped(self, question: Question, message: str, exit_code: int) -> Stop:
-        with suppress(*BROKEN):  # when the ledger itself is what broke
-            await self._ledger.release(question.query_id)  # else questions that wait for room wait for ever
+        with suppress(*BROKEN):  # when the gateway itself is what broke
+            await self._gateway.release(question.query_id)  # else questions that wait for room wait for ever
         return Stop(message, exit_code)
 
     async def _failed(self, question: Question, error: Exception, message: str) -> Answer:
         raw = error.raw if isinstance(error, ReplyError) else ""
         told = f"{message}\nThe raw reply:\n{raw}" if raw else message
-        await self._ledger.fail(question.query_id, "answer", type(error).__name__, told)
+        await self._gateway.fail(question.query_id, "answer", type(error).__name__, told)
         return Answer("failed", "", error=message)
 
-    async def _admit(self, query_id: str, plan: Plan, typed: bool = False) -> None:
+    def _reserve(self, plan: Plan, typed: bool) -> float:
+        """What a question of this plan needs at most, in US dollars; ``typed``: it is asked for a value."""
         # Also in batch mode at the full price: a question that falls back to real time must not be left half paid.
         stronger = None if self._stronger is None else _spender(self._stronger)
         tables = self._setup.policy.context.table_tokens
-        reserve = plan_reserve(plan, tables, _spender(self._client), stronger, typed=typed)
-        await self._ledger.admit(query_id, reserve)
+        return plan_reserve(plan, tables, _spender(self._client), stronger, typed=typed)
+
+
+async def _no_admission(query_id: str, plan: Plan) -> None:
+    raise ValueError("each question is admitted by its own steps")
 
 
 async def _halt(client: LlmClient, why: str) -> int:
@@ -450,29 +464,55 @@ def _spender(client: LlmClient) -> Spender:
     return Spender(client.price, client.config.window, client.config.completion_limit)
 
 
-@dataclass(frozen=True)
-class _LedgerSteps:
-    """The journal of one question, read once from the ledger and added to through it."""
+class _QuestionSteps:
+    """The journal of one question: what was known when it was taken up, and the steps since.
 
-    ledger: RunLedger
-    query_id: str
-    known: dict[tuple[str, str], str]
-    replies: dict[tuple[str, int], JournalRow]
+    Nothing was paid for before the first call, so a step is not made durable by itself: it goes with the question's
+    next message to the gateway, which is answered when all of it is durable. So does the reserve that the plan needs.
+    """
 
-    @classmethod
-    async def load(cls, ledger: RunLedger, query_id: str) -> _LedgerSteps:
-        rows = await ledger.lookup(query_id)
-        replies = {(row.path, row.sample): row for row in rows if row.kind == "reply"}
-        return cls(ledger, query_id, {(row.path, row.kind): row.body for row in rows}, replies)
+    def __init__(
+        self, gateway: Gateway, query_id: str, known: Sequence[JournalRow], reserve: Callable[[Plan], float]
+    ) -> None:
+        self._gateway, self._query_id, self._reserve = gateway, query_id, reserve
+        self._known = {(row.path, row.kind): row.body for row in known}
+        self._replies = {(row.path, row.sample): row for row in known if row.kind == "reply"}
+        self._rows: list[JournalRow] = []
+        self._admit_usd: float | None = None
+        self._flushing = asyncio.Lock()
 
     def reply(self, path: str, sample: int) -> JournalRow | None:
-        return self.replies.get((path, sample))
+        """The reply that is known of a step."""
+        return self._replies.get((path, sample))
 
     def recorded(self, path: str, kind: str) -> str | None:
-        return self.known.get((path, kind))
+        """See ``StepLog``."""
+        return self._known.get((path, kind))
 
     async def record(self, path: str, kind: str, body: str) -> None:
-        await self.ledger.record([JournalRow(self.query_id, path, kind, body)])
+        """See ``StepLog``."""
+        self._rows.append(JournalRow(self._query_id, path, kind, body))
+
+    def add(self, rows: Sequence[JournalRow]) -> None:
+        """Steps of a branch that is over."""
+        self._rows.extend(rows)
+
+    async def admit(self, query_id: str, plan: Plan) -> None:
+        """Reserve for a plan, with the next message."""
+        self._admit_usd = self._reserve(plan)
+
+    def take(self) -> Steps:
+        """What the next message is to take along."""
+        steps = Steps(tuple(self._rows), self._admit_usd)
+        self._rows.clear()
+        self._admit_usd = None
+        return steps
+
+    async def flush(self) -> None:
+        """Return when all steps so far are durable. Raises OverBudget."""
+        async with self._flushing:  # branches of the same moment wait for the one that takes the steps along
+            if steps := self.take():
+                await self._gateway.record(self._query_id, steps)
 
 
 def _ports(

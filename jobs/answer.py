@@ -409,6 +409,7 @@ async def _drive(
         await actors.ledger.fail(question.query_id, "scope", "QuestionError", why)
         failed = Answer("failed", "", error=why)
         await actors.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.strategy.name, {}))
+    begun = await actors.ledger.begun()
     stops: list[Stop] = []
     done = 0
     places = asyncio.Semaphore(prepared.config.in_flight)
@@ -420,7 +421,8 @@ async def _drive(
                 return
             planner = actors.planners[number % len(actors.planners)]
             try:
-                ended = await planner.answer.remote(scoped.question, scoped.doc_ids)
+                new = scoped.question.query_id not in begun
+                ended = await planner.answer.remote(scoped.question, scoped.doc_ids, new)
                 stop = ended if isinstance(ended, Stop) else None
                 if ended is not None and stop is None:
                     finished(ended)

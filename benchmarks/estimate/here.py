@@ -20,6 +20,7 @@ from okralong.pipelines.indexing.job import Encode
 from okralong.pipelines.lab.evidence.bench import reader_of
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
@@ -51,7 +52,7 @@ class Desk:
     async def answer(self, asked: Sequence[Scoped], strategy: str, run: Path) -> None:
         """Answer questions into a run folder, a few at a time."""
         ledger = RunLedger(Folder.of(run), None)
-        client = LlmClient(self.llm, ledger, LocalLimiter(Limits(None, None, IN_FLIGHT)), grammar=grammar)
+        client = LlmClient(self.llm, Gateway(ledger, [LocalLimiter(Limits(None, None, IN_FLIGHT))]), grammar=grammar)
         ports = replace(self.ports(), complete=client.complete)
         places = asyncio.Semaphore(IN_FLIGHT)
 

@@ -73,7 +73,7 @@ class Watch:
             try:
                 with process.oneshot():
                     times = process.cpu_times()
-                    role = "driver" if process.pid == pid else _role(process)
+                    role = "driver" if process.pid == pid else role_of(process)
                     self._spent[process.pid, process.create_time()] = role, times.user + times.system
                     resident[role] += process.memory_info().rss
             except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
@@ -84,7 +84,7 @@ class Watch:
         self.samples.append(Sample(time.time(), dict(processor), dict(resident)))
 
 
-def _role(process: psutil.Process) -> str:
+def role_of(process: psutil.Process) -> str:
     """What Ray calls a process of an actor; else its program."""
     words = process.cmdline()
     if not words:

@@ -61,6 +61,7 @@ from okralong.pipelines.lab.sweeps.run import (
     write_gold_labels,
 )
 from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
@@ -460,9 +461,8 @@ async def _ask(
 ) -> dict[str, float]:
     ledger = RunLedger(folder, cap)
     llm = served.llm
-    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints)
-    prices = PriceTable.load(config.prices)
-    client = LlmClient(llm, ledger, limiter, prices, others=others, address=served.address, tags=config.tags)
+    gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])
+    client = LlmClient(llm, gateway, PriceTable.load(config.prices), address=served.address, tags=config.tags)
     try:
         return dict(await judge(asked, client, config.concurrency))
     except* Exception as group:

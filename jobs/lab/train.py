@@ -20,6 +20,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.analyzer_rows import Labelled, is_unlabelled, label_rows
 from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger, drift
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
@@ -84,9 +85,8 @@ async def _label(
 ) -> tuple[Labelled, Totals]:
     ledger = RunLedger(folder, config.budget_usd)
     llm = served.llm
-    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints)
-    prices = PriceTable.load(config.prices)
-    client = LlmClient(llm, ledger, limiter, prices, others=others, address=served.address, tags=config.tags)
+    gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])
+    client = LlmClient(llm, gateway, PriceTable.load(config.prices), address=served.address, tags=config.tags)
     try:
         return await label_rows(rows, client, config.concurrency), await ledger.totals()
     finally:

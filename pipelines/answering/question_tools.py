@@ -1,8 +1,8 @@
 """The tools of one question, over ports that may be local objects or actors: what ``Tools`` promises, made durable.
 
-Analysis, plan and retrieved chunk ids are written to the journal before they are used, and read from there when the
-question is taken up again: a batch of another shape may round differently and flip a label, and the plan must not.
-Retrieved chunks are kept there without their text, which the archive has.
+Analysis, plan and retrieved chunk ids are in the journal before a call is paid that rests on them, and read from there
+when the question is taken up again: a batch of another shape may round differently and flip a label, and the plan must
+not. Retrieved chunks are kept there without their text, which the archive has.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StepLog(Protocol):
         ...
 
     async def record(self, path: str, kind: str, body: str) -> None:
-        """Write a body; returns when it is durable."""
+        """Write a body; it is durable before the question's next request is sent, and before its answer is."""
         ...
 
 
@@ -87,13 +87,13 @@ class Ports:
     """What the tools of every question of a run share.
 
     ``embed`` turns texts into unit vectors of shape (n, dimension), None where the archive has no vectors; ``analyze``
-    None lets the generator analyse; ``admit`` reserves a plan's dollars or raises OverBudget; ``demonstrate`` puts a
-    worked example before each prompt; ``calculator`` and ``short_contract`` are those of ``Tools``; ``score`` and
-    ``token_ends`` are None where no model was configured that could, ``artifact`` where there is no run to keep one,
-    ``compress`` where nothing needs a compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where
-    the run has no cross-encoder (a query and passages to readings); ``reads_spans`` says whether that one says where
-    answers stand, ``reads_answers`` is that of ``Tools``; ``generator`` is the name of the one behind ``complete``,
-    ``stronger`` the ports with the run's stronger one (None where there is none).
+    None lets the generator analyse; ``admit`` reserves a plan's dollars, with the next call at the latest;
+    ``demonstrate`` puts a worked example before each prompt; ``calculator`` and ``short_contract`` are those of
+    ``Tools``; ``score`` and ``token_ends`` are None where no model was configured that could, ``artifact`` where there
+    is no run to keep one, ``compress`` where nothing needs a compressor (see ``Tools``; shapes (n, dimension) to (n,
+    hidden)), ``read`` where the run has no cross-encoder (a query and passages to readings); ``reads_spans`` says
+    whether that one says where answers stand, ``reads_answers`` is that of ``Tools``; ``generator`` is the name of the
+    one behind ``complete``, ``stronger`` the ports with the run's stronger one (None where there is none).
     """
 
     archive: Archive

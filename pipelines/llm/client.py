@@ -4,9 +4,9 @@
 and goes on in real time when no batch will answer it. In real time it is tried in rounds: in each it goes to one
 endpoint, and at once to the next while an endpoint gives no reply; between two rounds it waits.
 
-``LlmClient._attempt`` is the way of one request: cost reserved, permit acquired, intent durable, HTTP, outcome durable,
-permit released. Only then does the caller see the reply, so that a reply that was used was always paid for once and is
-on disk.
+``LlmClient._attempt`` is the way of one request: leave asked of the gateway (cost reserved, permit acquired, intent
+durable), HTTP, outcome told to the gateway (permit released, outcome durable). Only then does the caller see the reply,
+so that a reply that was used was always paid for once and is on disk.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Re
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_api import Answered, BatchItem, UseRealtime, batch_call_id
 from okralong.pipelines.llm.config import ANALYZE, GeneratorConfig
+from okralong.pipelines.llm.gateway import NO_STEPS, EndpointLimiter, Gateway, Steps
 from okralong.pipelines.llm.journal import JournalRow
-from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Price, PriceTable
-from okralong.pipelines.llm.rate_limit import NO_HEADERS, RateLimitHeaders, read_headers
-from okralong.pipelines.llm.rate_limit_client import LimiterClient
+from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import Call, unknown, unsent
 from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, read_completion, usable
 from okralong.pipelines.llm.request import LlmRequest, PromptMeter, hash_of
@@ -45,6 +44,9 @@ PERMIT_SLACK_S = 60.0
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
 
+_RAW: Final[Any] = {"headers": {"X-Stainless-Raw-Response": "true"}, "security": {"bearer_auth": True}}
+"""The SDK's own mark of a request whose response is wanted with its headers."""
+
 Recorded = Callable[[str, int], JournalRow | None]
 """The last reply recorded at a path and sample of one question, or None."""
 
@@ -55,11 +57,10 @@ class LlmClient:
     def __init__(
         self,
         config: GeneratorConfig,
-        ledger: RunLedger,
-        limiter: LimiterClient,
+        gateway: Gateway,
         prices: PriceTable | None = None,
         *,
-        others: Sequence[LimiterClient] = (),
+        first_limiter: int = 0,
         address: str | None = None,
         tags: Mapping[str, str] | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
@@ -69,7 +70,8 @@ class LlmClient:
         grammar: Callable[[str, Sequence[Message], str], str | None] | None = None,
         reply_schema: Callable[[str], str | None] | None = None,
     ) -> None:
-        """``others`` are the limiters of ``config.endpoints``, in order; ``address`` is where an embedded model
+        """``first_limiter`` is the number, at the gateway, of the limiter of the first endpoint; those of
+        ``config.endpoints`` follow it; ``address`` is where an embedded model
         listens; ``backoff`` first and longest pause, in seconds, of a call between two rounds and of an endpoint that
         does not answer while there are others; ``shared`` are replies of other runs, which are taken instead of paying
         for equal ones; ``scheduler`` is where calls wait for a batch (None: all are asked in real time);
@@ -81,10 +83,12 @@ class LlmClient:
         Raises ConfigError when a model has no price, the tokenizer is unknown, or a key is needed and missing.
         """
         self.config = config
-        self._ledger = ledger
+        self._gateway = gateway
+        self._first_limiter = first_limiter
         self._count = token_counter(config.tokenizer)
         self._meter = PromptMeter(self._count)
-        routes = open_routes(config, [limiter, *others], prices or PriceTable.load(), address, backoff, transport)
+        limiters = [EndpointLimiter(gateway, first_limiter + at) for at in range(len(config.all_endpoints))]
+        routes = open_routes(config, limiters, prices or PriceTable.load(), address, backoff, transport)
         self._router = Router(routes)
         self._batch_price = routes[0].price.in_batch()
         self._tags = dict(tags or {})
@@ -150,9 +154,11 @@ class LlmClient:
         answer_type: str = "",
         sample: int = 0,
         recorded: Recorded | None = None,
+        pending: Callable[[], Steps] = lambda: NO_STEPS,
     ) -> Reply:
         """The reply at a step of a question. ``recorded`` knows the question's replies from before; without it the
-        ledger is asked, which costs a message to it.
+        ledger is asked, which costs a message to it. ``pending`` hands over the question's steps that are not durable
+        yet; they are before the request goes out.
 
         With ``logprobs`` it has the texts of its tokens and their log-probabilities.
 
@@ -180,7 +186,7 @@ class LlmClient:
         )
         canonical = request.canonical()
         request_hash = hash_of(canonical)
-        seen = await self._ledger.reply(query_id, path, sample) if recorded is None else recorded(path, sample)
+        seen = await self._gateway.reply(query_id, path, sample) if recorded is None else recorded(path, sample)
         if seen is not None and seen.request_hash == request_hash:
             return usable(from_journal(seen.body), logprobs=logprobs)
         price = self.price
@@ -204,9 +210,9 @@ class LlmClient:
         )
         if (shared := self._shared.take(call)) is not None:
             raw, outcome = shared
-            await self._ledger.settle(outcome)
+            await self._gateway.came(outcome, steps=pending())
             return usable(raw, logprobs=logprobs)
-        return usable(await self._asked(request, call), logprobs=logprobs)
+        return usable(await self._asked(request, call, pending), logprobs=logprobs)
 
     def _rules(self, role: str, messages: Sequence[Message], answer_type: str) -> str | None:
         """The grammar that is sent with a prompt; None for none."""
@@ -227,15 +233,15 @@ class LlmClient:
         route.formats.refuse(request.json_schema)
         return True
 
-    async def _asked(self, request: LlmRequest, call: Call) -> RawReply:
+    async def _asked(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply:
         """The reply. Raises StoppedError when the client is halted before the request goes out."""
         self._check_halted()
         task = _this_task()
         self._unsent.add(task)
         try:
-            answered = await self._in_batch(request, call)
+            answered = await self._in_batch(request, call, pending)
             if answered is None:  # the attempt starts now: a batch may have taken its hours
-                answered = await self._in_realtime(request, replace(call, started_at=datetime.now(UTC)))
+                answered = await self._in_realtime(request, replace(call, started_at=datetime.now(UTC)), pending)
             return answered
         except asyncio.CancelledError:
             if not self._halted:
@@ -249,7 +255,7 @@ class LlmClient:
         if self._halted:
             raise StoppedError(self._halted)
 
-    async def _in_batch(self, request: LlmRequest, call: Call) -> RawReply | None:
+    async def _in_batch(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply | None:
         """The reply of a batch of the first endpoint; None when it is to be asked for in real time."""
         if self._scheduler is None:
             return None
@@ -265,6 +271,8 @@ class LlmClient:
             mode="batch",
         )
         item = BatchItem.of(request, call, tokens, config.max_tokens_field, formatted)
+        if steps := pending():  # the scheduler knows nothing of them
+            await self._gateway.record(call.query_id, steps)
         failures = 0
         while failures < config.batch.max_failures:
             got = await self._scheduler.ask(item)
@@ -282,7 +290,7 @@ class LlmClient:
             failures += got.counts
         return None
 
-    async def _in_realtime(self, request: LlmRequest, call: Call) -> RawReply:
+    async def _in_realtime(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply:
         rounds = AsyncRetrying(
             retry=retry_if_exception_type(_NoReplyError),
             stop=stop_after_attempt(self.config.max_attempts),
@@ -293,21 +301,23 @@ class LlmClient:
         try:
             async for one in rounds:
                 with one:
-                    raw = await self._round(request, call, numbers)
+                    raw = await self._round(request, call, numbers, pending)
         except _NoReplyError as last:
             self._exhausted += 1
             raise self._given_up(last.api_errors) from None
         self._exhausted = 0
         return raw
 
-    async def _round(self, request: LlmRequest, call: Call, numbers: Iterator[int]) -> RawReply:
+    async def _round(
+        self, request: LlmRequest, call: Call, numbers: Iterator[int], pending: Callable[[], Steps]
+    ) -> RawReply:
         """Ask one endpoint, and the others that are worth asking while none replies."""
         tried: list[Route] = []
         api_errors: list[ApiError] = []
         while True:
             number = next(numbers)
             numbered = replace(call, attempt=number, body=call.body if number == 1 else "{}")
-            got = await self._attempt(request, numbered, tried)
+            got = await self._attempt(request, numbered, tried, pending())
             if isinstance(got, RawReply):
                 return got
             self._check_halted()
@@ -321,7 +331,7 @@ class LlmClient:
             if not self._router.open(tried):
                 raise _NoReplyError(api_errors)
 
-    async def _attempt(self, request: LlmRequest, call: Call, tried: list[Route]) -> RawReply | ApiError:
+    async def _attempt(self, request: LlmRequest, call: Call, tried: list[Route], steps: Steps) -> RawReply | ApiError:
         """One request, to an endpoint that was not ``tried`` if it can be; one that gave no reply is added to these.
         ``_WITHOUT_FORMAT`` where the endpoint refused the form of the reply: it is asked again without that.
 
@@ -330,22 +340,15 @@ class LlmClient:
         plain = self._plain(request)
         estimate = self._meter.safe(plain)
         call = replace(call, reserved_usd=self.price.cost(Usage(estimate, 0, request.max_tokens)))
-        tokens, expires_s = estimate + request.max_tokens, self.config.timeout_s + PERMIT_SLACK_S
+        tokens = estimate + request.max_tokens
         clock = self._router.clock
         route: Route | None = None
-        permit: int | None = None
-        headers = NO_HEADERS
         sent_at: float | None = None
         formatted = False
         task = _this_task()
         try:
-            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd)
-            asked_at = time.perf_counter()
-            route, permit = await self._router.acquire(tokens, expires_s, tried)
-            queue_s = time.perf_counter() - asked_at
-            call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
-            call = replace(call, queue_s=queue_s, started_at=datetime.now(UTC))
-            await self._ledger.intend(call)
+            route, call = await self._may_send(call, tokens, tried, steps)
+            call = replace(call, body="{}")  # the journal has it
             sent_at = clock()
             self._unsent.discard(task)
             self._in_flight.add(task)
@@ -354,21 +357,20 @@ class LlmClient:
             raw, headers = await self._send(route, request, call, formatted)
         except asyncio.CancelledError:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
-            await asyncio.shield(self._ledger.settle(lost or unsent(call, "cancelled")))
+            await asyncio.shield(self._gateway.came(lost or unsent(call, "cancelled"), unsent=lost is None))
             raise
         except OverBudget:  # nothing is reserved, and nothing went out
             raise
         except Exception as error:
             if route is None or sent_at is None:
-                await best_effort(self._ledger.settle(unsent(call, self._router.without_keys(str(error)))))
+                why = self._router.without_keys(str(error))
+                await best_effort(self._gateway.came(unsent(call, why), unsent=True))
                 raise
             api_error = route.api_error(error)
             api_error = replace(api_error, message=self._router.without_keys(api_error.message))
             route.breaker.failed(clock(), sent_at, api_error)
-            if permit is not None:  # at once: what slows everyone down does not wait for the disk
-                await best_effort(route.limiter.release(permit, error_headers(error, api_error)))
-                permit = None
-            await self._ledger.settle(api_error.outcome(call, clock() - sent_at))
+            outcome = api_error.outcome(call, clock() - sent_at)
+            await self._gateway.came(outcome, error_headers(error, api_error))
             if formatted and self._refuses(route, request, api_error):
                 return _WITHOUT_FORMAT
             tried.append(route)
@@ -376,15 +378,33 @@ class LlmClient:
         else:
             route.breaker.answered()
             self._meter.learn(plain, raw.reply.usage.prompt_tokens)
-            await asyncio.shield(self._ledger.settle(raw.outcome(call)))
+            await asyncio.shield(self._gateway.came(raw.outcome(call), headers))
             return raw
         finally:
             self._in_flight.discard(task)
             if not self._in_flight:
                 self._none_in_flight.set()
-            if route is not None and permit is not None:
-                await best_effort(route.limiter.release(permit, headers, unsent=sent_at is None))
             self._unsent.add(task)
+
+    async def _may_send(self, call: Call, tokens: int, tried: list[Route], steps: Steps) -> tuple[Route, Call]:
+        """The endpoint that the attempt goes to, and the attempt as it goes there; all that must be is durable.
+
+        One endpoint costs one message. Of several each is asked for a permit, and the choice is made here, where it is
+        known which of them errs.
+        """
+        expires_s = self.config.timeout_s + PERMIT_SLACK_S
+        if len(self._router.routes) == 1:
+            (route,) = self._router.routes
+            call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
+            sendable = await self._gateway.ask(call, tokens, expires_s, self._first_limiter, steps)
+            return route, replace(call, queue_s=sendable.queue_s, started_at=sendable.started_at)
+        await self._gateway.reserve(call, steps)
+        asked_at = time.perf_counter()
+        route, permit = await self._router.acquire(tokens, expires_s, tried)
+        call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
+        call = replace(call, queue_s=time.perf_counter() - asked_at, started_at=datetime.now(UTC))
+        await self._gateway.intend(call, self._first_limiter + self._router.routes.index(route), permit)
+        return route, call
 
     def _plain(self, request: LlmRequest) -> int:
         """Our count of a prompt's tokens, with its schema, which endpoints write into the prompt."""
@@ -395,9 +415,11 @@ class LlmClient:
         self, route: Route, request: LlmRequest, call: Call, formatted: bool
     ) -> tuple[RawReply, RateLimitHeaders]:
         start = time.perf_counter()
-        response = await route.http.chat.completions.with_raw_response.create(
-            **request.parameters(self.config.max_tokens_field, route.endpoint.model, formatted)
-        )
+        body = request.parameters(self.config.max_tokens_field, route.endpoint.model, formatted)
+        body |= body.pop("extra_body", {})
+        # Not by chat.completions.create, which looks through every message of the body for files, at a quarter of the
+        # processor time of a call.
+        response: Any = await route.http.post("/chat/completions", cast_to=ChatCompletion, body=body, options=_RAW)
         completion = response.parse()
         if not isinstance(completion, ChatCompletion) or not completion.choices:
             raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")

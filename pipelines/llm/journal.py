@@ -355,6 +355,12 @@ class RunLog:
         self._held.close()
 
 
+def absorb_log(run: Folder) -> None:
+    """Make Parquet of what a killed process has left in the log of a run. Raises LockedError while one writes there."""
+    if numbers(run.at(LOG)):
+        RunLog.open(run).close()
+
+
 def _clean(value: Any) -> Any:
     """The value with strings that can be encoded; a lone surrogate could not."""
     if isinstance(value, str):

@@ -13,7 +13,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -113,9 +113,19 @@ class RunLedger:
         """Make journal rows durable."""
         for row in rows:
             self._log.append_step(row)
-        await self._durable(*{row.query_id for row in rows})
+        await self.durable(*{row.query_id for row in rows})
         for row in rows:
             self._state.question(row.query_id).rows[row.key] = row
+
+    def note(self, rows: Sequence[JournalRow]) -> None:
+        """Append journal rows, which the next commit makes durable; rows that are there already are left out."""
+        for row in rows:
+            if self._has_its_end(row.query_id):  # the message came twice
+                continue
+            known = self._state.question(row.query_id).rows
+            if known.get(row.key) != row:
+                self._log.append_step(row)
+                known[row.key] = row
 
     async def admit(self, query_id: str, reserve_usd: float) -> None:
         """Set a reserve aside, waiting for others to give back what they do not need. Raises OverBudget."""
@@ -130,15 +140,21 @@ class RunLedger:
         if not self._budget.holds(key):  # it does when the message was sent twice, also across a restart
             await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd, waits))
 
+    def unreserve(self, key: CallKey) -> None:
+        """Give back what ``reserve`` set aside for an attempt that will have no intent. One that has it is left."""
+        if key not in self._calls and not self._budget.in_doubt(key):
+            self._budget.settle(key, 0.0)
+            self._make_known_that_room_may_be()
+
     async def intend(self, call: Call) -> None:
         """Make the intent of an attempt durable, before it is sent; reserves it when nobody did. Raises OverBudget."""
         # A call that was reserved before this process was started anew is not held any more.
         await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch")
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
-            self._calls[call.key] = call
+            self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
             body = intent_body(call)
             self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
-        await self._durable(call.query_id)
+        await self.durable(call.query_id)
 
     async def settle(self, outcome: Outcome) -> None:
         """Make the outcome of an attempt durable, with its reply, before the reply is used.
@@ -165,7 +181,7 @@ class RunLedger:
         self._calls.pop(call.key, None)
         self._log.append("ledger", ledger_row(outcome))
         self._make_known_that_room_may_be()
-        await self._durable(call.query_id)
+        await self.durable(call.query_id)
         if step is not None:
             question.rows[step.key] = step
 
@@ -191,7 +207,7 @@ class RunLedger:
         }
         written = {**spent, **row}
         self._log.append("answers", written)
-        await self._durable(query_id)
+        await self.durable(query_id)
         self._state.statuses[query_id] = str(row["status"])
         self._reopened.discard(query_id)
         if row["status"] in FINAL:
@@ -205,7 +221,7 @@ class RunLedger:
         Returns whether there is something left to do: False where its planner died just after the answers row.
         """
         if self._end(query_id):
-            await self._durable(query_id)
+            await self.durable(query_id)
         return not self._has_its_end(query_id)
 
     async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
@@ -213,7 +229,15 @@ class RunLedger:
         row = {"id": item, "stage": stage, "error_type": error_type, "message": message, "at": datetime.now(UTC)}
         self._log.append("failures", row)
         self._state.failures += 1
-        await self._durable(item)
+        await self.durable(item)
+
+    def over(self, call: Call) -> bool:
+        """Whether an attempt brought a reply that is known."""
+        return call.key in self._state.question(call.query_id).settled
+
+    async def begun(self) -> set[str]:
+        """The questions without an end of which something is known: they were taken up before."""
+        return set(self._state.questions)
 
     async def answered(self) -> dict[str, str]:
         """Status by query_id of every question that has an answers row."""
@@ -290,7 +314,7 @@ class RunLedger:
             "the same command again."
         )
 
-    async def _durable(self, *query_ids: str) -> None:
+    async def durable(self, *query_ids: str) -> None:
         """Return when every row appended before this call is on disk. Raises ValueError when one of these questions'
         rows fits no table.
         """

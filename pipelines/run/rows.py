@@ -16,7 +16,7 @@ from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Answer, InputError, Question, TypedValue
-from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.journal import absorb_log, read_run_table
 
 
 def answer_row(
@@ -81,6 +81,8 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
         blank = {"answer": "", "cited": False, "citations": [], "context": [], "analysis": "", "plan": ""}
         blank |= dict.fromkeys(VALUE_COLUMNS)
         blank |= {"status": "failed", "error": f"{why} --retry failed asks again."}
+        for written in (run, run.at(JUDGE)):  # a run that was killed has rows that are no Parquet yet
+            absorb_log(written)
         _rewrite(run.at("journal"), "query_id", touched, None)
         _rewrite(run.at(JUDGE, "journal"), "query_id", touched, None)
         _rewrite(run.at("answers"), "query_id", touched, lambda row: row | blank)

@@ -11,11 +11,16 @@ import pytest
 import ray
 
 from okralong.actors.cluster import NAMESPACE
-from okralong.actors.llm import batch_scheduler_client, ledger_client, start_batch_scheduler, start_ledger
+from okralong.actors.llm import (
+    LimiterPlace,
+    batch_scheduler_client,
+    gateway_client,
+    start_batch_scheduler,
+    start_gateway,
+)
 from okralong.pipelines.core.types import EndpointError, Reply
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.rate_limit import Limits
-from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import agree, batch_config
 from tests.llm.tools import ask
@@ -40,11 +45,11 @@ async def test_a_scheduler_on_a_cluster(ray_cluster: None, tmp_path: Path, serve
     server.reset({"batches": {"requests_per_s": 2.0}})
     config = batch_config(server.base_url)
     name = f"test-ledger-{end}"
-    ledger = start_ledger(str(tmp_path), 1.0, name=name, namespace=NAMESPACE)
-    ray.get(ledger.totals.remote())
+    ledger = start_gateway(str(tmp_path), 1.0, limiters=[LimiterPlace(Limits(), "")], name=name, namespace=NAMESPACE)
+    ray.get(ledger.books.remote("totals"))
     actor = start_batch_scheduler(str(tmp_path), "run-1", config, name, None)
     scheduler = batch_scheduler_client(actor)
-    client = LlmClient(config, ledger_client(ledger), LocalLimiter(Limits()), scheduler=scheduler)
+    client = LlmClient(config, gateway_client(ledger), scheduler=scheduler)
     try:
         calls: list[Any] = [client.complete(q, "generate", "generate", ask(q)) for q in QUESTIONS]
         asking = asyncio.gather(*calls, return_exceptions=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 
-from okralong.actors.llm import start_ledger
+from okralong.actors.llm import start_gateway
 from okralong.pipelines.core import log as logs
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.records import Call, Outcome
@@ -40,15 +40,15 @@ def exported(needle: str) -> str:
 
 def test_a_run_shows_calls_tokens_and_dollars_once(ray_cluster: None, tmp_path: Path) -> None:
     model = f"model-{uuid.uuid4().hex[:6]}"
-    ledger = start_ledger(str(tmp_path), None)
+    gateway = start_gateway(str(tmp_path), None)
     call = Call("c1", 1, "q1", "generate", 0, "generate", model, "h", 2.5, 1.25, 10.0, 0.5, 0.2, datetime.now(UTC))
     usage = Usage(prompt_tokens=1000, cached_tokens=0, completion_tokens=50)
     outcome = Outcome(call, "ok", 200, usage, 0.003, 0.4, reply="{}")
-    ray.get(ledger.intend.remote(call))
+    ray.get(gateway.books.remote("intend", call))
     for _ in range(2):  # the second settlement of an attempt changes nothing
-        ray.get(ledger.settle.remote(outcome))
+        ray.get(gateway.books.remote("settle", outcome))
     shown = exported(model)
-    ray.kill(ledger)
+    ray.kill(gateway)
     values = dict(re.findall(r"^ray_okralong_(\w+?)(?:_total)?\{[^}]*\} (\S+)$", shown, re.MULTILINE))
     assert float(values["llm_calls"]) == 1
     assert float(values["llm_usd"]) == 0.003

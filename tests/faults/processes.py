@@ -14,8 +14,7 @@ MARK: Final = "OKRALONG_FAULT_RUN"
 
 PARTS: Final = {
     "planner": "ray::Planner",
-    "limiter": "ray::LimiterActor",
-    "ledger": "ray::LedgerActor",
+    "gateway": "ray::GatewayActor",
     "embedder": "ray::ServeReplica:okralong-embedder",
     "analyzer": "ray::ServeReplica:okralong-analyzer",
     "shard": "ray::IndexShard",

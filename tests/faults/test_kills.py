@@ -13,7 +13,7 @@ from tests.faults.conftest import QUESTIONS, SOAKED, ids_of
 from tests.faults.night import IN_FLIGHT, Night
 from tests.faults.processes import kill, left_over, parts
 
-REVIVED: Final = ("planner", "limiter", "ledger", "embedder", "analyzer")
+REVIVED: Final = ("planner", "gateway", "embedder", "analyzer")
 """Parts that come back by themselves, so that the run goes on."""
 GONE_S: Final = 120.0
 """How long the processes of a command that has ended may take to go."""

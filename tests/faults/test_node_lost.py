@@ -18,7 +18,7 @@ from tests.faults.night import IN_FLIGHT, Night
 from tests.faults.processes import MARK, PARTS, Process, kill, marked
 
 NODES: Final = 3
-OF_A_RUN: Final = ("planner", "ledger", "shard")
+OF_A_RUN: Final = ("planner", "gateway", "shard")
 """Parts that belong to one run and end with it; limiter and Serve's controller stay, since others may use them."""
 
 

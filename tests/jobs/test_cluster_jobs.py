@@ -166,7 +166,7 @@ def test_a_night_over_http_with_a_machine_lost_in_each_job(
     wait(answer, lambda: len(endpoint.received) >= 4)
     alive = [name for name in ("first", "second", "third") if name != lost]
     models = "ServeReplica:okralong-embedder", "ServeReplica:okralong-analyzer"
-    assert machines.held_by("head", "Planner", "LedgerActor"), "planners belong on CPU machines"
+    assert machines.held_by("head", "Planner", "GatewayActor"), "planners belong on CPU machines"
     assert not machines.held_by("head", *models), "models belong on GPU machines"
     machines.lose(max(alive, key=lambda name: len(machines.held_by(name, *models))))
     code, said = end(answer)

@@ -20,6 +20,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
@@ -52,9 +53,8 @@ async def test_a_run_with_a_reader_serves_it_and_asks_it_as_it_was_trained(
         assert served.facts["reader"]["name"] == "random"
         assert f"+{served.facts['reader']['digest']}:" in served.facts["identity"]
         ledger = RunLedger(Folder.of(tmp_path / "run"), None)
-        client = LlmClient(
-            served.llm, ledger, LocalLimiter(Limits(None, None, 1)), address=served.address, grammar=grammar
-        )
+        gateway = Gateway(ledger, [LocalLimiter(Limits(None, None, 1))])
+        client = LlmClient(served.llm, gateway, address=served.address, grammar=grammar)
         try:
             prompt = answer_prompt("Who leads Fernhill?", [Passage("d", 0, 20, "Mara Lind leads it.", 0, 0.0)])
             reply = await client.complete("q", "generate", "generate", prompt)

@@ -1,4 +1,4 @@
-"""The ledger and the limiter as Ray actors: one for all processes, with errors that arrive as they were raised."""
+"""The gateway and a cluster's limiter as Ray actors: one for all processes, with errors as they were raised."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from typing import Any
 import pytest
 import ray
 
-from okralong.actors.cluster import NAMESPACE
 from okralong.actors.llm import (
-    LedgerActor,
-    LimiterActor,
+    GatewayActor,
+    LimiterPlace,
+    Message,
     RayLimiter,
+    Replies,
+    gateway_client,
     ledger_client,
-    limiter_name,
-    start_ledger,
+    limiter_place,
+    start_gateway,
     start_limiter,
 )
 from okralong.pipelines.core.types import OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.rate_limit import Limits, RateLimitHeaders
-from okralong.pipelines.llm.rate_limit_client import PermitRequest, Permits, Release
+from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.records import unsent
 from tests.fakes.openai_server import FakeOpenAI
-from tests.llm.tools import ask, config_for, rows
+from tests.llm.tools import a_call, ask, config_for, paid, rows
 
 pytestmark = pytest.mark.slow
 
 
-async def ask_all(handles: tuple[Any, Any], config: Any, names: list[str]) -> list[str]:
-    client = LlmClient(config, ledger_client(handles[0]), RayLimiter(handles[1]))
+async def ask_all(gateway: Any, config: Any, names: list[str]) -> list[str]:
+    client = LlmClient(config, gateway_client(gateway))
     try:
         replies = await asyncio.gather(*(client.complete(name, "a", "generate", ask(name)) for name in names))
     finally:
@@ -42,134 +44,166 @@ async def ask_all(handles: tuple[Any, Any], config: Any, names: list[str]) -> li
     return [reply.text for reply in replies]
 
 
-def ask_in_a_worker(handles: tuple[Any, Any], config: Any, names: list[str]) -> list[str]:
-    return asyncio.run(ask_all(handles, config, names))
+def ask_in_a_worker(gateway: Any, config: Any, names: list[str]) -> list[str]:
+    return asyncio.run(ask_all(gateway, config, names))
 
 
 async def test_workers_share_one_budget_one_journal_and_one_limiter(ray_cluster: None, tmp_path: Path) -> None:
     with FakeOpenAI() as server:
         config = config_for(server, requests_per_minute=600)
-        handles = (start_ledger(str(tmp_path), 1.0), start_limiter(config, "tests"))
-        assert start_limiter(config, "tests") == handles[1]
+        gateway = start_gateway(str(tmp_path), 1.0, limiters=[limiter_place(config, shared=False)])
         remote: Any = ray.remote(num_cpus=0)(ask_in_a_worker)
         work = [[f"q{n}" for n in range(20)], [f"q{n}" for n in range(20, 40)]]
-        answers = await asyncio.gather(*(remote.remote(handles, config, names) for names in work))
+        answers = await asyncio.gather(*(remote.remote(gateway, config, names) for names in work))
         assert sum(len(texts) for texts in answers) == 40
         times = [one.at for one in server.received]
         assert max(times) - min(times) > 1.5  # forty at ten a second, but for the first second's credit
-        assert await ask_all(handles, config, work[0]) == answers[0]
+        assert await ask_all(gateway, config, work[0]) == answers[0]
         assert len(server.received) == 40
-        ledger = ledger_client(handles[0])
+        ledger = ledger_client(gateway)
         totals = await ledger.totals()
         assert totals.settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
         await ledger.close()
-        for actor in handles:
-            ray.kill(actor)
+        ray.kill(gateway)
     assert len(rows(tmp_path, "ledger")) == 40
 
 
-async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Path) -> None:
+async def test_two_runs_of_a_cluster_share_the_limiter_of_an_endpoint(ray_cluster: None, tmp_path: Path) -> None:
     with FakeOpenAI() as server:
-        config = config_for(server, tokens_per_minute=1000)
-        ledger, limiter = start_ledger(str(tmp_path), 0.01, frozenset({"q"})), start_limiter(config, "tests")
-        with pytest.raises(OverBudget) as refused:
-            await ledger_client(ledger).admit("q", 0.02)
-        assert type(refused.value) is OverBudget
-        assert "Traceback" not in str(refused.value)
-        await ledger_client(ledger).admit("stopped", 0.009)
-        await ledger_client(ledger).release("stopped")
-        await ledger_client(ledger).reserve(("call", 1), "other", 0.009)
-        assert (await ledger_client(ledger).totals()).reserved_usd == pytest.approx(0.009)
-        with pytest.raises(QuestionError, match="tokens_per_minute"):
-            await RayLimiter(limiter).acquire(2000, 10)
-        for actor in (ledger, limiter):
+        config = config_for(server, requests_per_minute=600)
+        places = [limiter_place(config, shared=True) for _ in range(2)]
+        assert places[0] == places[1]
+        gateways = [start_gateway(str(tmp_path / f"{n}"), 1.0, limiters=[places[n]]) for n in range(2)]
+        names = [f"q{n}" for n in range(20)]
+        await asyncio.gather(*(ask_all(gateway, config, names) for gateway in gateways))
+        times = [one.at for one in server.received]
+        assert len(times) == 40
+        assert max(times) - min(times) > 1.5
+        for actor in (*gateways, start_limiter(config)):
             ray.kill(actor)
 
 
-async def test_an_embedded_model_has_a_limiter_for_each_job_and_an_endpoint_one_for_all(ray_cluster: None) -> None:
-    embedded, endpoint = LlmConfig(max_in_flight=1), LlmConfig(base_url="http://127.0.0.1:9/v1", model="fake-model")
-    limiters = [start_limiter(embedded, job) for job in ("first", "second")]
-    named = [ray.get_actor(limiter_name(embedded, job), NAMESPACE) for job in ("first", "second")]
-    assert named == limiters
-    assert limiters[0] != limiters[1]
-    for limiter in named:  # neither waits for the other's only place
-        assert await asyncio.wait_for(RayLimiter(limiter).acquire(10, 600), 60)
-    assert limiter_name(endpoint, "first") == limiter_name(endpoint, "second")
-    for limiter in limiters:
-        ray.kill(limiter)
+async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Path) -> None:
+    gateway = start_gateway(str(tmp_path), 0.01, frozenset({"q"}), [LimiterPlace(Limits(None, 1000), "m")])
+    ledger = ledger_client(gateway)
+    with pytest.raises(OverBudget) as refused:
+        await ledger.admit("q", 0.02)
+    assert type(refused.value) is OverBudget
+    assert "Traceback" not in str(refused.value)
+    await ledger.admit("stopped", 0.009)
+    await ledger.release("stopped")
+    await ledger.reserve(("call", 1), "other", 0.009)
+    assert (await ledger.totals()).reserved_usd == pytest.approx(0.009)
+    asked = gateway_client(gateway)
+    for waits in (asked.acquire(0, 2000, 10), asked.ask(a_call(1, usd=0.0), 2000, 10)):
+        with pytest.raises(QuestionError, match="tokens_per_minute"):
+            await waits
+    with pytest.raises(OverBudget):
+        await asked.ask(a_call(2, usd=0.02), 20, 10)
+    ray.kill(gateway)
 
 
-class _Counted(LimiterActor):
-    """The limiter's actor, which counts the messages that reach it."""
+def test_the_limiter_of_an_embedded_model_is_its_runs_own(ray_cluster: None) -> None:
+    embedded = LlmConfig(max_in_flight=1)
+    assert limiter_place(embedded, shared=True) == LimiterPlace(embedded.limits, embedded.model)
 
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(limits)
-        self._messages = 0
 
-    async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
-        self._messages += 1
-        return await super().acquire_many(requests)
+class _Counted(GatewayActor):
+    """The gateway's actor, which counts the messages that reach it."""
 
-    async def release_many(self, returned: Sequence[Release]) -> None:
-        self._messages += 1
-        await super().release_many(returned)
+    posts = 0
+
+    async def post(self, sender: str, life: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
+        self.posts += 1
+        return await super().post(sender, life, messages, waiting)
 
     async def seen(self) -> tuple[int, int]:
-        return self._messages, self.in_flight
+        return self.posts, self._gateway.limiters[0].in_flight  # type: ignore[attr-defined]
 
 
-async def _use(limiter: RayLimiter, callers: int) -> None:
-    async def one() -> None:
-        permit = await limiter.acquire(10, 60)
+async def _use(actor: Any, name: str, callers: int) -> None:
+    gateway = gateway_client(actor)
+
+    async def one(number: int) -> None:
+        call = a_call(number, query_id=f"{name}-{number}")
+        await gateway.ask(call, 10, 60)
+        await asyncio.sleep(0.01)
+        await gateway.came(paid(call, 0.0))
+
+    async def gone(number: int) -> None:
+        call = a_call(number, query_id=f"{name}-{number}")
         try:
-            await asyncio.sleep(0.01)
+            await gateway.ask(call, 10, 60)
         finally:
-            await limiter.release(permit, RateLimitHeaders(taken=True))
+            await asyncio.shield(gateway.came(unsent(call, "cancelled"), unsent=True))
 
-    gone = [asyncio.create_task(one()) for _ in range(callers // 5)]
-    tasks = [asyncio.create_task(one()) for _ in range(callers)]
+    cancelled = [asyncio.create_task(gone(number)) for number in range(callers, callers + callers // 5)]
+    tasks = [asyncio.create_task(one(number)) for number in range(callers)]
     await asyncio.sleep(0.01)
-    for task in gone:
+    for task in cancelled:
         task.cancel()
     await asyncio.gather(*tasks)
+    await asyncio.gather(*cancelled, return_exceptions=True)
 
 
-def _use_in_a_worker(actor: Any, callers: int) -> None:
-    asyncio.run(_use(RayLimiter(actor), callers))
+def _use_in_a_worker(actor: Any, name: str, callers: int) -> None:
+    asyncio.run(_use(actor, name, callers))
 
 
-async def test_a_thousand_callers_of_two_processes_share_their_messages(ray_cluster: None) -> None:
+async def test_a_thousand_callers_of_two_processes_share_their_messages(ray_cluster: None, tmp_path: Path) -> None:
     remote: Any = ray.remote(_Counted)
-    actor = remote.options(num_cpus=0, max_concurrency=100).remote(Limits(None, None, max_in_flight=200))
+    limits = [LimiterPlace(Limits(None, None, max_in_flight=200), "m")]
+    actor = remote.options(num_cpus=0, max_concurrency=100).remote(str(tmp_path), None, frozenset(), limits)
     worker: Any = ray.remote(num_cpus=0)(_use_in_a_worker)
-    await asyncio.gather(*(worker.remote(actor, 500) for _ in range(2)))
+    await asyncio.gather(*(worker.remote(actor, name, 500) for name in ("a", "b")))
     messages, held = await actor.seen.remote()
     assert messages < 400  # one by one it would be two thousand
     assert held == 0
+    await ledger_client(actor).close()
     ray.kill(actor)
+    assert sum(row["status"] == "ok" for row in rows(tmp_path, "ledger")) == 1000
 
 
-class _WithPid(LedgerActor):
+class _WithPid(GatewayActor):
     async def pid(self) -> int:
         return os.getpid()
 
 
-async def test_a_ledger_whose_process_is_killed_comes_back_with_what_was_durable(
+async def test_a_gateway_whose_process_is_killed_comes_back_with_what_was_durable(
     ray_cluster: None, tmp_path: Path
 ) -> None:
     with FakeOpenAI() as server:
-        config = config_for(server)
+        config = config_for(server, max_in_flight=1)
         remote: Any = ray.remote(_WithPid)
-        actor = remote.options(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=100).remote(
-            str(tmp_path), 1.0
-        )
-        limiter = start_limiter(config, "tests")
-        first = await ask_all((actor, limiter), config, ["q1", "q2"])
+        options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": 100}
+        places = [limiter_place(config, shared=False)]
+        actor = remote.options(**options).remote(str(tmp_path), 1.0, frozenset(), places)
+        first = await ask_all(actor, config, ["q1", "q2"])
         pid = await actor.pid.remote()
+        gateway = gateway_client(actor)
+        held = a_call(1, usd=0.01)
+        await gateway.ask(held, 10, 60)
+        waits = asyncio.create_task(gateway.ask(a_call(2, usd=0.01), 10, 60))  # for the only place
+        await asyncio.sleep(0.2)
         os.kill(pid, signal.SIGKILL)
-        assert await ask_all((actor, limiter), config, ["q1", "q2"]) == first
+        assert (await asyncio.wait_for(waits, 60)).queue_s >= 0  # what its predecessor was told it is told again
+        await gateway.came(paid(held, 0.01))
+        await gateway.came(paid(a_call(2, usd=0.01), 0.0))
+        assert await ask_all(actor, config, ["q1", "q2"]) == first
         assert await actor.pid.remote() != pid
         assert len(server.received) == 2
-        assert (await ledger_client(actor).totals()).settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
-        for one in (actor, limiter):
-            ray.kill(one)
+        totals = await ledger_client(actor).totals()
+        assert (totals.settled_usd, totals.unknown_usd) == pytest.approx((server.bill_usd + 0.01, 0.0), abs=1e-12)
+        ray.kill(actor)
+
+
+async def test_the_limiter_of_a_cluster_serves_blocks_of_callers(ray_cluster: None) -> None:
+    limiter = start_limiter(LlmConfig(base_url="http://127.0.0.1:9/v1", model="fake-model", max_in_flight=2))
+    asking = RayLimiter(limiter)
+    permits = [await asyncio.wait_for(asking.acquire(10, 60), 60) for _ in range(2)]
+    third = asyncio.create_task(asking.acquire(10, 60))
+    await asyncio.sleep(0.2)
+    assert not third.done()
+    await asking.release(permits[0])
+    assert await asyncio.wait_for(third, 60) not in permits
+    ray.kill(limiter)

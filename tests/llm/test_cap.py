@@ -19,6 +19,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import CallFailed, EndpointError, OverBudget, ReplyError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.endpoint.process import EndpointProcess
@@ -119,7 +120,7 @@ async def session(run: Path, server: EndpointProcess, case: Case, cap: float, li
     )  # fmt: skip
     ledger = MortalLedger(Folder.of(run), cap)
     ledger.life = life
-    client = LlmClient(config, ledger, LocalLimiter(config.limits), backoff=(0.001, 0.004))
+    client = LlmClient(config, Gateway(ledger, [LocalLimiter(config.limits)]), backoff=(0.001, 0.004))
     places = asyncio.Semaphore(case.concurrency)
     done = {query for query, status in (await ledger.answered()).items() if status == "answered"}
 

@@ -18,6 +18,7 @@ from okralong.pipelines.core.types import (
     StoppedError,
 )
 from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
@@ -233,7 +234,7 @@ class _LostLimiter(LocalLimiter):
 async def test_a_limiter_that_is_lost_takes_no_paid_reply_with_it(tmp_path: Path) -> None:
     with FakeOpenAI(troubles=[too_many(0.01)]) as server:
         ledger = RunLedger(Folder.of(tmp_path), None)
-        client = LlmClient(config_for(server), ledger, _LostLimiter(Limits()), backoff=(0.01, 0.05))
+        client = LlmClient(config_for(server), Gateway(ledger, [_LostLimiter(Limits())]), backoff=(0.01, 0.05))
         assert (await client.complete("q1", "a", "generate", ask("hello"))).text
         await client.aclose()
         await ledger.close()

@@ -14,6 +14,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit import Limits
@@ -280,7 +281,7 @@ async def test_cancelled_callers_leave_no_lease_at_any_endpoint(tmp_path: Path) 
         config = config_for(first, max_in_flight=3, endpoints=[further(second, max_in_flight=3)])
         limiters = [LocalLimiter(Limits(None, None, 3)) for _ in range(2)]
         ledger = RunLedger(Folder.of(tmp_path), None)
-        client = LlmClient(config, ledger, limiters[0], others=limiters[1:])
+        client = LlmClient(config, Gateway(ledger, limiters))
         calls = [asyncio.create_task(client.complete(f"q{n}", "a", "generate", ask("hello"))) for n in range(60)]
         await asyncio.sleep(0.4)
         for call in calls:

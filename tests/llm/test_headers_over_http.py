@@ -13,6 +13,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import ANALYZE, CompletionLimits
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
@@ -92,7 +93,7 @@ async def test_the_limiter_counts_the_longest_reply_of_each_role_as_the_server_d
     limits = CompletionLimits(generate=100, split=200, step=300, full_text=400, analyze=500)
     limiter, ledger = _Recording(), RunLedger(Folder.of(tmp_path), None)
     with FakeOpenAI() as server:
-        client = LlmClient(config_for(server, max_completion_tokens=limits), ledger, limiter)
+        client = LlmClient(config_for(server, max_completion_tokens=limits), Gateway(ledger, [limiter]))
         for role in ROLES:
             await client.complete("q", role, role, ask("hello"))
         sent = [one.body["max_tokens"] for one in server.received]

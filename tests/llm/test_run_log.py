@@ -15,6 +15,7 @@ from okralong.pipelines.core.types import ArchiveError, LockedError
 from okralong.pipelines.llm import frames
 from okralong.pipelines.llm.frames import SEGMENTS_OPEN, Batches, Segments, numbers
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, RunLog, read_run_table
+from okralong.pipelines.run.rows import purge_run
 
 
 def failure(name: str, message: str = "m") -> dict[str, Any]:
@@ -241,3 +242,21 @@ def test_a_write_that_fails_halfway_leaves_nothing_before_the_next(tmp_path: Pat
     log.commit()
     log.abandon()
     assert [name for name, _ in failures(run)] == ["a", "b", "c"]
+
+
+def test_what_a_killed_run_has_of_a_document_is_purged_from_its_log_too(tmp_path: Path) -> None:
+    run = Folder.of(tmp_path)
+    run.write_bytes("run.json", b"{}")
+    log = RunLog.open(run)
+    log.append_step(JournalRow("q1", "a", "retrieval", '{"doc_id": "secret"}'))
+    log.append_step(JournalRow("q2", "a", "retrieval", '{"doc_id": "public"}'))
+    log.append("answers", {"query_id": "q1", "status": "answered", "answer": "whispered"})
+    log.commit()
+    with pytest.raises(LockedError, match="being written"):
+        purge_run(run, "secret")
+    log.abandon()  # killed
+    assert purge_run(run, "secret") == ["q1"]
+    assert read_run_table(run, "journal")["query_id"].to_pylist() == ["q2"]
+    assert read_run_table(run, "answers")["status"].to_pylist() == ["failed"]
+    assert b"secret" not in read_run_table(run, "journal")["body"].to_pylist()[0].encode()
+    assert not any(b"whispered" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())

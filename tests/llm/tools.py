@@ -12,6 +12,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Message, Usage
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Price
@@ -42,8 +43,8 @@ async def client_over(
     **given: Any,
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
     ledger = RunLedger(Folder.of(run), cap_usd)
-    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints)
-    client = LlmClient(config, ledger, limiter, others=others, backoff=backoff, shared=shared, **given)
+    gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints])
+    client = LlmClient(config, gateway, backoff=backoff, shared=shared, **given)
     try:
         yield client, ledger
     finally:

@@ -26,6 +26,7 @@ from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.methods.registry import load_strategy
@@ -96,7 +97,7 @@ async def asking(run: Path, folder: Path, tiny: Path, limit: int = 8) -> AsyncIt
     replica = Replica(MixedGenerator.load(folder, str(tiny), llm.window, "float32"), llm.model)
     ledger = RunLedger(Folder.of(run), None)
     transport = HandleTransport(replica)
-    client = LlmClient(llm, ledger, LocalLimiter(llm.limits), address=ADDRESS, transport=transport)
+    client = LlmClient(llm, Gateway(ledger, [LocalLimiter(llm.limits)]), address=ADDRESS, transport=transport)
     try:
         yield client, replica
     finally:

@@ -16,6 +16,7 @@ from okralong.pipelines.core.types import Reply
 from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import BatchConfig, LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
@@ -56,8 +57,8 @@ async def batch_run(
     folder = Folder.of(run)
     ledger = RunLedger(folder, cap_usd)
     scheduler = BatchScheduler(config, ledger, run_id, lambda: ResumeState.load(folder), until, backoff=(0.02, 0.1))
-    limiter, *others = (LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints)
-    client = LlmClient(config, ledger, limiter, others=others, backoff=(0.01, 0.05), scheduler=scheduler, **given)
+    gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints])
+    client = LlmClient(config, gateway, backoff=(0.01, 0.05), scheduler=scheduler, **given)
     try:
         yield BatchRun(ledger, scheduler, client)
     finally:

@@ -1,0 +1,241 @@
+"""What the books of a call cost: processor time of each process, and the clock beside what the endpoint's replies take.
+
+    python -m benchmarks.gateway --out benchmarks/results/gateway.md
+    python -m benchmarks.gateway --questions 200 --in-flight 32 --profile /tmp/profiles      # and where the time goes
+
+Questions of one call each, over a private Ray, against the scripted endpoint in a process of its own: a planner's part
+is played by an actor that does what ``Planner`` does without an archive (three steps, a plan, one call of about a
+thousand tokens, an answers row), so that nothing is measured but a run's books and the client. A bare loop over the SDK
+sends the same requests to the same endpoint. The clock's bound is list scheduling over the latencies that the endpoint
+drew. ``--profile`` records each process with py-spy for 20 s, as stacks with counts, where that is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+
+from benchmarks.nightly.bounds import bounds
+from benchmarks.nightly.watch import role_of
+from benchmarks.nightly.work import bare
+from okralong.actors.cluster import NAMESPACE, connected, named_actor
+from okralong.actors.llm import gateway_client, ledger_client, limiter_place, start_gateway
+from okralong.pipelines.core.types import Message
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.gateway import Steps
+from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.request import LlmRequest
+from tests.fakes.endpoint.draws import draw_latency
+from tests.fakes.endpoint.process import EndpointProcess
+from tests.fakes.endpoint.scenario import Latency
+
+MODEL = "gpt-4o"
+PROMPT_CHARS = 4_000
+STEPS = {"retrieval": 1_500, "analysis": 200, "plan": 300}
+"""Characters of a question's steps, as in a run of the default policy."""
+WARM = 40
+"""Questions before the measured ones."""
+PROFILED_S = 20
+SENTENCE = "Revenue of the segment rose to 12.5 million dollars in 2021, from 11.8 in the year before. "
+
+
+class Asker:
+    """A planner without an archive. Made remote below."""
+
+    def __init__(self, config: LlmConfig, gateway: str) -> None:
+        self._gateway = gateway_client(named_actor(gateway))
+        self._client = LlmClient(config, self._gateway)
+
+    async def ready(self) -> bool:
+        """True once it can be asked."""
+        return True
+
+    async def answer(self, query_id: str, text: str) -> None:
+        """Carry one question to its answers row."""
+        rows = [JournalRow(query_id, kind, kind, json.dumps({"x": "y" * size})) for kind, size in STEPS.items()]
+        pending = [Steps(tuple(rows), 0.01)]
+        reply = await self._client.complete(
+            query_id,
+            "generate",
+            "generate",
+            _messages(text),
+            recorded=lambda path, sample: None,
+            pending=lambda: pending.pop() if pending else Steps(),
+        )
+        row = {"query_id": query_id, "question": query_id, "status": "answered", "answer": reply.text}
+        await self._gateway.finish(row)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """``spent`` are processor milliseconds a call by role; ``clock_s`` and ``bound_s`` of all measured calls."""
+
+    in_flight: int
+    planners: int
+    calls: int
+    clock_s: float
+    bound_s: float
+    spent: Mapping[str, float]
+    bare_ms: float
+
+    @property
+    def ours(self) -> float:
+        """Of all our processes."""
+        return sum(ms for role, ms in self.spent.items() if role != "endpoint")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--questions", type=int, default=600)
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[32, 256])
+    parser.add_argument("--planners", type=int, nargs="+", default=[1])
+    parser.add_argument("--latency", type=float, default=1.0, help="median seconds of a reply")
+    parser.add_argument("--profile", type=Path, help="a folder for py-spy's stacks")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    scenario = {"seed": 1, "models": {MODEL: {}}, "latency": {"median_s": given.latency}}
+    seen: list[Seen] = []
+    with tempfile.TemporaryDirectory() as folder, EndpointProcess(scenario) as endpoint, connected():
+        for in_flight in given.in_flight:
+            for planners in given.planners:
+                endpoint.reset(scenario)
+                run = Path(folder) / f"{in_flight}-{planners}"
+                seen.append(_measured(run, endpoint, scenario, in_flight, planners, given.questions, given.profile))
+                print(seen[-1], file=sys.stderr, flush=True)
+    text = _report(f"python -m benchmarks.gateway {' '.join(sys.argv[1:])}".strip(), seen)
+    print(text)
+    if given.out:
+        given.out.write_text(text, encoding="utf-8")
+
+
+def _measured(
+    run: Path,
+    endpoint: EndpointProcess,
+    scenario: Mapping[str, Any],
+    in_flight: int,
+    planners: int,
+    questions: int,
+    profile: Path | None,
+) -> Seen:
+    config = LlmConfig(
+        base_url=endpoint.base_url, model=MODEL, window=128_000, max_in_flight=in_flight, tokenizer="o200k_base"
+    )
+    name = f"gateway-{uuid.uuid4().hex}"
+    place = limiter_place(config, shared=False)
+    gateway = start_gateway(str(run), 1_000.0, limiters=[place], name=name, namespace=NAMESPACE)
+    remote: Any = ray.remote(Asker)
+    askers = [remote.options(num_cpus=0, max_concurrency=in_flight).remote(config, name) for _ in range(planners)]
+    ray.get([asker.ready.remote() for asker in askers])
+    asked = [(f"q-{number}", _prompt(number)) for number in range(questions)]
+    asyncio.run(_drive(askers, asked[:WARM], in_flight))
+    spies = _spies(profile, in_flight, planners) if profile else []
+    before, started = _spent(endpoint.pid), time.monotonic()
+    asyncio.run(_drive(askers, asked[WARM:], in_flight))
+    clock_s, after = time.monotonic() - started, _spent(endpoint.pid)
+    for spy in spies:
+        spy.wait()
+    asyncio.run(_close(gateway))
+    for actor in (*askers, gateway):
+        ray.kill(actor)
+    calls = questions - WARM
+    received = [entry for entry in endpoint.received("chat") if entry["admitted_s"] is not None][WARM:]
+    latency = Latency(**scenario["latency"])
+    drawn = [draw_latency(latency, scenario["seed"], entry["request_hash"], 1) for entry in received]
+    spent = {role: (after[role] - before.get(role, 0.0)) / calls * 1e3 for role in after}
+    spent = {role: ms for role, ms in sorted(spent.items(), key=lambda pair: -pair[1]) if ms >= 0.05}
+    endpoint.reset(dict(scenario))
+    requests = run.with_suffix(".jsonl")
+    with requests.open("w", encoding="utf-8") as out:
+        for _, text in asked[WARM:]:
+            limit = config.completion_limit("generate")
+            request = LlmRequest(MODEL, endpoint.base_url, tuple(_messages(text)), limit, config.temperature)
+            out.write(json.dumps(request.parameters()) + "\n")
+    peer = bare(requests, endpoint.base_url, in_flight)
+    bound_s = bounds(drawn, in_flight).listed
+    return Seen(in_flight, planners, calls, clock_s, bound_s, spent, peer["processor_s"] / calls * 1e3)
+
+
+async def _drive(askers: Sequence[Any], asked: Sequence[tuple[str, str]], in_flight: int) -> None:
+    places = asyncio.Semaphore(in_flight)
+
+    async def one(number: int, question: tuple[str, str]) -> None:
+        async with places:
+            await askers[number % len(askers)].answer.remote(*question)
+
+    await asyncio.gather(*(one(number, question) for number, question in enumerate(asked)))
+
+
+async def _close(gateway: Any) -> None:
+    await ledger_client(gateway).close()
+
+
+def _prompt(number: int) -> str:
+    return f"Question {number}: what was the revenue? {SENTENCE * (PROMPT_CHARS // len(SENTENCE))}"
+
+
+def _messages(text: str) -> list[Message]:
+    return [Message("system", "Answer from the passages."), Message("user", text)]
+
+
+def _spent(endpoint: int) -> dict[str, float]:
+    """Processor seconds of this process and its descendants, by role."""
+    me = psutil.Process()
+    found: dict[str, float] = defaultdict(float)
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+            role = {me.pid: "driver", endpoint: "endpoint"}.get(process.pid) or role_of(process)
+        except psutil.Error:
+            continue
+        found[role] += times.user + times.system
+    return dict(found)
+
+
+def _spies(folder: Path, in_flight: int, planners: int) -> list[subprocess.Popen[bytes]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    spies = []
+    for process in psutil.Process().children(recursive=True):
+        role = role_of(process)
+        if role in ("Asker", "GatewayActor"):
+            out = folder / f"{role}-{in_flight}-{planners}-{process.pid}.txt"
+            command = ["py-spy", "record", "-p", str(process.pid), "-d", str(PROFILED_S), "-f", "raw", "-o", str(out)]
+            command[0] = str(Path(sys.executable).with_name("py-spy"))
+            spies.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    return spies
+
+
+def _report(command: str, seen: Sequence[Seen]) -> str:
+    lines = [
+        "# The books of a call",
+        "",
+        f"`{command}`, {psutil.cpu_count()} cores",
+        "",
+        "| in flight | planners | calls | clock, s | over list scheduling | processor ms a call | bare loop | of it |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in seen:
+        parts = ", ".join(f"{role} {ms:.1f}" for role, ms in one.spent.items())
+        lines.append(
+            f"| {one.in_flight} | {one.planners} | {one.calls} | {one.clock_s:.1f} | {one.clock_s / one.bound_s:.2f} | "
+            f"{one.ours:.1f} | {one.bare_ms:.1f} | {parts} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""The one way of a call through a run's books: budget, limits, journal and ledger, in two messages.
+
+*May I send* (``Gateway.ask``) is answered when the cost is reserved, a permit of the endpoint is there, and the intent
+is durable, with every step of the question that led to it. *It came* (``Gateway.came``) gives the permit back, and is
+answered when the outcome is durable, with its reply. What happens in between is the endpoint's.
+
+``RunLedger`` and ``LimiterClient`` do the work. Here is only their order: money first, so that nobody who waits for it
+holds a place at the endpoint; then the permit; then the disk. Each message may come twice, since a process that dies in
+the middle of one has it sent again to its successor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from okralong.pipelines.core.types import BrokenError
+from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.prices import CallKey
+from okralong.pipelines.llm.rate_limit import NO_HEADERS, RateLimitHeaders
+from okralong.pipelines.llm.rate_limit_client import LimiterClient
+from okralong.pipelines.llm.records import Call, Outcome
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Of one question: journal rows that are not durable yet, and the US dollars that its plan needs of the budget
+    (None: nothing new). They go with the question's next message, in one commit with it.
+    """
+
+    rows: tuple[JournalRow, ...] = ()
+    admit_usd: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.rows) or self.admit_usd is not None
+
+
+NO_STEPS: Final = Steps()
+
+
+@dataclass(frozen=True, slots=True)
+class Sendable:
+    """That an attempt may be sent: seconds that it waited for its permit, and when it got it."""
+
+    queue_s: float
+    started_at: datetime
+
+
+class Gateway:
+    """The books of one run, for any number of callers of one event loop.
+
+    ``ledger`` is for all that is not a call: questions that begin and end, sums, failures.
+    """
+
+    def __init__(self, ledger: RunLedger, limiters: Sequence[LimiterClient]) -> None:
+        """``limiters`` are those of the endpoints, in the order in which calls name them."""
+        self.ledger = ledger
+        self.limiters = list(limiters)
+        self._permits: dict[CallKey, tuple[int, int]] = {}
+        self._asking: dict[CallKey, tuple[str, asyncio.Task[Sendable]]] = {}
+
+    async def ask(
+        self, call: Call, tokens: int, expires_s: float, limiter: int = 0, steps: Steps = NO_STEPS
+    ) -> Sendable:
+        """Wait until an attempt may be sent; everything is durable then. ``tokens`` (prompt and longest reply) is what
+        the endpoint will count, ``expires_s`` after how many seconds the permit ends should its holder have died.
+
+        Raises OverBudget, or QuestionError when no minute of the endpoint can hold so many tokens, or BrokenError when
+        the question was put down meanwhile; nothing is reserved then, and no permit held. ``came`` for the same attempt
+        ends the wait.
+        """
+        if call.key not in self._asking:  # a message that comes twice waits once
+            task = asyncio.create_task(self._ask(call, tokens, expires_s, limiter, steps))
+            self._asking[call.key] = call.query_id, task
+            task.add_done_callback(partial(self._asked, call.key))
+        _, task = self._asking[call.key]
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise BrokenError(f"Question {call.query_id} was put down while it waited to be sent.") from None
+            task.cancel()
+            raise
+
+    async def _ask(self, call: Call, tokens: int, expires_s: float, limiter: int, steps: Steps) -> Sendable:
+        if self.ledger.over(call):  # the message came twice, the second time after the attempt's end
+            return Sendable(0.0, datetime.now(UTC))
+        await self._take(call.query_id, steps)
+        await self.ledger.reserve(call.key, call.query_id, call.reserved_usd)
+        asked_at = time.perf_counter()
+        try:
+            if call.key not in self._permits:
+                permit = await self.limiters[limiter].acquire(tokens, expires_s)
+                self._permits[call.key] = limiter, permit
+            sendable = Sendable(time.perf_counter() - asked_at, datetime.now(UTC))
+            await self.ledger.intend(replace(call, queue_s=sendable.queue_s, started_at=sendable.started_at))
+        except BaseException:
+            await self._give_back(call.key, NO_HEADERS, unsent=True)
+            self.ledger.unreserve(call.key)
+            raise
+        return sendable
+
+    async def reserve(self, call: Call, steps: Steps = NO_STEPS) -> None:
+        """The first part of ``ask`` alone, for a call that chooses among endpoints by what their limiters grant."""
+        await self._take(call.query_id, steps)
+        await self.ledger.reserve(call.key, call.query_id, call.reserved_usd)
+
+    async def acquire(self, limiter: int, tokens: int, expires_s: float) -> int:
+        """The second part alone (see ``LimiterClient.acquire``)."""
+        return await self.limiters[limiter].acquire(tokens, expires_s)
+
+    async def give_back(self, limiter: int, permit: int) -> None:
+        """A permit of ``acquire`` that is not used after all."""
+        await self.limiters[limiter].release(permit, unsent=True)
+
+    async def intend(self, call: Call, limiter: int, permit: int) -> None:
+        """The third part alone, with the permit that was chosen."""
+        self._permits[call.key] = limiter, permit
+        await self.ledger.intend(call)
+
+    async def came(
+        self, outcome: Outcome, headers: RateLimitHeaders = NO_HEADERS, unsent: bool = False, steps: Steps = NO_STEPS
+    ) -> None:
+        """An attempt is over, or was given up before it was sent (``unsent``); ``headers`` is what its reply says of
+        the limits. Returns when it is durable.
+
+        What slows everyone down does not wait for the disk.
+        """
+        if (asking := self._asking.get(outcome.call.key)) is not None:
+            asking[1].cancel()
+        await self._give_back(outcome.call.key, headers, unsent=unsent)
+        await self._take(outcome.call.query_id, steps)
+        await self.ledger.settle(outcome)
+
+    async def record(self, query_id: str, steps: Steps) -> None:
+        """Make steps durable by themselves, where something outside the books will rest on them. Raises OverBudget."""
+        await self._take(query_id, steps)
+        await self.ledger.durable(query_id)
+
+    async def begin(self, query_id: str) -> list[JournalRow] | None:
+        """What the journal knows of a question that is taken up, again perhaps: None when it has its end.
+
+        What it had reserved is free, and what it had in flight is unknown.
+        """
+        self._withdraw(query_id)
+        return await self.ledger.lookup(query_id) if await self.ledger.release(query_id) else None
+
+    async def known(self, query_id: str) -> list[JournalRow]:
+        """What the journal knows of a question that goes on (see ``RunLedger.lookup``)."""
+        return await self.ledger.lookup(query_id)
+
+    async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
+        """See ``RunLedger.reply``."""
+        return await self.ledger.reply(query_id, path, sample)
+
+    async def finish(self, row: Mapping[str, Any], rows: Sequence[JournalRow] = ()) -> Mapping[str, Any] | None:
+        """Write a question's answers row (see ``RunLedger.finish``), and the steps that are not durable yet."""
+        self.ledger.note(rows)
+        return await self.ledger.finish(row)
+
+    async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
+        """See ``RunLedger.fail``."""
+        await self.ledger.fail(item, stage, error_type, message)
+
+    async def release(self, query_id: str) -> bool:
+        """Put a question down (see ``RunLedger.release``)."""
+        self._withdraw(query_id)
+        return await self.ledger.release(query_id)
+
+    def _withdraw(self, query_id: str) -> None:
+        """End the waits of a question whose planner has died or stopped."""
+        for asked_by, task in list(self._asking.values()):
+            if asked_by == query_id:
+                task.cancel()
+
+    def _asked(self, key: CallKey, task: asyncio.Task[Sendable]) -> None:
+        del self._asking[key]
+        if not task.cancelled():
+            task.exception()  # its caller may have gone
+
+    async def _take(self, query_id: str, steps: Steps) -> None:
+        self.ledger.note(steps.rows)
+        if steps.admit_usd is not None:
+            await self.ledger.admit(query_id, steps.admit_usd)
+
+    async def _give_back(self, key: CallKey, headers: RateLimitHeaders, *, unsent: bool) -> None:
+        held = self._permits.pop(key, None)
+        if held is None:
+            return
+        limiter, permit = held
+        try:
+            await self.limiters[limiter].release(permit, headers, unsent=unsent)
+        except Exception as error:  # it ends by itself
+            logger.warning("A permit was not given back: %s: %s", type(error).__name__, error)
+
+
+class EndpointLimiter:
+    """The limiter of one endpoint behind a gateway, as a ``LimiterClient`` for those who choose among several."""
+
+    def __init__(self, gateway: Gateway, limiter: int) -> None:
+        self._gateway, self._limiter = gateway, limiter
+
+    async def acquire(self, tokens: int, expires_s: float) -> int:
+        """See ``LimiterClient``."""
+        return await self._gateway.acquire(self._limiter, tokens, expires_s)
+
+    async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
+        """See ``LimiterClient``. A request that went out gives its permit back by ``Gateway.came``."""
+        if not unsent or headers != NO_HEADERS:
+            raise ValueError("the permit of a request that went out is given back with its outcome")
+        await self._gateway.give_back(self._limiter, permit)
