@@ -63,7 +63,7 @@ async def test_a_scheduler_on_a_cluster(ray_cluster: None, tmp_path: Path, serve
             assert (await scheduler.notes(0))[0].startswith("batch 1: 10 requests went out as batch_")
     finally:
         await client.aclose()
-        ray.get(ledger.close.remote())
+        ray.get(ledger.books.remote("close"))
         for started in (actor, ledger):
             ray.kill(started)
     assert len(server.state()["batches"]) == 1
