@@ -2,6 +2,7 @@
 
     python -m benchmarks.gateway --out benchmarks/results/gateway.md
     python -m benchmarks.gateway --questions 200 --in-flight 32 --profile /tmp/profiles      # and where the time goes
+    python -m benchmarks.gateway --in-process      # client and books without Ray, and what a commit costs in each form
 
 Questions of one call each, over a private Ray, against the scripted endpoint in a process of its own: a planner's part
 is played by an actor that does what ``Planner`` does without an archive (three steps, a plan, one call of about a
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import subprocess
 import sys
@@ -21,12 +23,15 @@ import tempfile
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import ray
 
 from benchmarks.nightly.bounds import bounds
@@ -34,11 +39,16 @@ from benchmarks.nightly.watch import role_of
 from benchmarks.nightly.work import bare
 from okralong.actors.cluster import NAMESPACE, connected, named_actor
 from okralong.actors.llm import gateway_client, ledger_client, limiter_place, start_gateway
-from okralong.pipelines.core.types import Message
+from okralong.pipelines.core.schemas import RUN_TABLES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Message, Usage
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.gateway import Steps
+from okralong.pipelines.llm.gateway import Gateway, Steps
 from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.llm.records import Call, Outcome, ledger_row, reply_body
 from okralong.pipelines.llm.request import LlmRequest
 from tests.fakes.endpoint.draws import draw_latency
 from tests.fakes.endpoint.process import EndpointProcess
@@ -106,8 +116,14 @@ def main() -> None:
     parser.add_argument("--planners", type=int, nargs="+", default=[1])
     parser.add_argument("--latency", type=float, default=1.0, help="median seconds of a reply")
     parser.add_argument("--profile", type=Path, help="a folder for py-spy's stacks")
+    parser.add_argument(
+        "--in-process", action="store_true", help="without Ray: client, books and commits by themselves"
+    )
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    if given.in_process:
+        _in_process(given.questions, given.in_flight[0])
+        return
     scenario = {"seed": 1, "models": {MODEL: {}}, "latency": {"median_s": given.latency}}
     seen: list[Seen] = []
     with tempfile.TemporaryDirectory() as folder, EndpointProcess(scenario) as endpoint, connected():
@@ -168,6 +184,74 @@ def _measured(
     peer = bare(requests, endpoint.base_url, in_flight)
     bound_s = bounds(drawn, in_flight).listed
     return Seen(in_flight, planners, calls, clock_s, bound_s, spent, peer["processor_s"] / calls * 1e3)
+
+
+def _in_process(questions: int, in_flight: int) -> None:
+    """Print processor milliseconds a call of client and books in this process beside a bare loop, and microseconds of a
+    commit's rows in each form.
+    """
+    with tempfile.TemporaryDirectory() as folder, EndpointProcess({"seed": 1, "models": {MODEL: {}}}) as endpoint:
+        ours = asyncio.run(_calls_in_process(Path(folder), endpoint.base_url, questions, in_flight))
+        requests = Path(folder) / "requests.jsonl"
+        with requests.open("w", encoding="utf-8") as out:
+            for number in range(questions):
+                request = LlmRequest(MODEL, endpoint.base_url, tuple(_messages(_prompt(number))), 60)
+                out.write(json.dumps(request.parameters()) + "\n")
+        peer = bare(requests, endpoint.base_url, in_flight)["processor_s"]
+    print(f"ms a call, {in_flight} in flight: ours {ours / questions * 1e3:.2f}, bare {peer / questions * 1e3:.2f}")
+    call = Call("c", 1, "q", "p", 0, "generate", MODEL, "h" * 64, 2.5, 1.25, 10.0, 0.01, 0.1, datetime.now(UTC))
+    outcome = Outcome(call, "ok", 200, Usage(1000, 0, 20), 0.003, 1.0, reply='{"reply":{},"refusal":""}')
+    step = {"seq": 1, "query_id": "q", "path": "p", "sample": 0, "kind": "reply", "request_hash": "h" * 64}
+    step |= {"body": reply_body(outcome) + " " * STEPS["retrieval"], "written_at": datetime.now(UTC)}
+    for number in (1, 4, 16):
+        rows = {"ledger": [ledger_row(outcome)] * number, "journal": [step] * number}
+        forms: dict[str, Callable[[], object]] = {
+            "frames": lambda rows=rows: [
+                pa.RecordBatch.from_pylist(found, schema=RUN_TABLES[name]).serialize() for name, found in rows.items()
+            ],
+            "Parquet": lambda rows=rows: [
+                pq.write_table(
+                    pa.Table.from_pylist(found, schema=RUN_TABLES[name]),
+                    io.BytesIO(),
+                    compression="none",
+                    use_dictionary=False,
+                )
+                for name, found in rows.items()
+            ],
+            "JSON": lambda rows=rows: json.dumps(rows, default=datetime.isoformat, ensure_ascii=False).encode(),
+        }
+        print(
+            f"{number} rows of two tables, µs:",
+            ", ".join(f"{name} {_micros(work):.0f}" for name, work in forms.items()),
+        )
+
+
+def _micros(work: Callable[[], object], times: int = 500) -> float:
+    work()
+    started = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - started) / times * 1e6
+
+
+async def _calls_in_process(run: Path, url: str, questions: int, in_flight: int) -> float:
+    config = LlmConfig(base_url=url, model=MODEL, window=128_000, max_in_flight=in_flight)
+    ledger = RunLedger(Folder.of(run), 1_000.0)
+    client = LlmClient(config, Gateway(ledger, [LocalLimiter(config.limits)]))
+    places = asyncio.Semaphore(in_flight)
+
+    async def one(number: int) -> None:
+        async with places:
+            messages = _messages(_prompt(number))
+            await client.complete(f"q-{number}", "generate", "generate", messages, recorded=lambda path, sample: None)
+
+    await asyncio.gather(*(one(number) for number in range(questions, questions + WARM)))
+    started = time.process_time()
+    await asyncio.gather(*(one(number) for number in range(questions)))
+    spent = time.process_time() - started
+    await client.aclose()
+    await ledger.close()
+    return spent
 
 
 async def _drive(askers: Sequence[Any], asked: Sequence[tuple[str, str]], in_flight: int) -> None:

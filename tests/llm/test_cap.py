@@ -49,9 +49,9 @@ class MortalLedger(RunLedger):
         super().__init__(run, cap_usd)
         self.died = asyncio.Event()
 
-    async def _durable(self, *query_ids: str) -> None:
+    async def durable(self, *query_ids: str) -> None:
         self._age()
-        await super()._durable(*query_ids)
+        await super().durable(*query_ids)
         self._age()
 
     def _age(self) -> None:
