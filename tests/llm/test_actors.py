@@ -92,12 +92,12 @@ async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Pa
     assert "Traceback" not in str(refused.value)
     await ledger.admit("stopped", 0.009)
     await ledger.release("stopped")
-    await ledger.reserve(("call", 1), "other", 0.009)
-    assert (await ledger.totals()).reserved_usd == pytest.approx(0.009)
     asked = gateway_client(gateway)
-    for waits in (asked.acquire(0, 2000, 10), asked.ask(a_call(1, usd=0.0), 2000, 10)):
+    for waits in (asked.acquire(0, 2000, 10), asked.ask(a_call(1, usd=0.001), 2000, 10)):
         with pytest.raises(QuestionError, match="tokens_per_minute"):
             await waits
+    await ledger.reserve(("call", 1), "other", 0.009)
+    assert (await ledger.totals()).reserved_usd == pytest.approx(0.009)
     with pytest.raises(OverBudget):
         await asked.ask(a_call(2, usd=0.02), 20, 10)
     ray.kill(gateway)
