@@ -121,24 +121,24 @@ class _Counted(GatewayActor):
         return self.posts, self._gateway.limiters[0].in_flight  # type: ignore[attr-defined]
 
 
-async def _use(actor: Any, name: str, callers: int) -> None:
+async def _use(actor: Any, first: int, callers: int) -> None:
     gateway = gateway_client(actor)
 
     async def one(number: int) -> None:
-        call = a_call(number, query_id=f"{name}-{number}")
+        call = a_call(number, query_id=f"q-{number}")
         await gateway.ask(call, 10, 60)
         await asyncio.sleep(0.01)
         await gateway.came(paid(call, 0.0))
 
     async def gone(number: int) -> None:
-        call = a_call(number, query_id=f"{name}-{number}")
+        call = a_call(number, query_id=f"q-{number}")
         try:
             await gateway.ask(call, 10, 60)
         finally:
             await asyncio.shield(gateway.came(unsent(call, "cancelled"), unsent=True))
 
-    cancelled = [asyncio.create_task(gone(number)) for number in range(callers, callers + callers // 5)]
-    tasks = [asyncio.create_task(one(number)) for number in range(callers)]
+    cancelled = [asyncio.create_task(gone(first + callers + number)) for number in range(callers // 5)]
+    tasks = [asyncio.create_task(one(first + number)) for number in range(callers)]
     await asyncio.sleep(0.01)
     for task in cancelled:
         task.cancel()
@@ -146,8 +146,8 @@ async def _use(actor: Any, name: str, callers: int) -> None:
     await asyncio.gather(*cancelled, return_exceptions=True)
 
 
-def _use_in_a_worker(actor: Any, name: str, callers: int) -> None:
-    asyncio.run(_use(actor, name, callers))
+def _use_in_a_worker(actor: Any, first: int, callers: int) -> None:
+    asyncio.run(_use(actor, first, callers))
 
 
 async def test_a_thousand_callers_of_two_processes_share_their_messages(ray_cluster: None, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_a_thousand_callers_of_two_processes_share_their_messages(ray_clus
     limits = [LimiterPlace(Limits(None, None, max_in_flight=200), "m")]
     actor = remote.options(num_cpus=0, max_concurrency=100).remote(str(tmp_path), None, frozenset(), limits)
     worker: Any = ray.remote(num_cpus=0)(_use_in_a_worker)
-    await asyncio.gather(*(worker.remote(actor, name, 500) for name in ("a", "b")))
+    await asyncio.gather(*(worker.remote(actor, first, 500) for first in (0, 1000)))
     messages, held = await actor.seen.remote()
     assert messages < 400  # one by one it would be two thousand
     assert held == 0
