@@ -15,7 +15,7 @@ from typing import Final
 from okralong.pipelines.answering.amounts import amounts
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType, typed_value
 from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.answering.periods import Span, dates
+from okralong.pipelines.answering.periods import YEAR, Span, dates, periods
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.answering.values import Context, counted, spans_of
@@ -77,6 +77,10 @@ async def read_value_of(
         for passage, reading in likely:
             span = whole_words(passage.text, reading.start, reading.end)
             for first, last in place(wanted, passage.text, *span):
+                level = level_of(wanted.kind, passage.text, (first, last), question)
+                if level is None:
+                    continue
+                first, last = level
                 context = Context(passage.text, first, last, question, verbatim=True)
                 said = passage.text[first:last].strip()
                 try:
@@ -107,6 +111,75 @@ def _in_line(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
         return [(first, last)]
     there = [span for span in spans_of(wanted.kind, text) if first <= span[0] and span[1] <= last]
     return [span for span in there if span[0] >= end][:1] or there[-1:]
+
+
+_ASKS_CHANGE: Final = re.compile(
+    r"\b(?:increas|decreas|declin|chang|grow|grew|rise|rose|fell|fall|drop|differ|gain|higher|lower|more|less)\w*",
+    re.IGNORECASE,
+)
+_CHANGED: Final = re.compile(
+    r"\b(?:increas|decreas|declin|grew|grow|rose|ris|fell|fall|dropp?|improv|reduc)\w*\s+(?:(?:by|of)\s+)?"
+    r"(?:approximately\s+|about\s+)?$",
+    re.IGNORECASE,
+)
+"""What stands right before an amount by which something changed."""
+_TO: Final = re.compile(r"\bto\s+(?:approximately\s+|about\s+)?$", re.IGNORECASE)
+_COMPARED: Final = re.compile(r"\b(?:compared\s+(?:to|with)|versus|vs\.?)\s[^.;]*$", re.IGNORECASE)
+_JOINED: Final = re.compile(r"\s*(?:,|,?\s*\band\b)\s*", re.IGNORECASE)
+"""Between the members of a list."""
+
+
+def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
+    """The amount that a sentence gives for what is asked, where ``span`` is one of its amounts; None where it gives
+    none. A span alone is no answer to "how much": "increased $1.3 billion to $2.2 billion" has the change first,
+    "$4.8 billion and $19.0 billion for Q1 2023 and Q1 2024" a list over times, "$1.0 billion, compared to $0.4
+    billion" the year before. Of a list the amount of the time that the question names, else of the latest one, which
+    is the report's own. Rows of tables, and questions for a change, keep their span.
+    """
+    first, last = line_around(text, *span)
+    there = [each for each in spans_of(kind, text) if kind in AMOUNTS and first <= each[0] and each[1] <= last]
+    if span not in there or _ASKS_CHANGE.search(question):
+        return span
+    at = there.index(span)
+    if _CHANGED.search(text[first : span[0]]):
+        reached = [each for each in there[at + 1 :] if _TO.search(text[first : each[0]])]
+        kept = reached[:1] or [each for each in there[:at] if not _CHANGED.search(text[first : each[0]])][:1]
+        if not kept:
+            return None
+        at = there.index(kept[0])
+    elif at and _COMPARED.search(text[there[at - 1][1] : span[0]]):
+        at -= 1
+    run = next(each for each in _lists(text, there) if there[at] in each)
+    times = _times(text[first:last])
+    for each in _lists(text[first:last], [place for place, _ in times]) if len(run) > 1 else ():
+        when = [dict(times)[place] for place in each]
+        if len(when) == len(run) and len(set(when)) == len(when):
+            asked = {time for _, time in _times(question)}
+            meant = [n for n, time in enumerate(when) if time in asked]
+            return run[meant[0] if len(meant) == 1 else when.index(max(when))]
+    return there[at]
+
+
+def _lists(text: str, spans: Sequence[Span]) -> list[list[Span]]:
+    """Spans in their order, those together that only a comma or "and" parts."""
+    found: list[list[Span]] = []
+    for each in spans:
+        if found and _JOINED.fullmatch(text[found[-1][-1][1] : each[0]]):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def _times(text: str) -> list[tuple[Span, str]]:
+    """Days, quarters and years of a text, in a form that sorts by time ("2023-03", "2023")."""
+    found = [(place, day[:7]) for place, day in dates(text)]
+    for place, written in periods(text):
+        if quarter := re.fullmatch(r"Q([1-4]) (?:FY)?(\d{4})", written):
+            found.append((place, f"{quarter[2]}-{3 * int(quarter[1]):02}"))
+    taken = [place for place, _ in found]
+    years = [(each.span(), each[0]) for each in YEAR.finditer(text)]
+    return sorted(found + [one for one in years if not any(a <= one[0][0] < b for a, b in taken)])
 
 
 async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:

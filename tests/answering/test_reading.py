@@ -12,6 +12,7 @@ from okralong.pipelines.answering.question_tools import QuestionTools
 from okralong.pipelines.answering.reading import (
     Value,
     _direction,
+    level_of,
     line_around,
     probability,
     read_answer,
@@ -260,3 +261,70 @@ async def test_what_is_no_span_is_left_to_the_generator(tmp_path: Path) -> None:
     unsure = await read_typed(tmp_path, "money", ("467,460", 0.3))
     assert unsure is not None
     assert unsure.status == "unanswerable"
+
+
+CASH = "How much net cash was provided by operating activities?"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "span", "meant"),
+    [
+        (
+            "Cash from operating activities was $(2.8) billion and $4.8 billion for Q1 2022 and Q1 2023.",
+            "$(2.8) billion",
+            "$4.8 billion",
+        ),
+        (
+            "Cash from operating activities was $46.8 billion and $84.9 billion in 2022 and 2023.",
+            "$46.8 billion",
+            "$84.9 billion",
+        ),
+        (
+            "It was $16.5 billion and $25.3 billion for Q2 2023 and Q2 2024, and $21.3 billion and $44.3 billion.",
+            "$16.5 billion",
+            "$25.3 billion",
+        ),
+        (
+            "To March 31, 2023 and April 1, 2022 it was $160 million and $623 million, a decrease of $463 million.",
+            "$463 million",
+            "$160 million",
+        ),
+        (
+            "Net cash provided increased $34 million from the quarter before to $2,213 million.",
+            "$34 million",
+            "$2,213 million",
+        ),
+        (
+            "Net cash provided decreased by $2.27 billion to $242 million, from $2.51 billion.",
+            "$2.27 billion",
+            "$242 million",
+        ),
+        (
+            "Net cash used was $1.0 billion, compared to net cash used of $0.4 billion in the prior-year period.",
+            "$0.4 billion",
+            "$1.0 billion",
+        ),
+        ("In 2023 and 2022 it was $11,599 million and $11,018 million.", "$11,599 million", "$11,599 million"),
+        ("It was $5 million and $7 million.", "$5 million", "$5 million"),
+    ],
+)
+def test_of_several_amounts_of_a_sentence_the_one_that_is_asked_for(sentence: str, span: str, meant: str) -> None:
+    at = sentence.index(span)
+    found = level_of("money", sentence, (at, at + len(span)), CASH)
+    assert found is not None
+    assert sentence[slice(*found)] == meant
+
+
+def test_a_change_alone_is_no_level_but_is_what_a_question_for_it_asks() -> None:
+    sentence = "Net cash provided by operating activities increased $378 million for the six months."
+    span = (sentence.index("$"), sentence.index(" for the"))
+    assert level_of("money", sentence, span, CASH) is None
+    assert level_of("money", sentence, span, "By how much did operating cash flow increase?") == span
+
+
+def test_of_a_list_over_times_the_one_that_the_question_names() -> None:
+    sentence = "Net sales were $5.0 million and $7.0 million in 2022 and 2023."
+    span = (sentence.index("$7"), sentence.index(" in 2022"))
+    found = level_of("money", sentence, span, "What were net sales in 2022?")
+    assert found is not None
+    assert sentence[slice(*found)] == "$5.0 million"
