@@ -45,8 +45,9 @@ from okralong.pipelines.answering.values import agrees
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Passage, Question, QuestionError
-from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
+from okralong.pipelines.lab.datasets.financial import LOONG
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion, whole
 from okralong.pipelines.lab.encoder import EACH, cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, analyzed_by, reader_of
@@ -57,9 +58,16 @@ from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.sara.artifact import NONE
 
+NO_VECTORS = EmbeddingConfig(of="none")
 MARKS = Path(__file__).parent / "marks.jsonl"
 KINDS = ("spotlight", "comparison", "clustering", "chain")
-METHODS = {"std_rag": "Std-RAG (5 x 512, dense)", "okralong": "the method", "over_documents": "over documents"}
+METHODS = {
+    "std_rag": "Std-RAG (5 x 512, dense)",
+    "budget_rag": "plain RAG (5 x 512, BM25)",
+    "okralong": "the method",
+    "over_documents": "over documents",
+}
+PLAIN = {"budget_rag.granularity": 512, "budget_rag.candidates": 5, "budget_rag.max_tokens": 4096}
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,9 @@ class Mark:
 def read_marks() -> list[Mark]:
     """All marks."""
     rows = [json.loads(line) for line in MARKS.read_text().splitlines()]
-    return [Mark(row["query_id"], row["kind"], row["doc_id"], tuple(map(tuple, row["places"]))) for row in rows]
+    return [
+        Mark(f"{LOONG}-{row['query_id']}", row["kind"], row["doc_id"], tuple(map(tuple, row["places"]))) for row in rows
+    ]
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,10 @@ def tools_of(bench: Bench, policy: Policy, question: PooledQuestion, queries: tu
     """The bench's tools for one question over its own documents."""
     retrievals, analyze = bench.retrievals, analyzed_by(KeywordRules())
     reader = reader_of(load_config(Policy, "policy/default.yaml"))  # it answers even where it does not rank
-    return BenchTools(retrievals, policy, question.doc_ids, queries, analyze, GoldWriter(), reader=reader)
+    tools = BenchTools(retrievals, policy, question.doc_ids, queries, analyze, GoldWriter(), reader=reader)
+    if not retrievals.archive.has_vectors:
+        tools.ports = replace(tools.ports, embed=None)
+    return tools
 
 
 async def measured(
@@ -179,6 +192,7 @@ def main() -> None:
     parser.add_argument(
         "--unranked", action="store_true", help="without the cross-encoder's ranking: a tenth of the time"
     )
+    parser.add_argument("--bm25", action="store_true", help="over an archive without vectors, so without Std-RAG")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     store = DataSetStore(
@@ -188,19 +202,21 @@ def main() -> None:
     items = [item for item in dataset.items if item.gold.source_type in given.kinds]
     items = items if given.limit is None else fewest_documents(items, given.limit)
     pooled = whole(replace(dataset, items=tuple(items)))
-    overrides = {"rerank.candidates": 0} if given.unranked else {}
+    overrides = PLAIN | ({"rerank.candidates": 0} if given.unranked else {})
     policy = load_config(Policy, "policy/default.yaml", overrides)
-    config = IndexConfig(granularities=policy.granularities(), embedding=EACH, compressor=NONE)
+    config = IndexConfig(
+        granularities=policy.granularities(), embedding=NO_VECTORS if given.bm25 else EACH, compressor=NONE
+    )
     bench = store.bench(SetChoice(name="loong_finance", part="-".join(given.kinds)), pooled, config)
     file = given.data / "loong_finance" / "questions.jsonl"
     named = {
-        row["query_id"]: {each["name"]: each["doc_id"] for each in row["documents"]}
+        f"{LOONG}-{row['query_id']}": {each["name"]: each["doc_id"] for each in row["documents"]}
         for row in map(json.loads, file.read_text().splitlines())
     }
     whole_tokens = {kind: _long_context(bench, kind) for kind in given.kinds}
     command = " ".join(["python -m benchmarks.loong.shown --data DATA --work WORK --kinds", *given.kinds])
     command += "" if given.limit is None else f" --limit {given.limit}"
-    command += " --unranked" if given.unranked else ""
+    command += (" --unranked" if given.unranked else "") + (" --bm25" if given.bm25 else "")
 
     def save(rows: list[Row], right: dict[str, list[tuple[int, int]]]) -> None:
         """So far: a run of an hour may be stopped."""
@@ -231,11 +247,11 @@ async def _all(
     marks = read_marks()
     rows: list[Row] = []
     right: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    methods = [each for each in METHODS if each != "std_rag" or bench.retrievals.archive.has_vectors]
     for question, kind in chosen(bench.pooled.questions, kinds):
-        for method in METHODS:
-            if kind == "spotlight" and method == "over_documents":
-                continue
-            rows.append(await measured(bench, policy, method, question, kind, marks))
+        rows += [await measured(bench, policy, method, question, kind, marks) for method in methods]
+    save(rows, right)  # the models come last: they take the time
+    for question, kind in chosen(bench.pooled.questions, kinds):
         answer, _ = await embedded(bench, policy, question, kind)
         asked = question.item.gold.question
         print(kind, asked.question[:70], "=>", answer.status, answer.answer[:160], flush=True)
