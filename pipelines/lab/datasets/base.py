@@ -289,7 +289,9 @@ def rows_in(file: Path) -> Iterator[Row]:
 
     Raises InputError when it cannot be read, or when a row is no object.
     """
-    values = _parquet(file) if file.suffix == ".parquet" else _lines(file) if file.suffix == ".jsonl" else _list(file)
+    values = (
+        _parquet(file) if file.suffix == ".parquet" else json_lines(file) if file.suffix == ".jsonl" else _list(file)
+    )
     for number, value in values:
         yield row_of(file, f"row {number}", value)
 
@@ -338,7 +340,10 @@ def _list(file: Path) -> Iterator[tuple[int, Any]]:
     return enumerate(content, start=1)
 
 
-def _lines(file: Path) -> Iterator[tuple[int, Any]]:
+def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
+    """The values of a file of one JSON value a line, by their line's number from 1; blank lines are passed over. Raises
+    InputError naming the line that is none.
+    """
     for number, line in enumerate(_read(file).split("\n"), start=1):
         if not line.strip():
             continue

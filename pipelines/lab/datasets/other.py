@@ -1,4 +1,4 @@
-"""LongBench's prompts, and questions of one's own."""
+"""LongBench's prompts and rows, and questions of one's own."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from okralong.pipelines.lab.datasets.base import (
     question_type,
     read_json,
     row_of,
+    rows_in,
     text_id,
 )
 from okralong.pipelines.lab.gold import Gold, words
@@ -89,6 +90,47 @@ def _answers(row: Row) -> tuple[str, ...]:
     if not all(answers) or not answers:
         row.bad("gold", "holds no answer or an empty one")
     return tuple(dict.fromkeys(answers))
+
+
+# --------
+# LongBench's rows as its authors publish them: one JSON object a line.
+#
+# A row has ``context``, ``input`` (the question), ``answers``, and for whoever wants them ``all_classes``, ``length``,
+# ``dataset``, ``language`` and ``_id``. Its context becomes the item's one text, as with the prompts above, so that
+# the two know the same documents. The label is the row's ``dataset``, or else the file's name without its ending (and
+# without the "_e" of LongBench-E). TriviaQA's rows are few-shot: their own passage and question stand in ``input``, and
+# ``context`` holds other questions' as examples, which are left out.
+
+_FEW_SHOT: Final = re.compile(
+    r"\A\s*Passage:\s*\n(?P<passage>.*)\n\s*Question:\s*\n(?P<asked>.*?)\n?\s*Answer:\s*\Z", re.DOTALL
+)
+
+
+def read_longbench_rows(path: Path, part: str) -> DataSet:
+    """A file such as ``multifieldqa_en.jsonl``, of LongBench or LongBench-E. Raises InputError naming file, row and
+    field, and for a set that the table of types does not know.
+    """
+    made = Builder(LONGBENCH, part)
+    for number, row in enumerate(rows_in(path), start=1):
+        label = row.text("dataset") if "dataset" in row.values else path.stem
+        label = label.removesuffix("_e")
+        type_ = row.type_of("dataset", LONGBENCH, label)
+        passages, asked = row.text("context"), row.text("input").strip()
+        if label == "triviaqa":
+            found = _FEW_SHOT.match(row.text("input"))
+            if found is None:
+                row.bad("input", "is not a passage under 'Passage:', a question under 'Question:' and 'Answer:'")
+            passages, asked = found["passage"].strip(), found["asked"].strip()
+        text = made.text(f"{LONGBENCH}-{text_id(passages)}", passages)
+        answers = tuple(dict.fromkeys(answer.strip() for answer in row.texts("answers") if answer.strip()))
+        if not answers:
+            row.bad("answers", "holds no answer")
+        identity = row.text("_id") if "_id" in row.values else str(number)
+        asked_row = Row(row.file, row.place, {"id": identity, "question": asked})
+        parts = grounded(one_part(answers), [passages])
+        gold = made.gold(asked_row, "id", answers, type_, label, parts, prefix=f"{LONGBENCH}-{label}")
+        made.items.append(Item(gold, documents=(text.document,), text_ids=(text.text_id,)))
+    return made.built()
 
 
 # --------

@@ -11,7 +11,13 @@ from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.datasets.base import DataSet, DataSource
 from okralong.pipelines.lab.datasets.filings import read_finqa, read_reports_set, read_tatqa
 from okralong.pipelines.lab.datasets.financial import read_financial_qa, read_loong_finance
-from okralong.pipelines.lab.datasets.other import read_longbench, read_own
+from okralong.pipelines.lab.datasets.long_texts import (
+    read_multihop_rag,
+    read_narrativeqa,
+    read_quality,
+    read_triviaqa,
+)
+from okralong.pipelines.lab.datasets.other import read_longbench, read_longbench_rows, read_own
 from okralong.pipelines.lab.datasets.papers import read_pubmedqa, read_qasper, read_qasper_annotations, read_qmsum
 from okralong.pipelines.lab.datasets.placed import read_filings_questions
 from okralong.pipelines.lab.datasets.uda import read_uda_bench, read_uda_csv
@@ -31,6 +37,11 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "squad": read_squad,
     "qmsum": read_qmsum,
     "longbench": read_longbench,
+    "longbench_rows": read_longbench_rows,
+    "narrativeqa": read_narrativeqa,
+    "quality": read_quality,
+    "triviaqa": read_triviaqa,
+    "multihop_rag": read_multihop_rag,
     "tatqa": read_tatqa,
     "finqa": read_finqa,
     "uda_csv": read_uda_csv,

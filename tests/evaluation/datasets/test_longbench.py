@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.other import AFTER, BEFORE, BETWEEN, read_longbench
-from tests.evaluation.datasets.public_files import json_file
+from okralong.pipelines.lab.datasets.other import AFTER, BEFORE, BETWEEN, read_longbench, read_longbench_rows
+from tests.evaluation.datasets.public_files import json_file, jsonl_file
 
 PASSAGES = "Passage 1:\nAlder\nA mill in Fell.\n\nQuestion: of taste.\nPassage 2:\nHolt\nA hill.\n"
 
@@ -66,7 +66,75 @@ def test_a_slip_is_named_by_file_row_and_field(tmp_path: Path, bad: dict[str, An
 
 
 def test_a_file_of_another_set_or_shape_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'longbench'.*'narrativeqa'"):
-        read_longbench(json_file(tmp_path / "narrativeqa.json", {"0": entry("Where?", "Fell")}), "test")
+    with pytest.raises(InputError, match=r"'longbench'.*'gov_report'"):
+        read_longbench(json_file(tmp_path / "gov_report.json", {"0": entry("Where?", "Fell")}), "test")
     with pytest.raises(InputError, match=r"qasper\.json holds list"):
         read_longbench(json_file(tmp_path / "qasper.json", []), "test")
+
+
+def raw(**changes: Any) -> dict[str, Any]:
+    return {
+        "context": PASSAGES,
+        "input": "Where is Alder? ",
+        "answers": ["Fell", "in Fell", "Fell"],
+        "all_classes": None,
+        "length": 9,
+        **changes,
+    }
+
+
+def test_raw_rows_and_prompts_know_the_same_document(tmp_path: Path) -> None:
+    prompts = read_longbench(json_file(tmp_path / "hotpotqa.json", {"0": entry("Where?", "Fell")}), "prompts")
+    file = jsonl_file(tmp_path / "multifieldqa_en_e.jsonl", [raw(_id="a1"), raw(_id="b2", input="A hill?")])
+    data = read_longbench_rows(file, "multifieldqa_en")
+    assert data.texts == prompts.texts
+    first, second = data.items
+    question = first.gold.question
+    assert (question.query_id, question.question) == ("longbench-multifieldqa_en-a1", "Where is Alder?")
+    assert (question.answers, question.type) == (("Fell", "in Fell"), "extractive")
+    assert first.gold.parts == (("Fell", "in Fell"),)
+    assert first.gold.source_type == second.gold.source_type == "multifieldqa_en"
+
+
+@pytest.mark.parametrize(
+    ("label", "type_"),
+    [
+        ("qasper", "extractive"),
+        ("hotpotqa", "multi-bridge"),
+        ("2wikimqa", "multi-bridge"),
+        ("musique", "multi-bridge"),
+        ("narrativeqa", "abstractive"),
+        ("qmsum", "abstractive"),
+    ],
+)
+def test_the_row_s_own_set_is_its_label(tmp_path: Path, label: str, type_: str) -> None:
+    (item,) = read_longbench_rows(jsonl_file(tmp_path / "x.jsonl", [raw(dataset=label)]), "test").items
+    assert (item.gold.source_type, item.gold.question.type) == (label, type_)
+    assert item.gold.question.query_id == f"longbench-{label}-1"
+
+
+def test_triviaqa_s_rows_are_their_own_passage(tmp_path: Path) -> None:
+    shot = "Passage:\nAlder is a mill.\nIt stands in Fell.\nQuestion:\nWhere does Alder stand?\nAnswer:\n"
+    examples = "Passage:\nOther.\nQuestion:\nWho?\nAnswer:\nNobody"
+    data = read_longbench_rows(jsonl_file(tmp_path / "triviaqa.jsonl", [raw(input=shot, context=examples)]), "t")
+    (item,), (text,) = data.items, data.texts.values()
+    assert text.text == "Alder is a mill.\nIt stands in Fell."
+    assert item.gold.question.question == "Where does Alder stand?"
+    with pytest.raises(InputError, match=r"triviaqa\.jsonl, row 1.*'input'"):
+        read_longbench_rows(jsonl_file(tmp_path / "triviaqa.jsonl", [raw()]), "t")
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        (raw(context=" "), "context"),
+        (raw(input=""), "input"),
+        (raw(answers=[]), "answers"),
+        (raw(answers=[3]), "answers"),
+        (raw(dataset="gov_report"), "dataset"),
+    ],
+)
+def test_a_slip_in_a_raw_row_is_named(tmp_path: Path, bad: dict[str, Any], field: str) -> None:
+    file = jsonl_file(tmp_path / "qasper.jsonl", [raw(), bad])
+    with pytest.raises(InputError, match=rf"qasper\.jsonl, row 2.*'{field}'"):
+        read_longbench_rows(file, "test")

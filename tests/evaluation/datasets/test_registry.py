@@ -19,11 +19,12 @@ def source(**changes: str) -> DataSource:
     )
 
 
-def test_every_source_of_the_catalog_has_an_adapter_and_a_name_of_its_own() -> None:
-    sources = load_catalog().sources
-    assert {each.format for each in sources} == set(FORMATS) - {"own"}
-    assert len({(each.path, each.part) for each in sources}) == len(sources)
-    assert not any(Path(each.path).is_absolute() for each in sources)
+def test_every_source_of_the_catalogs_has_an_adapter_and_a_name_of_its_own() -> None:
+    at_hand, papers = load_catalog().sources, load_catalog("paper_datasets.yaml").sources
+    assert {each.format for each in (*at_hand, *papers)} == set(FORMATS) - {"own"}
+    for sources in (at_hand, papers):
+        assert len({(each.path, each.part) for each in sources}) == len(sources)
+        assert not any(Path(each.path).is_absolute() for each in sources)
 
 
 def test_a_source_listed_twice_is_refused(tmp_path: Path) -> None:
