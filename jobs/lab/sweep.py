@@ -10,13 +10,13 @@ import io
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -29,9 +29,9 @@ from okralong.jobs.run_folder import begun_alike, statuses, table
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import MANIFEST, Folder
-from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, ConfigError, OverBudget
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, ConfigError, OverBudget, Question
 from okralong.pipelines.lab.evidence.bench import Bench
-from okralong.pipelines.lab.judge import ToJudge, judge
+from okralong.pipelines.lab.judge import MARKS, ToJudge, ToMark, judge, mark
 from okralong.pipelines.lab.sweeps.config import (
     DEFAULT,
     CellPlan,
@@ -51,6 +51,7 @@ from okralong.pipelines.lab.sweeps.run import (
     Outline,
     SharedBudget,
     build,
+    indexing_row,
     read_gold_questions,
     read_material,
     score_rows,
@@ -67,6 +68,7 @@ from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import UNANSWERABLE, best, exact_match
+from okralong.pipelines.reporting.run import spans_of
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, prepare
 from okralong.pipelines.run.questions import read_questions
@@ -135,10 +137,13 @@ def run_sweep(expanded: Expanded, *, address: str | None = None, console: Consol
         budget = SharedBudget(expanded.sweep.budget_usd, spent_so_far(expanded.folder))
         ends = _run(expanded, cells, budget, address, console)
         stops = [end for end in ends if end.fatal]
-        judged, unpaid = _judge(expanded, cells, budget) if not stops else ({}, "")
-        rows = _scored(expanded, cells, judged)
+        said, unpaid = _judge(expanded, cells, budget) if not stops else (Judged(), "")
+        rows = _scored(expanded, cells, said)
         against = [as_system(name) for name in expanded.sweep.against]
-        written = write_results(folder, expanded.sweep.title, expanded.sweep.words, rows, against, expanded.sweep.seed)
+        made = (indexing_row(Folder.of(cell.run), cell.plan.named) for cell in cells)
+        indexing = [row for row in made if row is not None]
+        sweep = expanded.sweep
+        written = write_results(folder, sweep.title, sweep.words, rows, against, sweep.seed, indexing)
         statuses = Counter(str(row["status"]) for row in rows)
         complete = not stops and all(Folder.of(cell.run).exists(MANIFEST) for cell in cells)
         code, why = _outcome(expanded, statuses, stops, complete, unpaid)
@@ -388,20 +393,34 @@ def _run_cell(
 # --------
 # The judge of a sweep: the answers of each cell marked by a language model, with a ledger of its own in each cell.
 
-Marks = Mapping[str, Mapping[str, float]]
-"""The judge's, by cell and query_id."""
+Texts = Callable[[str], str]
+"""The text of a document by its id."""
+Runs = Mapping[str, tuple[Path, Sequence[GoldQuestion]]]
+"""By cell: the run's folder, and its gold questions."""
 
 
-def _judge(expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget) -> tuple[Marks, str]:
-    """The marks of a judge that is paid out of the ``budget``: of all cells, or none and why it could not be paid."""
-    if expanded.sweep.judge is None:
-        return {}, ""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the judge said, by cell and query_id: verdicts of 1 and 0, and SARA's four marks by their names."""
+
+    verdicts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    marks: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+
+
+def _judge(expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget) -> tuple[Judged, str]:
+    """The word of a judge that is paid out of the ``budget``: on all cells, or none and why it could not be paid."""
+    said = expanded.sweep.judge
+    if said is None:
+        return Judged(), ""
     golds = _golds(expanded)
     runs = {cell.plan.named.cell: (cell.run, golds[cell.plan.named.set]) for cell in cells}
+    config = judge_config(said)
     try:
-        return judge_cells(runs, judge_config(expanded.sweep.judge), budget), ""
+        verdicts = judge_cells(runs, config, budget)
+        texts = {cell.plan.named.cell: _text_of(cell) for cell in cells} if said.marks else {}
+        return Judged(verdicts, mark_cells(runs, texts, config, budget) if said.marks else {}), ""
     except OverBudget:
-        return {}, (
+        return Judged(), (
             f"The budget of ${expanded.sweep.budget_usd} over the whole sweep does not reach for the judge, so the "
             "tables have no marks of it. Raise budget_usd and run the same command: verdicts that arrived are kept."
         )
@@ -419,52 +438,128 @@ def judge_config(said: JudgeConfig) -> RunConfig:
     return config
 
 
-def judge_cells(
-    runs: Mapping[str, tuple[Path, Sequence[GoldQuestion]]], config: RunConfig, budget: SharedBudget
-) -> dict[str, Mapping[str, float]]:
+def judge_cells(runs: Runs, config: RunConfig, budget: SharedBudget) -> dict[str, Mapping[str, float]]:
     """Marks by cell and query_id: of answered questions with gold answers the judge's, of the others with an end 0, or
     1 where "unanswerable" is the gold answer.
 
     What it costs comes out of the ``budget``. Raises as ``judge`` does, and EndpointError when nobody can be asked.
     """
+    found: dict[str, Mapping[str, float]] = {}
     with generator(config.llm, None) as served:
-        return {cell: _judged(cell, run, golds, config, served, budget) for cell, (run, golds) in runs.items()}
+        for cell, (run, golds) in runs.items():
+            ends = list(_ends(run, golds))
+            right = {question.query_id: _rightly_unanswered(question, row) for question, row in ends}
+            asked = [
+                ToJudge(q.query_id, q.question, q.answers, row["answer"] or "") for q, row in ends if _answered(row)
+            ]
+            found[cell] = right | _asked_in(cell, run, config, served, budget, partial(judge, asked))
+    return found
 
 
-def _judged(
-    cell: str, run: Path, golds: Sequence[GoldQuestion], config: RunConfig, served: Generator, budget: SharedBudget
-) -> Mapping[str, float]:
-    ends = {row["query_id"]: row for row in table(Folder.of(run), "answers", ["query_id", "status", "answer"])}
-    marks: dict[str, float] = {}
-    asked = []
+def mark_cells(
+    runs: Runs, texts: Mapping[str, Texts], config: RunConfig, budget: SharedBudget
+) -> dict[str, Mapping[str, Mapping[str, float]]]:
+    """SARA's four marks by cell, query_id and name: of answered questions with gold answers the judge's, of the others
+    with an end 0, or 1 where "unanswerable" is the gold answer, without a mark for faithfulness.
+
+    ``texts`` gives each cell's documents, in whose words the judge reads what the answer was given from. What it costs
+    comes out of the ``budget``. Raises as ``judge_cells`` does.
+    """
+    found: dict[str, Mapping[str, Mapping[str, float]]] = {}
+    with generator(config.llm, None) as served:
+        for cell, (run, golds) in runs.items():
+            ends = list(_ends(run, golds))
+            unanswered = {
+                question.query_id: dict.fromkeys(MARKS[:-1], _rightly_unanswered(question, row))
+                for question, row in ends
+                if not _answered(row)
+            }
+            asked = [
+                ToMark(q.query_id, q.question, q.answers, row["answer"] or "", _context(row, texts[cell]))
+                for q, row in ends
+                if _answered(row)
+            ]
+            found[cell] = unanswered | _asked_in(cell, run, config, served, budget, partial(mark, asked))
+    return found
+
+
+def _ends(run: Path, golds: Sequence[GoldQuestion]) -> Iterator[tuple[Question, Mapping[str, Any]]]:
+    """The questions with gold answers that the run has asked to their end, with the ends."""
+    columns = ["query_id", "status", "answer", "context", "citations"]
+    rows = {row["query_id"]: row for row in table(Folder.of(run), "answers", columns)}
     for each in golds:
         question = each.gold.question
-        row = ends.get(question.query_id)
-        if row is None or row["status"] == "over_budget" or not question.answers:
-            continue
-        # The answer of one that is unanswerable is that word, whatever text stands in its row.
-        right = row["status"] == UNANSWERABLE and best(exact_match, UNANSWERABLE, question.answers)
-        marks[question.query_id] = float(right)
-        if row["status"] == "answered":
-            asked.append(ToJudge(question.query_id, question.question, question.answers, row["answer"] or ""))
+        row = rows.get(question.query_id)
+        if row is not None and row["status"] != "over_budget" and question.answers:
+            yield question, row
+
+
+def _answered(row: Mapping[str, Any]) -> bool:
+    return bool(row["status"] == "answered")
+
+
+def _rightly_unanswered(question: Question, row: Mapping[str, Any]) -> float:
+    # The answer of one that is unanswerable is that word, whatever text stands in its row.
+    return float(row["status"] == UNANSWERABLE and best(exact_match, UNANSWERABLE, question.answers))
+
+
+LONG = 4000
+AROUND = 900
+"""Characters of a passage that the judge is shown by its cited places first, and so many on each side of one; ours."""
+
+
+def _context(row: Mapping[str, Any], text: Texts) -> tuple[str, ...]:
+    """What an answer was given from: what it cites first, of long passages the places, then the rest. What stands in no
+    document is not known.
+    """
+    cited = spans_of(row["citations"])
+    first: list[tuple[str, int, int]] = []
+    rest: list[tuple[str, int, int]] = []
+    for doc_id, start, end in spans_of(row["context"]):
+        inside = [(at, to) for doc, at, to in cited if doc == doc_id and start <= at < end]
+        if end - start > LONG:
+            first += [(doc_id, max(start, at - AROUND), min(end, to + AROUND)) for at, to in inside]
+            rest.append((doc_id, start, end))
+        else:
+            (first if inside else rest).append((doc_id, start, end))
+    shown = (text(doc_id)[start:end].strip() for doc_id, start, end in [*first, *rest])
+    return tuple(words for words in shown if words)
+
+
+S = TypeVar("S")
+
+
+def _asked_in(
+    cell: str,
+    run: Path,
+    config: RunConfig,
+    served: Generator,
+    budget: SharedBudget,
+    ask: Callable[[LlmClient, int], Awaitable[Mapping[str, S]]],
+) -> dict[str, S]:
+    """What ``ask`` finds by the judge's client, whose journal and ledger lie in the cell's folder."""
     folder, name = Folder.of(run / JUDGE), f"{cell}/{JUDGE}"
     budget.settle(name, spent_usd(folder))
     cap = budget.grant(name, 1)
     try:
-        return marks | asyncio.run(_ask(asked, config, served, folder, cap))
+        return asyncio.run(_ask(ask, config, served, folder, cap))
     finally:
         budget.settle(name, spent_usd(folder))
 
 
 async def _ask(
-    asked: Sequence[ToJudge], config: RunConfig, served: Generator, folder: Folder, cap: float | None
-) -> dict[str, float]:
+    ask: Callable[[LlmClient, int], Awaitable[Mapping[str, S]]],
+    config: RunConfig,
+    served: Generator,
+    folder: Folder,
+    cap: float | None,
+) -> dict[str, S]:
     ledger = RunLedger(folder, cap)
     llm = served.llm
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])
     client = LlmClient(llm, gateway, PriceTable.load(config.prices), address=served.address, tags=config.tags)
     try:
-        return dict(await judge(asked, client, config.concurrency))
+        return dict(await ask(client, config.concurrency))
     except* Exception as group:
         raise group.exceptions[0] from None
     finally:
@@ -480,19 +575,22 @@ def _golds(expanded: Expanded) -> Mapping[str, Sequence[GoldQuestion]]:
     return {chosen.named: read_gold_questions(expanded.folder.questions(chosen)) for chosen in expanded.sweep.sets}
 
 
-def _scored(expanded: Expanded, cells: Sequence[PreparedCell], judged: Marks) -> list[dict[str, Any]]:
+def _scored(expanded: Expanded, cells: Sequence[PreparedCell], judged: Judged) -> list[dict[str, Any]]:
     """The rows of all cells, finished questions of unfinished ones among them."""
     rows: list[dict[str, Any]] = []
     golds = _golds(expanded)
-    texts: dict[str, Callable[[str], str]] = {}
+    texts: dict[str, Texts] = {}
     for cell in cells:
-        archive = cell.prepared.archive
-        text = texts.setdefault(
-            cell.plan.named.set, cache(lambda doc_id, archive=archive: archive.document(doc_id).text)
-        )
-        marks = judged.get(cell.plan.named.cell)
-        rows += score_rows(Folder.of(cell.run), cell.plan.named, golds[cell.plan.named.set], text, marks).rows
+        named = cell.plan.named
+        text = texts.setdefault(named.set, _text_of(cell))
+        said = judged.verdicts.get(named.cell), judged.marks.get(named.cell)
+        rows += score_rows(Folder.of(cell.run), named, golds[named.set], text, *said).rows
     return rows
+
+
+def _text_of(cell: PreparedCell) -> Texts:
+    archive = cell.prepared.archive
+    return cache(lambda doc_id: archive.document(doc_id).text)
 
 
 def _outcome(

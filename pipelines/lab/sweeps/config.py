@@ -77,11 +77,13 @@ class Variant(Settings):
 
 
 class JudgeConfig(Settings):
-    """A language model that marks answers: ``answer`` is an answer config whose ``llm`` is asked, ``overrides`` are
-    dotted keys of it. Its dollars count against the sweep's budget."""
+    """A language model that judges answers, right or wrong: ``answer`` is an answer config whose ``llm`` is asked,
+    ``overrides`` are dotted keys of it. With ``marks`` it also gives each answer SARA's four marks, one call more. Its
+    dollars count against the sweep's budget."""
 
     answer: str = "answer.yaml"
     overrides: dict[str, Any] = Field(default_factory=dict)
+    marks: bool = False
 
 
 class CellSettings(Settings):

@@ -52,9 +52,16 @@ PART: Final = "part-000000001.parquet"
 
 
 def write_results(
-    folder: Folder, title: str, words: str, rows: Sequence[ResultRow], against: Sequence[System], seed: int = 7
+    folder: Folder,
+    title: str,
+    words: str,
+    rows: Sequence[ResultRow],
+    against: Sequence[System],
+    seed: int = 7,
+    indexing: Sequence[ResultRow] = (),
 ) -> list[str]:
-    """Write ``scores`` as Parquet, and summary and differences as Parquet, CSV and Markdown.
+    """Write ``scores`` as Parquet, summary and differences as Parquet, CSV and Markdown, and ``indexing`` (rows of
+    ``indexing_row``) as CSV and below the summary.
 
     ``words`` stand above the means. Returns the names of the files, as they lie in ``folder``.
     """
@@ -64,7 +71,12 @@ def write_results(
     differences = paired_rows(cells, against, seed)
     written = [f"{SCORES_FOLDER}/{PART}"]
     for name, schema, found, page in (
-        ("summary", SUMMARY, summaries, summary_page(title, words, summaries)),
+        (
+            "summary",
+            SUMMARY,
+            summaries,
+            summary_page(title, words, summaries) + agreement_page(rows) + indexing_page(indexing),
+        ),
         ("paired", PAIRED, differences, paired_page(title, differences)),
     ):
         table = pa.Table.from_pylist(found, schema=schema)
@@ -72,6 +84,10 @@ def write_results(
         folder.write_bytes(f"{name}.csv", csv_file(table.to_pydict()))
         folder.write_bytes(f"{name}.md", page.encode())
         written += [f"{name}.parquet", f"{name}.csv", f"{name}.md"]
+    if indexing:
+        columns = {name: [row[name] for row in indexing] for name in indexing[0]}
+        folder.write_bytes("indexing.csv", csv_file(columns))
+        written.append("indexing.csv")
     return written
 
 
@@ -297,6 +313,10 @@ SHOWN: Final[Mapping[str, str]] = {
     "rouge_l": "ROUGE-L",
     "numeric": "number",
     "judge": "judge",
+    "judge_relevance": "relevance",
+    "judge_correctness": "correctness",
+    "judge_similarity": "similarity",
+    "judge_faithfulness": "faithfulness",
     "answer_recall": "answer recall",
     "evidence_recall": "evidence recall",
     "citation_precision": "citation precision",
@@ -328,6 +348,70 @@ def summary_page(title: str, words: str, rows: Sequence[ResultRow]) -> str:
         if by_type:
             parts += ["By type:", _grid(by_type, lambda row: f"{_system(row)}: {row['type']}", _valued)]
     return "\n\n".join(parts) + "\n"
+
+
+_AGREEMENT_WORDS: Final = (
+    "Questions that the judge has marked, all methods together. Agree: its yes is an exact match, its no is none; "
+    "kappa is Cohen's, which takes out what would agree by chance. Beside F1: the correlation (Pearson's r) of the "
+    "verdict, and of the mark for correctness where there is one."
+)
+
+
+def agreement_page(rows: Sequence[ResultRow]) -> str:
+    """How the judge's verdicts lie beside exact match and F1, set by set, below the summary; "" without a judge."""
+    lines = []
+    for name in _order(row["set"] for row in rows):
+        judged = [row for row in rows if row["set"] == name and row["judge"] is not None]
+        if not judged:
+            continue
+        verdict, em, f1 = (np.array([float(row[column]) for row in judged]) for column in ("judge", "em", "f1"))
+        marked = [row for row in judged if row["judge_correctness"] is not None]
+        correct = np.array([row["judge_correctness"] for row in marked])
+        beside = np.array([float(row["f1"]) for row in marked])
+        agree = float((verdict == (em == 1)).mean())
+        figures = (verdict.mean(), em.mean(), agree, kappa(verdict, em == 1), r_of(verdict, f1), r_of(correct, beside))
+        lines.append([name, f"{len(judged):,}", *(shown_number(None if f is None else float(f)) for f in figures)])
+    if not lines:
+        return ""
+    head = ["", "marked", "judge", "EM", "agree", "kappa", "r of judge and F1", "r of correctness and F1"]
+    table = markdown_table(head, lines, range(1, len(head)))
+    return f"\n## The judge beside exact match and F1\n\n{_AGREEMENT_WORDS}\n\n{table}\n"
+
+
+def kappa(one: Floats, other: Any) -> float | None:
+    """Cohen's kappa of two lists of 0 and 1; None where both are the same value throughout."""
+    agree = float((one == other).mean())
+    yes, also = float(one.mean()), float(np.asarray(other, dtype=float).mean())
+    chance = yes * also + (1 - yes) * (1 - also)
+    return None if chance == 1 else (agree - chance) / (1 - chance)
+
+
+def r_of(one: Floats, other: Floats) -> float | None:
+    """Pearson's correlation; None where fewer than three pairs, or one side never differs."""
+    if len(one) < 3 or one.std() == 0 or other.std() == 0:
+        return None
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+_INDEXING_WORDS: Final = (
+    "What a method has the generator write once for all questions of a cell, such as summaries of the documents, in "
+    "calls of the ledger that no question's tokens and dollars above hold. Dollars alone: if no reply came from "
+    "another run."
+)
+
+
+def indexing_page(rows: Sequence[ResultRow]) -> str:
+    """What stands below the summary where something was written once; else nothing."""
+    if not rows:
+        return ""
+    head = ["", "set", "written", "calls", "prompt tokens", "completion tokens", "dollars alone"]
+    counted = ("artifacts", "calls", "prompt_tokens", "completion_tokens")
+    lines = [
+        [_system(row), row["set"], *(f"{row[name]:,}" for name in counted), shown_number(row["alone_usd"])]
+        for row in rows
+    ]
+    table = markdown_table(head, lines, range(2, len(head)))
+    return f"\n## Written once for the documents\n\n{_INDEXING_WORDS}\n\n{table}\n"
 
 
 def paired_page(title: str, rows: Sequence[ResultRow]) -> str:

@@ -38,12 +38,14 @@ from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, gold_labels
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.pipelines.lab.evidence.writers import GoldWriter
 from okralong.pipelines.lab.gold import Gold, Parts
+from okralong.pipelines.lab.judge import MARKS
 from okralong.pipelines.lab.metrics import citation_precision
 from okralong.pipelines.lab.split import Split
 from okralong.pipelines.lab.sweeps.config import CellName, CellPlan, Sweep, SweepFolder, SweepSet
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import calls_begun
-from okralong.pipelines.llm.prices import COLUMNS, MILLION, Price, PriceTable, bill
+from okralong.pipelines.llm.prices import ARTIFACT, COLUMNS, MILLION, Price, PriceTable, bill
+from okralong.pipelines.llm.records import USED
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.run import evidence_span, spans_of
@@ -290,12 +292,17 @@ class Scored:
 
 
 def score_rows(
-    run: Folder, named: CellName, golds: Sequence[GoldQuestion], text: Text, judged: Mapping[str, float] | None = None
+    run: Folder,
+    named: CellName,
+    golds: Sequence[GoldQuestion],
+    text: Text,
+    judged: Mapping[str, float] | None = None,
+    marked: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Scored:
     """A row for each question that the run has finished, in the order of ``golds``.
 
-    ``judged`` are the judge's marks by query_id. Raises InputError when the run was asked other words under one of the
-    query_ids, MetricError when a metric cannot be worked out.
+    ``judged`` are the judge's verdicts by query_id, ``marked`` its four marks. Raises InputError when the run was asked
+    other words under one of the query_ids, MetricError when a metric cannot be worked out.
     """
     answers = {row["query_id"]: row for row in read_run_table(run, "answers").to_pylist()}
     attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -314,7 +321,9 @@ def score_rows(
                 "Score it with the questions file that it was asked."
             )
         try:
-            rows.append(_row(named, gold, row, attempts[asked.query_id], text, (judged or {}).get(asked.query_id)))
+            marks = (marked or {}).get(asked.query_id, {})
+            said = {"judge": (judged or {}).get(asked.query_id), **{f"judge_{name}": marks.get(name) for name in MARKS}}
+            rows.append(_row(named, gold, row, attempts[asked.query_id], text, said))
         except Exception as error:
             raise MetricError(
                 f"The question {asked.query_id!r} of {run.path} cannot be scored: {type(error).__name__}: {error}. No "
@@ -329,7 +338,7 @@ def _row(
     row: Mapping[str, Any],
     attempts: Sequence[Mapping[str, Any]],
     text: Text,
-    judged: float | None,
+    judged: Mapping[str, float | None],
 ) -> dict[str, Any]:
     question = gold.gold.question
     marks = answer_marks(gold.gold.dataset, row["status"], row["answer"] or "", question.answers, Typed.of(row))
@@ -341,7 +350,7 @@ def _row(
         "type": question.type,
         "status": row["status"],
         **asdict(marks),
-        "judge": judged,
+        **judged,
         **_shown(gold, row, text),
         "prompt_tokens": row["prompt_tokens"] or 0,
         "completion_tokens": row["completion_tokens"] or 0,
@@ -349,6 +358,27 @@ def _row(
         "billed_usd": billed.billed_usd,
         "alone_usd": billed.alone_usd,
         **_seconds(dict(row["seconds"] or ()), any(attempt["status"] == "cached" for attempt in attempts)),
+    }
+
+
+def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
+    """What a cell's method had written once for all its questions (RAPTOR's trees, GraphRAG's graphs), from the ledger;
+    None where it had nothing written.
+
+    ``artifacts`` are how many such things, ``alone_usd`` what they cost if no reply came from another run. It stands in
+    no question's row.
+    """
+    ledger = read_run_table(run, "ledger", COLUMNS).to_pylist()
+    made = [row for row in ledger if row["query_id"].startswith(ARTIFACT) and row["status"] in USED]
+    if not made:
+        return None
+    return {
+        **asdict(named),
+        "artifacts": len({row["query_id"] for row in made}),
+        "calls": len(made),
+        "prompt_tokens": sum(row["prompt_tokens"] for row in made),
+        "completion_tokens": sum(row["completion_tokens"] for row in made),
+        "alone_usd": bill(made).alone_usd,
     }
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from okralong.pipelines.core.schemas import PAIRED, SUMMARY
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.sweeps.results import read_scores, shown_number, write_results
+from okralong.pipelines.lab.sweeps.results import kappa, r_of, read_scores, shown_number, write_results
 from tests.evaluation.sweeps.invented_scores import cell
 
 
@@ -32,6 +33,36 @@ def test_all_tables_are_written_and_read_again(tmp_path: Path) -> None:
     differences = (tmp_path / "paired.md").read_text(encoding="utf-8")
     assert "## Less std_rag" in differences
     assert "| okralong (wide) | 2 | +0.500 [0.000, 1.000] (1.000) |" in differences
+
+
+def test_what_was_written_once_stands_below_the_means(tmp_path: Path) -> None:
+    rows = cell("graphrag", "town", {"q1": (0.0, "x")})
+    counts = {"artifacts": 2, "calls": 1200, "prompt_tokens": 600_400, "completion_tokens": 240_000, "alone_usd": 3.9}
+    row = {"cell": "c", "method": "graphrag", "set": "town", "variant": "global", "seed": 7, **counts}
+    written = write_results(Folder.of(tmp_path), "t", "", rows, [], 7, [row])
+    assert "indexing.csv" in written
+    page = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "## Written once for the documents" in page
+    assert "| graphrag (global), seed 7 | town | 2 | 1,200 | 600,400 | 240,000 | 3.900 |" in page
+    with (tmp_path / "indexing.csv").open(encoding="utf-8", newline="") as file:
+        (line,) = csv.DictReader(file)
+    assert (line["method"], line["prompt_tokens"]) == ("graphrag", "600400")
+
+
+def test_the_judge_stands_beside_exact_match_and_f1(tmp_path: Path) -> None:
+    rows = cell("std_rag", "town", {f"q{n}": (f1, "x") for n, f1 in enumerate((1.0, 1.0, 0.5, 0.0))})
+    for row, em, judge, mark in zip(
+        rows, (1.0, 1.0, 0.0, 0.0), (1.0, 1.0, 1.0, 0.0), (1.0, 1.0, 0.5, 0.0), strict=True
+    ):
+        row |= {"em": em, "judge": judge, "judge_correctness": mark}
+    write_results(Folder.of(tmp_path), "t", "", rows, [])
+    page = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    # Three of four agree; by chance 0.75 x 0.5 + 0.25 x 0.5 would: (0.75 - 0.5) / 0.5.
+    assert "| town | 4 | 0.750 | 0.500 | 0.750 | 0.500 | 0.870 | 1.000 |" in page
+    assert kappa(np.ones(3), np.ones(3)) is None
+    assert r_of(np.ones(3), np.arange(3.0)) is None
+    write_results(Folder.of(tmp_path), "t", "", cell("std_rag", "town", {"q": (0.0, "x")}), [])
+    assert "judge beside" not in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
 def test_figures_are_short() -> None:

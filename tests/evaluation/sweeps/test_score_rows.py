@@ -10,9 +10,19 @@ import pytest
 
 from okralong.pipelines.core.schemas import SCORES
 from okralong.pipelines.core.types import InputError, MetricError
+from okralong.pipelines.lab.judge import MARKS
 from okralong.pipelines.lab.metrics import METRICS
-from okralong.pipelines.lab.sweeps.run import read_gold_questions, score_rows
-from tests.evaluation.sweeps.invented_run import NAMED, TEXTS, answer, span, usual_run, write_questions, write_run
+from okralong.pipelines.lab.sweeps.run import indexing_row, read_gold_questions, score_rows
+from tests.evaluation.sweeps.invented_run import (
+    NAMED,
+    TEXTS,
+    answer,
+    attempt,
+    span,
+    usual_run,
+    write_questions,
+    write_run,
+)
 
 
 @pytest.fixture
@@ -58,6 +68,31 @@ def test_a_question_that_the_budget_did_not_reach_has_no_marks(rows: dict[str, d
     marks = [name for name in METRICS if not name.endswith(("tokens", "usd")) and not name.startswith("seconds")]
     assert {costs[name] for name in marks} == {None}
     assert costs["prompt_tokens"] == 0
+
+
+def test_the_four_marks_stand_in_columns_of_their_own(tmp_path: Path) -> None:
+    golds = read_gold_questions(write_questions(tmp_path))
+    marks = {"sales": {"relevance": 1.0, "correctness": 0.5, "similarity": 0.75}}
+    scored = score_rows(usual_run(tmp_path / "run"), NAMED, golds, TEXTS.__getitem__, None, marks)
+    by_id = {row["query_id"]: row for row in scored.rows}
+    names = [f"judge_{name}" for name in MARKS]
+    assert [by_id["sales"][name] for name in names] == [1.0, 0.5, 0.75, None]
+    assert {by_id["chair"][name] for name in names} == {None}
+
+
+def test_what_was_written_once_is_counted_apart(tmp_path: Path) -> None:
+    assert indexing_row(usual_run(tmp_path / "plain"), NAMED) is None
+    rows = [
+        attempt("sales", 1, "ok", 0.5),
+        attempt("artifact/graphrag/alder", 1, "ok", 0.25, prompt=400, reply=40),
+        attempt("artifact/graphrag/alder", 2, "failed", 0.0),
+        attempt("artifact/graphrag/birch", 1, "cached", 0.0, prompt=1_000_000, reply=0),
+    ]
+    found = indexing_row(write_run(tmp_path / "run", [answer("sales", answer="1544")], rows), NAMED)
+    assert found is not None
+    assert (found["artifacts"], found["calls"]) == (2, 2)
+    assert (found["prompt_tokens"], found["completion_tokens"]) == (1_000_400, 40)
+    assert found["alone_usd"] == pytest.approx(0.25 + 2.5), "the reply that another run paid for, at its own price"
 
 
 def test_an_error_in_a_metric_is_an_error(tmp_path: Path) -> None:
