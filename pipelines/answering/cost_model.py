@@ -342,10 +342,12 @@ def use_of_question(strategy: str, policy: Policy, kind: str, whole: int, priors
         "std_rag": policy.std_rag.count * policy.std_rag.granularity,
         "budget_rag": min(policy.budget_rag.candidates * policy.budget_rag.granularity, policy.budget_rag.max_tokens),
         "long_context": whole,
+        "self_route": policy.self_route.count * policy.self_route.granularity,
     }
     if strategy in shown:
         prompt = Prompt("generate", min(whole, shown[strategy]) + sizes.overhead)
-        return expected_use(Forecast((prompt,)), kind, priors), True
+        full_text = whole + sizes.overhead if strategy == "self_route" else 0
+        return expected_use(Forecast((prompt,), full_text=full_text), kind, priors), True
     return sizes.methods.get(strategy, sizes.other).use, strategy in sizes.methods
 
 

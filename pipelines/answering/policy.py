@@ -80,13 +80,14 @@ class CompactPolicy(Settings):
 
 
 class SaraPolicy(Settings):
-    """SARA: of the ``candidates`` best chunks of ``granularity`` tokens by BM25, ``text`` are shown as text and the
-    others as vectors.
+    """SARA: of the ``candidates`` best chunks of ``granularity`` tokens, ``text`` are shown as text and the others as
+    vectors. ``retriever`` says by what they are the best: exact (BM25), semantic (dense vectors) or hybrid (both fused
+    alike); the cross-encoder orders the first ``rerank`` anew before the best are taken (0: it reads none).
 
-    ``selection`` chooses the text: the best by BM25 (none), or one by one for what each adds (novelty, csi); ``space``
-    is where novelty is measured. ``trade_off`` is as in ``SelectionPolicy``. With ``max_tokens`` texts and vectors
-    together take no more (a vector counts as one); a chunk whose text does not fit stands as vectors. ``compression``
-    false leaves the other chunks out.
+    ``selection`` chooses the text: the best as retrieved (none), or one by one by what each adds (novelty, csi);
+    novelty is measured in ``space``, and ``trade_off`` is as in ``SelectionPolicy``. With ``max_tokens`` texts and
+    vectors together take no more (a vector counts as one); a chunk whose text does not fit stands as vectors.
+    ``compression`` false leaves the other chunks out.
     """
 
     granularity: Tokens = 256
@@ -97,6 +98,8 @@ class SaraPolicy(Settings):
     trade_off: Share = 0.0
     max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
     compression: bool = True
+    retriever: Literal["exact", "semantic", "hybrid"] = "exact"
+    rerank: Annotated[int, Field(ge=0, le=500)] = 0
 
     @model_validator(mode="after")
     def _something_to_show(self) -> Self:
@@ -116,10 +119,123 @@ class BudgetRagPolicy(Settings):
     max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 512
 
 
+class RecompPolicy(Settings):
+    """RECOMP: the ``candidates`` best chunks of ``granularity`` tokens, compressed by ``compressor``: to their
+    ``sentences`` nearest to the question (extractive), or to one summary for the question (abstractive).
+    """
+
+    granularity: Tokens = 512
+    candidates: Count = 5
+    compressor: Literal["extractive", "abstractive"] = "extractive"
+    sentences: Count = 5
+
+
+class SelfRoutePolicy(Settings):
+    """Self-Route: the ``count`` best chunks of ``granularity`` tokens first, then the full text as ``full_text`` says
+    where these do not hold the answer.
+    """
+
+    granularity: Tokens = 512
+    count: Count = 5
+
+
+class IterRetgenPolicy(Settings):
+    """Iter-RetGen: ``count`` chunks of ``granularity`` tokens for each look-up; at most ``iterations`` answers, each a
+    part of the next look-up's query.
+    """
+
+    granularity: Tokens = 512
+    count: Count = 5
+    iterations: Rounds = 2
+
+
+class SelfRagPolicy(Settings):
+    """Self-RAG, prompted: each of the ``count`` best chunks of ``granularity`` tokens is answered from by itself, and
+    the answer counts whose critique weighs most: ``relevance``, ``support`` and ``utility`` are the weights of its
+    marks. ``adaptive`` first asks whether anything must be looked up.
+    """
+
+    granularity: Tokens = 512
+    count: Count = 5
+    relevance: Annotated[float, Field(ge=0, le=100)] = 1.0
+    support: Annotated[float, Field(ge=0, le=100)] = 1.0
+    utility: Annotated[float, Field(ge=0, le=100)] = 0.5
+    adaptive: bool = True
+
+
+class LlmLinguaPolicy(Settings):
+    """LLMLingua: of the ``candidates`` best chunks of ``granularity`` tokens those that surprise a small model most are
+    kept, ``coarse_factor`` times ``target_tokens`` together, and then cut to ``target_tokens``, ``segment`` of the
+    small model's tokens at a time, each read behind what was kept before it.
+    """
+
+    granularity: Tokens = 512
+    candidates: Count = 30
+    target_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2000
+    coarse_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
+    segment: Annotated[int, Field(ge=8, le=8192)] = 200
+
+
+class InstructRagPolicy(Settings):
+    """InstructRAG: the ``count`` best chunks of ``granularity`` tokens, and ``examples`` questions with rationales that
+    the generator wrote itself; 0: none are shown.
+    """
+
+    granularity: Tokens = 512
+    count: Count = 5
+    examples: Annotated[int, Field(ge=0, le=2)] = 2
+
+
+class GraphRagPolicy(Settings):
+    """GraphRAG: chunks of ``granularity`` tokens are read for entities and relations, communities of ``cluster_size``
+    entities and more are parted again, a report is written from at most ``report_tokens``. Of more documents
+    the graphs of those ``max_documents`` are used that have the best of the ``candidates`` best chunks.
+
+    ``search`` local shows ``max_tokens`` around the ``entities`` nearest to the question: ``community_share`` of
+    reports at most, ``text_share`` of chunks, in the rest the entities with ``relationships`` relations each; global
+    asks the reports of ``level`` (0: the largest communities) in at most ``max_maps`` batches of ``max_tokens``.
+    """
+
+    granularity: Tokens = 512
+    cluster_size: Annotated[int, Field(ge=2, le=1000)] = 10
+    report_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 8000
+    candidates: Count = 100
+    max_documents: Count = 8
+    search: Literal["local", "global"] = "local"
+    max_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 8000
+    entities: Count = 10
+    relationships: Count = 10
+    community_share: Share = 0.1
+    text_share: Share = 0.5
+    level: Annotated[int, Field(ge=0, le=16)] = 2
+    max_maps: Rounds = 8
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.community_share + self.text_share > 1:
+            raise ValueError("community_share and text_share are more than the whole together")
+        return self
+
+
 Weight = Annotated[float, Field(ge=0, le=100)]
 Budget = Annotated[int, Field(ge=16, le=1_000_000)]
 
-BASELINES: Final = ("adaptive_rag", "flare", "longllmlingua", "compact", "raptor", "sara", "budget_rag")
+BASELINES: Final = (
+    "adaptive_rag",
+    "flare",
+    "longllmlingua",
+    "compact",
+    "raptor",
+    "sara",
+    "budget_rag",
+    "recomp",
+    "self_route",
+    "iter_retgen",
+    "self_rag",
+    "llmlingua",
+    "instructrag",
+    "graphrag",
+)
 """Sections that one strategy each reads, under its own name."""
 
 
@@ -351,6 +467,13 @@ class Policy(Settings):
     raptor: RaptorPolicy = RaptorPolicy()
     sara: SaraPolicy = SaraPolicy()
     budget_rag: BudgetRagPolicy = BudgetRagPolicy()
+    recomp: RecompPolicy = RecompPolicy()
+    self_route: SelfRoutePolicy = SelfRoutePolicy()
+    iter_retgen: IterRetgenPolicy = IterRetgenPolicy()
+    self_rag: SelfRagPolicy = SelfRagPolicy()
+    llmlingua: LlmLinguaPolicy = LlmLinguaPolicy()
+    instructrag: InstructRagPolicy = InstructRagPolicy()
+    graphrag: GraphRagPolicy = GraphRagPolicy()
 
     @model_validator(mode="after")
     def _every_type(self) -> Self:
@@ -392,6 +515,10 @@ class Policy(Settings):
             plain["fusion"] = fusion
         if self.selection.space == "encoder":
             plain["selection"] = {"space"}
+        if "sara" not in plain:
+            usual = SaraPolicy()
+            names = ("retriever", "rerank")
+            plain["sara"] = {name for name in names if getattr(self.sara, name) == getattr(usual, name)}
         if self.escalate is None:
             plain["escalate"] = True
         return self.model_dump(exclude=plain)

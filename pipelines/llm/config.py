@@ -154,18 +154,30 @@ CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 ANALYZE: Final = "analyze"
 """The role of a generator that analyses; its reply is one JSON dictionary."""
 
-LATER_ROLES: Final = ("classify", "sentence", "compress", "summarize", "documents")
-"""The roles that came after the first runs. Each belongs to baselines: a letter, a sentence, a summary."""
+LATER_ROLES: Final = (
+    "classify",
+    "sentence",
+    "compress",
+    "summarize",
+    "documents",
+    "critique",
+    "rationale",
+    "extract",
+    "report",
+)
+"""The roles that came after the first runs. Most belong to baselines: a letter, a sentence, a summary, an answer with
+marks or with its reasons, the entities of a passage, a report on some of them."""
 
 
 class CompletionLimits(Settings):
     """Most completion tokens by role: ``generate`` an answer, ``split`` a question, take a ``step`` of reasoning,
     answer from the ``full_text``, ``analyze`` (the generator as analyzer), take a question over ``documents`` apart,
-    and what baselines ask: ``classify``, ``sentence``, ``compress``, ``summarize``. Ours, not in the papers: short
-    answers, lists of questions, one step.
+    and what baselines ask: ``classify``, ``sentence``, ``compress``, ``summarize``, ``critique``, ``rationale``,
+    ``extract``, ``report``. Ours, not in the papers: short answers, lists of questions, one step.
 
-    Four are the baselines': ``sentence`` is FLARE's look-ahead (its authors' configs: 64); CompAct's authors allow 900
-    for ``compress``, of a summary of 200 words and an evaluation; RAPTOR's allow 100 for a summary.
+    The later ones are the baselines': ``sentence`` is FLARE's look-ahead (its authors' configs: 64); CompAct's authors
+    allow 900 for ``compress``, of a summary of 200 words and an evaluation; RAPTOR's allow 100 for a summary, and
+    GraphRAG's 2,000 for a report.
     """
 
     generate: CompletionTokens = 256
@@ -178,6 +190,10 @@ class CompletionLimits(Settings):
     compress: CompletionTokens = 384
     summarize: CompletionTokens = 160
     documents: CompletionTokens = 256
+    critique: CompletionTokens = 192
+    rationale: CompletionTokens = 384
+    extract: CompletionTokens = 640
+    report: CompletionTokens = 384
 
     def of(self, role: str) -> int:
         """The limit of one role."""

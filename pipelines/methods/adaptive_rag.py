@@ -52,7 +52,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
         letter = "B"
     plan = await tools.record_plan("plan", _plan(letter, tools))
     if plan.count == 0:
-        result = await _answer_closed_book(tools, "generate", words)
+        result = await answer_closed_book(tools, "generate", words)
     elif plan.workflow == "step":
         result = await interleave(tools, words, plan, tools.policy.adaptive_rag.max_chunks)
     else:
@@ -103,7 +103,7 @@ async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -
     return await generate(tools, "generate", question, [passage_of(hit) for hit in hits], hits)
 
 
-async def _answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
+async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
     """What the generator knows by itself: one call, no context and no citation."""
     reply = await tools.complete(step, closed_book_prompt(question, tools.calculator), role="generate")
     parsed = parse_answer(reply.text, question)

@@ -20,8 +20,9 @@ Where this differs from the paper:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from okralong.pipelines.answering.context import passage_of
@@ -60,30 +61,42 @@ async def answer(question: Question, tools: Tools) -> Answer:
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
     plan = await tools.record_plan("plan", plan)
     hits = await dense_retrieval(tools, "retrieve", words, plan)
-    kept = await compress(tools, "compress", words, hits, policy)
+    kept = await compress(tools, "compress", words, hits, partial(_shortened, tools, words, hits, policy))
+    return replace(await answer_from_kept(tools, "generate", words, kept), plan=plan)
+
+
+async def answer_from_kept(tools: Tools, step: str, question: str, kept: Kept) -> Answer:
+    """Answer from what stayed of some chunks: quotations are found in the whole ones, and the context of the answer is
+    each stretch of a document that was shown. LLMLingua (``llmlingua.py``) answers in the same way.
+    """
     whole = {hit.chunk.chunk_id: passage_of(hit) for hit, _ in kept}
 
     def sources(shown: Sequence[Passage]) -> list[Passage]:
         return [whole[passage.chunk_ids[0]] for passage in shown]
 
     order = [hit for hit, _ in kept]
-    result = await generate(tools, "generate", words, compressed_passages(kept), order, cite_in=sources)
-    return replace(result, plan=plan, context=kept_passages(kept, result.context))
+    result = await generate(tools, step, question, compressed_passages(kept), order, cite_in=sources)
+    return replace(result, context=kept_passages(kept, result.context))
 
 
-async def compress(tools: Tools, step: str, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> Kept:
-    """The most telling of ``hits``, the best first (which is the paper's reordering), each cut to its best tokens.
-
-    What was kept is journaled under ``step``. Raises ConfigError when the run has no scorer.
+async def compress(
+    tools: Tools, step: str, question: str, hits: Sequence[Hit], shorten: Callable[[], Awaitable[Kept]]
+) -> Kept:
+    """What ``shorten`` leaves of ``hits``, journaled under ``step`` before it is used. Raises ConfigError when the run
+    has no scorer.
     """
     by_id = {hit.chunk.chunk_id: hit for hit in hits}
 
     async def make() -> Any:
-        chosen = await _coarse(tools, question, hits, policy)
-        return [[hit.chunk.chunk_id, spans] for hit, spans in await _fine(tools, question, chosen, policy)]
+        return [[hit.chunk.chunk_id, spans] for hit, spans in await shorten()]
 
     found = await tools.remember(step, {"question": question, "chunks": list(by_id)}, make) if hits else []
     return [(by_id[chunk_id], [(start, end) for start, end in spans]) for chunk_id, spans in found]
+
+
+async def _shortened(tools: Tools, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> Kept:
+    """The most telling of ``hits``, the best first (which is the paper's reordering), each cut to its best tokens."""
+    return await _fine(tools, question, await _coarse(tools, question, hits, policy), policy)
 
 
 async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> list[Hit]:
@@ -93,12 +106,17 @@ async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: Long
     for hit in hits:
         (logs,) = await tools.score(f"{hit.chunk.text.strip()}{SEPARATOR}", [asked])
         doubt[hit.chunk.chunk_id] = self_information(logs)
-    budget = policy.coarse_factor * policy.target_tokens
+    ranked = sorted(hits, key=lambda hit: (doubt[hit.chunk.chunk_id], hit.chunk.chunk_id))
+    return within_budget(ranked, policy.coarse_factor * policy.target_tokens)
+
+
+def within_budget(hits: Sequence[Hit], tokens: float) -> list[Hit]:
+    """The first of ``hits`` that hold ``tokens`` together, and one more."""
     kept: list[Hit] = []
-    for hit in sorted(hits, key=lambda hit: (doubt[hit.chunk.chunk_id], hit.chunk.chunk_id)):
+    for hit in hits:
         kept.append(hit)
-        budget -= hit.chunk.n_tokens
-        if budget < 0:
+        tokens -= hit.chunk.n_tokens
+        if tokens < 0:
             break
     return kept
 

@@ -109,7 +109,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     asked = {"question": words, "documents": {doc_id: len(tree) for doc_id, tree in trees.items()}}
     chosen = [known[chunk_id] for chunk_id in await tools.remember("choose", asked, choose)] if hits else []
     shown = [_passage(hit) for hit in chosen]
-    result = await generate(tools, "generate", words, shown, chosen, cite_in=_leaves)
+    result = await generate(tools, "generate", words, shown, chosen, cite_in=only_leaves)
     return replace(result, plan=plan)
 
 
@@ -118,7 +118,8 @@ def _passage(hit: Hit) -> Passage:
     return passage if hit.chunk.granularity else replace(passage, origin=SUMMARY)
 
 
-def _leaves(shown: Sequence[Passage]) -> list[Passage]:
+def only_leaves(shown: Sequence[Passage]) -> list[Passage]:
+    """What may be cited of ``shown``: a passage that a generator wrote holds nothing of a document."""
     return [replace(passage, text="") if passage.origin == SUMMARY else passage for passage in shown]
 
 
@@ -144,7 +145,7 @@ async def build_tree(tools: Tools, doc_id: str, granularity: int, layers: int, c
             for number, rows in enumerate(groups, start=1)
         ]
         vectors = np.asarray(await tools.embed(texts), dtype=np.float32)
-        tree += [[text, _packed(vector)] for text, vector in zip(texts, vectors, strict=True)]
+        tree += [[text, packed(vector)] for text, vector in zip(texts, vectors, strict=True)]
     return tree
 
 
@@ -188,18 +189,20 @@ def summary_hits(doc_id: str, tree: Sequence[Any], vector: Sequence[float]) -> l
     return [
         Hit(
             Chunk(f"{doc_id}#summary-{number:04d}", doc_id, 0, number, 0, 0, count_tokens(text), text),
-            float(_unpacked(packed) @ asked) if vector else 0.0,
+            float(unpacked(kept) @ asked) if vector else 0.0,
         )
-        for number, (text, packed) in enumerate(tree)
+        for number, (text, kept) in enumerate(tree)
     ]
 
 
-def _packed(vector: Matrix) -> str:
+def packed(vector: Matrix) -> str:
+    """A vector as an artifact keeps it: base64 of float32."""
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
-def _unpacked(packed: str) -> Matrix:
-    return np.frombuffer(base64.b64decode(packed), dtype="<f4").astype(np.float32)
+def unpacked(text: str) -> Matrix:
+    """The vector that ``packed`` wrote."""
+    return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float32)
 
 
 def soft_clusters(vectors: Matrix) -> list[list[int]]:

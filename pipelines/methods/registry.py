@@ -11,7 +11,8 @@ that the archive must hold. Further attributes say what else it needs:
 - ``escalates(policy)``: of the method, whether answers that are not trusted are asked for again.
 - ``NEEDS_LOGPROBS = True``: it asks the generator for log-probabilities.
 - ``READS_VECTORS = True``: it sends vectors of ``tools.compressed``, so SARA's generator must answer.
-- ``UNFORESEEN = "..."``: why no estimate can tell what it will send.
+- ``UNFORESEEN = "..."``: why no estimate can tell what it will send; ``unforeseen(policy)``, None where one can, where
+  that depends on the policy.
 
 It is named by one of the built-in names; by the name under which a package offers it in the entry point group
 ``okralong.strategies``; or by its place, ``my_package.mine:answer`` or ``path/to/mine.py`` (whose function is
@@ -50,6 +51,13 @@ BUILT_IN: Final = (
     "sara",
     "budget_rag",
     "over_documents",
+    "recomp",
+    "self_route",
+    "iter_retgen",
+    "self_rag",
+    "llmlingua",
+    "instructrag",
+    "graphrag",
 )
 
 
@@ -104,6 +112,8 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         said = getattr(module, function, None)
         return bool(said(policy)) if callable(said) else False
 
+    told = getattr(module, "unforeseen", None)
+    unforeseen = told(policy) if callable(told) else getattr(module, "UNFORESEEN", None)
     shown, place, identity = name, name, name
     file, function = _parts(name)
     if file.endswith(".py"):
@@ -126,7 +136,7 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         reads_vectors=says("READS_VECTORS"),
         escalates=says_of_policy("escalates"),
         needs_vectors=by_vectors or compresses or says("READS_VECTORS"),
-        unforeseen=getattr(module, "UNFORESEEN", None),
+        unforeseen=unforeseen,
     )
 
 

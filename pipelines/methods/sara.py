@@ -1,6 +1,7 @@
 """SARA (Jin et al. 2026): a few passages as text, many more as vectors in the generator's own embedding space.
 
-The ten best chunks of 256 tokens by BM25 are the candidates (section 3.1, S1). Five of them are chosen for what each
+The ten best chunks of 256 tokens are the candidates (section 3.1, S1): by BM25, or, as in the paper's table 4, by dense
+vectors, by both, or as a cross-encoder orders what these found. Five of them are chosen for what each
 adds (algorithm 1) and stand as text, in the order of choice; each other one stands as what the trained compressor made
 of its sentence embedding, on a line of its own: one token, and four or five for the line. The vectors are the
 archive's, made once at index time.
@@ -14,6 +15,8 @@ Where this differs from the paper:
 - The prompt is ours (``pipelines/sara/prompts.py``), after the paper's table 7: each compressed chunk has a numbered
   line of its own, and no "Judgment" is asked for.
 - The model is trained to answer and not to quote, so nothing is cited. The context of an answer is what stood as text.
+- The dense retriever is the archive's encoder; the paper's are SFR-Embedding, and bge-reranker-v2-m3, which is a
+  cross-encoder and could be this run's (``reranker`` in the answer config).
 - Under ``max_tokens`` a chunk whose text does not fit stands as vectors; the paper cuts its methods' input to 512 or
   1,024 tokens and does not say how.
 """
@@ -28,6 +31,7 @@ from okralong.pipelines.answering.context import passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.policy import Policy, SelectionPolicy, plain_plan
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
+from okralong.pipelines.answering.retrieve import fuse_by, sort_hits
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, TokenVectors
@@ -58,12 +62,16 @@ def needs_compressor(policy: Policy) -> bool:
     return policy.sara.selection == "novelty" and policy.sara.space == "compressor"
 
 
+def needs_reranker(policy: Policy) -> bool:
+    """Whether a cross-encoder orders the candidates."""
+    return policy.sara.rerank > 0
+
+
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``select``, ``generate``."""
+    """Steps: ``plan``, ``retrieve``, ``rerank`` where the policy has it, ``select``, ``generate``."""
     policy, words = tools.policy.sara, question.question
     plan = await tools.record_plan("plan", _plan(tools))
-    found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=plan.count)
-    pool = found.exact[: plan.count]
+    pool = await _candidates(tools, words, plan)
     if not pool:
         return Answer("unanswerable", UNANSWERABLE, plan=plan)
     text = await _chosen(tools, words, pool)
@@ -79,6 +87,23 @@ async def answer(question: Question, tools: Tools) -> Answer:
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE, plan=plan, context=context)
     return Answer("answered", parsed.answer, plan=plan, context=context)
+
+
+async def _candidates(tools: Tools, words: str, plan: Plan) -> list[Hit]:
+    """The ``plan.count`` best chunks, the best first."""
+    policy = tools.policy.sara
+    k = max(plan.count, policy.rerank)
+    found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=k)
+    if policy.retriever == "hybrid":
+        hits = fuse_by(tools.policy.fusion, found, plan.exact_weight, plan.semantic_weight)
+    else:
+        hits = list(found.exact if policy.retriever == "exact" else found.semantic)
+    if policy.rerank and hits:
+        first, rest = hits[: policy.rerank], hits[policy.rerank :]
+        readings = await tools.read("rerank", words, [hit.chunk.text for hit in first])
+        read = sort_hits([Hit(hit.chunk, each.relevance) for hit, each in zip(first, readings, strict=True)])
+        hits = [*read, *rest]
+    return hits[: plan.count]
 
 
 async def _chosen(tools: Tools, words: str, pool: Sequence[Hit]) -> list[Hit]:
@@ -121,8 +146,12 @@ def _prompt(words: str, text: Sequence[Hit], vectors: dict[Hit, TokenVectors]) -
 def _plan(tools: Tools) -> Plan:
     policy = tools.policy.sara
     rest = max(policy.candidates - policy.text, 0) if policy.compression else 0
-    reason = f"SARA: the {policy.candidates} best chunks by BM25, {policy.text} as text and {rest} as vectors"
+    by = {"exact": "by BM25", "semantic": "by dense vectors", "hybrid": "by both retrievers"}[policy.retriever]
+    if policy.rerank:
+        by += f", the first {policy.rerank} ordered by the cross-encoder"
+    reason = f"SARA: the {policy.candidates} best chunks {by}, {policy.text} as text and {rest} as vectors"
     # The generator's tokens are not o200k's; twice as many are on the safe side.
     shown = 2 * policy.text * policy.granularity + policy.candidates * ROWS_AT_MOST
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most_of(tools, [("generate", shown)]))
-    return replace(plan, exact_weight=1.0, semantic_weight=0.0, max_tokens=policy.max_tokens)
+    exact, semantic = {"exact": (1.0, 0.0), "semantic": (0.0, 1.0), "hybrid": (1.0, 1.0)}[policy.retriever]
+    return replace(plan, exact_weight=exact, semantic_weight=semantic, max_tokens=policy.max_tokens)

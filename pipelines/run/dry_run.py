@@ -158,7 +158,7 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     workflow = answer.plan.workflow if answer.plan is not None and name == METHOD else "linear"
     typed = bool(question.answer_type)
     if workflow not in asked:  # nothing was found, or there is no room to split: what was sent is all there is
-        return Forecast(tuple(client.prompts), typed=typed), answer
+        return replace(_as_sent(client.prompts), typed=typed), answer
     # With a policy that chooses nothing: a choice among a few candidates has no more to give.
     selection = ports.policy.selection.model_copy(update={"method": "none"})
     ports = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
@@ -166,6 +166,16 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     answers, reasons = await prompt_growth(tools, question.question, cast(Plan, answer.plan), ports.demonstrate)
     certain = tuple(prompt for prompt in client.prompts if prompt.role in ("analyze", "split"))
     return Forecast(certain, cast(LookUps, workflow), answers, reasons, typed=typed), answer
+
+
+def _as_sent(prompts: Sequence[Prompt]) -> Forecast:
+    """The prompts as they came. A full text that was read after others was read because the reply was "unanswerable",
+    which a generator that is asked may not say.
+    """
+    first = [prompt for prompt in prompts if prompt.role != "full_text"]
+    if not first:
+        return Forecast(tuple(prompts))
+    return Forecast(tuple(first), full_text=sum(prompt.tokens for prompt in prompts if prompt.role == "full_text"))
 
 
 async def prompt_growth(

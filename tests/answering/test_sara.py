@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from okralong.pipelines.answering.cost_model import plan_bound
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import fuse_by
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import VECTORS_PLACE, Answer, ConfigError, Document, Hit, Question
+from okralong.pipelines.core.types import VECTORS_PLACE, Answer, ConfigError, Document, Hit, Question, Reading
 from okralong.pipelines.methods.registry import describe, load_strategy
 from okralong.pipelines.methods.sara import LINE
 from okralong.pipelines.sara.prompts import ANSWERS, COMPRESSED
@@ -61,6 +63,44 @@ async def test_some_stand_as_text_and_the_others_as_vectors() -> None:
     lines = f"{COMPRESSED}\n1. {VECTORS_PLACE}\n2. {VECTORS_PLACE}\n3. {VECTORS_PLACE}\n4. {VECTORS_PLACE}\n5. "
     assert f"{lines}{VECTORS_PLACE}\n\nQuestion: {QUESTION}" in asked.content
     assert (answer.status, answer.answer, answer.citations) == ("answered", "41 million crowns", ())
+
+
+@pytest.mark.parametrize("retriever", ["semantic", "hybrid"])
+async def test_other_retrievers_give_other_candidates(retriever: str) -> None:
+    tools = tools_for(sara__retriever=retriever, sara__selection="none")
+    answer = await ask(tools)
+    found = await ScriptedTools([ALDER, BIRCH]).retrieve("x", QUESTION, granularity=64, k=10)
+    wanted = list(found.semantic) if retriever == "semantic" else fuse_by(tools.policy.fusion, found, 1.0, 1.0)
+    assert [passage.chunk_ids[0] for passage in answer.context] == [hit.chunk.chunk_id for hit in wanted[:5]]
+    assert [hit.chunk.chunk_id for hit in wanted[:10]] != [hit.chunk.chunk_id for hit in found.exact]
+    assert answer.plan is not None
+    weights = (0.0, 1.0) if retriever == "semantic" else (1.0, 1.0)
+    assert (answer.plan.exact_weight, answer.plan.semantic_weight) == weights
+
+
+async def test_the_cross_encoder_orders_more_than_are_taken() -> None:
+    class Backwards(ScriptedTools):
+        async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
+            self._record("read", step, query=query, passages=len(passages))
+            return [Reading(float(place)) for place, _ in enumerate(passages)]
+
+    policy = paper_policy(**SMALL, sara__rerank=14, sara__candidates=4, sara__text=4, sara__selection="none")
+    tools = Backwards([ALDER, BIRCH], {"generate": ["41 million"]}, policy=policy, reads=True)
+    answer = await ask(tools)
+    assert [step for _, step in tools.steps()] == ["plan", "retrieve", "rerank", "generate"]
+    assert tools.of("retrieve")[0].details["k"] == 14
+    found = await best(tools, 14)
+    assert [passage.chunk_ids[0] for passage in answer.context] == [hit.chunk.chunk_id for hit in found[::-1][:4]]
+    assert describe("sara", policy).needs_reranker
+    assert not describe("sara", paper_policy()).needs_reranker
+
+
+def test_a_run_that_began_before_there_was_a_choice_of_retrievers_goes_on() -> None:
+    ours = load_config(Policy, "policy/default.yaml")
+    assert not {"retriever", "rerank"} & set(ours.identity()["sara"])
+    other = load_config(Policy, "policy/default.yaml", {"sara.retriever": "hybrid"})
+    assert other.identity()["sara"]["retriever"] == "hybrid"
+    assert "sara" not in load_config(Policy, "policy/paper.yaml").identity()
 
 
 async def test_xrag_is_one_vector_and_no_text() -> None:

@@ -239,7 +239,7 @@ class ScriptedTools:
         key = f"artifact/{name}/{doc_id}"
         if key not in self.artifacts:
             tools = ScriptedTools.__new__(ScriptedTools)
-            own = {doc_id: self._documents[doc_id]}
+            own = {doc_id: self._documents[doc_id]} if doc_id in self._documents else {}
             tools.__dict__.update(self.__dict__, _prefix=f"{key}/", _documents=own, _chunks={})
             operator, arguments = pickle.loads(pickle.dumps((branch.operator, dict(branch.arguments))))
             self.artifacts[key] = json.loads(json.dumps(await operator(tools, **arguments)))

@@ -19,6 +19,9 @@ from okralong.pipelines.core.types import EXIT_ENDPOINT, ConfigError
 from okralong.pipelines.methods.adaptive_rag import COMPLEXITY_INSTRUCTIONS as COMPLEXITY
 from okralong.pipelines.methods.compact import INSTRUCTIONS as COMPRESS
 from okralong.pipelines.methods.flare import INSTRUCTIONS as SENTENCE
+from okralong.pipelines.methods.graphrag import EXTRACT_INSTRUCTIONS as EXTRACT
+from okralong.pipelines.methods.graphrag import REPORT_INSTRUCTIONS as REPORT
+from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
 from okralong.pipelines.methods.raptor import INSTRUCTIONS as SUMMARIZE
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama
@@ -66,9 +69,30 @@ def growing(messages: Messages) -> str:
     )
 
 
+def extracts(messages: Messages) -> bool:
+    return messages[0]["content"] == EXTRACT
+
+
+def reports(messages: Messages) -> bool:
+    return messages[0]["content"] == REPORT
+
+
+def explains(messages: Messages) -> bool:
+    return messages[0]["content"] == SYNTHESIS
+
+
+FOUND = (
+    "Entity: the board | organisation | it met\nEntity: the mill | place | old\n"
+    "Relation: the board | the mill | runs it | 6"
+)
+
+
 @pytest.fixture
 def server() -> Iterator[FakeOpenAI]:
     rules: list[Any] = [
+        (extracts, FOUND),
+        (reports, "Title: The mill\nRating: 6\nReport: The board runs the mill."),
+        (explains, "Passage 1 names it."),
         (summarises, "The report tells of revenue, boards and orchards."),
         (reasons, doubtful),
         (classifies, by_length),
@@ -121,14 +145,53 @@ def test_raptor_writes_each_summary_once_for_all_questions(
     assert len(server.received) == asked
 
 
-def test_longllmlingua_measures_keeps_and_answers(
+def test_graphrag_writes_each_graph_once_for_all_questions(
     sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:
-    with pytest.raises(ConfigError, match=r"'longllmlingua' needs a local language model.*scorer"):
-        okralong.answer(sample_archive, few, tmp_path / "none", strategy="longllmlingua", **endpoint(server))
+    run = tmp_path / "first"
+    result = answer(sample_archive, few, run, strategy="graphrag", **endpoint(server))
+    assert result.statuses == {"answered": 4}
+    ledger = table(Folder.of(run), "ledger")
+    made = [row for row in ledger if row["query_id"].startswith("artifact/graphrag/")]
+    assert {row["role"] for row in made} == {"extract", "report"}
+    assert max(Counter((row["query_id"], row["path"]) for row in made).values()) == 1
+    answers = table(Folder.of(run), "answers")
+    assert {row["calls"] for row in answers} == {1}, "a question pays for its own calls"
+    assert server.bill_usd == pytest.approx(sum(row["cost_usd"] for row in ledger))
+    journal = table(Folder.of(run), "journal")
+    kept = [row for row in journal if row["kind"] == "found" and row["path"] == "graph"]
+    assert kept
+    for row in kept:
+        graph = json.loads(row["body"])["found"]
+        assert [entity[0] for entity in graph["entities"]] == ["the board", "the mill"]
+        assert [community[4] for community in graph["communities"]] == ["The board runs the mill."]
+    # Another run takes the graphs over: the same chunks and communities, so the same requests.
+    asked = len(server.received)
+    shared = {"replies_from": [str(run)]}
+    answer(sample_archive, few, tmp_path / "second", strategy="graphrag", **shared, **endpoint(server))
+    assert len(server.received) == asked
+
+
+def test_instructrag_writes_its_rationales_once_a_run(
+    sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
+) -> None:
+    result = answer(sample_archive, few, tmp_path / "run", strategy="instructrag", **endpoint(server))
+    assert result.statuses == {"answered": 4}
+    ledger = table(Folder.of(tmp_path / "run"), "ledger")
+    made = [row["path"] for row in ledger if row["query_id"] == "artifact/instructrag/examples"]
+    assert sorted(made) == ["1/rationale", "2/rationale"]
+    assert len(ledger) == 2 + 4
+
+
+@pytest.mark.parametrize("strategy", ["longllmlingua", "llmlingua"])
+def test_a_small_model_measures_what_is_kept_and_answered_from(
+    strategy: str, sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
+) -> None:
+    with pytest.raises(ConfigError, match=rf"'{strategy}' needs a local language model.*scorer"):
+        okralong.answer(sample_archive, few, tmp_path / "none", strategy=strategy, **endpoint(server))
     scorer = {"scorer.model": str(write_tiny_llama(tmp_path / "llama", 2048))}
     run = tmp_path / "run"
-    result = answer(sample_archive, few, run, strategy="longllmlingua", **scorer, **endpoint(server))
+    result = answer(sample_archive, few, run, strategy=strategy, **scorer, **endpoint(server))
     assert result.statuses == {"answered": 4}
     kept = [json.loads(row["body"]) for row in table(Folder.of(run), "journal") if row["kind"] == "found"]
     assert len(kept) == 4
@@ -196,7 +259,9 @@ def test_compact_reads_segments_until_the_summary_is_complete(
     assert all("It grows apples. all is there" in messages[-1]["content"] for messages in asked)
 
 
-@pytest.mark.parametrize("strategy", ["adaptive_rag", "flare", "compact", "raptor"])
+@pytest.mark.parametrize(
+    "strategy", ["adaptive_rag", "flare", "compact", "raptor", "iter_retgen", "self_rag", "graphrag", "instructrag"]
+)
 def test_an_estimate_says_what_cannot_be_foreseen(strategy: str, tmp_path: Path) -> None:
     from okralong.jobs.estimate import Asking, estimate_questions
     from okralong.pipelines.core.config import load_config

@@ -121,6 +121,16 @@ async def test_a_question_that_leaves_no_room_is_a_problem_and_no_cost(made: Mad
     assert "leaves no room" in outlook.problems["std_rag"]
 
 
+async def test_a_full_text_that_follows_unanswerable_is_no_certain_prompt(made: Made) -> None:
+    with FakeOpenAI() as server:
+        outlook = await dry_run(
+            made.asked[0].question, made.asked[0].doc_ids, made.desk(server).ports(), ("self_route",)
+        )
+    forecast = outlook.forecasts["self_route"]
+    assert [prompt.role for prompt in forecast.certain] == ["generate"]
+    assert forecast.full_text > forecast.certain[0].tokens
+
+
 async def test_a_prompt_that_a_local_model_shortens_is_counted(made: Made) -> None:
     async def score(prefix: str, texts: list[str]) -> list[list[float]]:
         return [[-1.0 - place % 7 * bool(prefix) for place, _ in enumerate(text.split())] for text in texts]

@@ -96,6 +96,16 @@ def test_the_method_follows_the_types_of_the_questions(tmp_path: Path, pooled: P
     assert precise.prompt_tokens > plain.prompt_tokens
 
 
+def test_a_full_text_after_the_chunks_counts_by_how_often_it_is_read(tmp_path: Path, pooled: Pooled) -> None:
+    outline = Outline()
+    planned = plans(tmp_path, methods={"std_rag": {}, "self_route": {}, "long_context": {}})
+    plain, routed, whole = (outline.of(planned[name], pooled) for name in ("std_rag", "self_route", "long_context"))
+    share = outline.priors.unanswerable.mean
+    assert routed.calls == pytest.approx(plain.calls + 6 * share)
+    assert routed.prompt_tokens == pytest.approx(plain.prompt_tokens + share * whole.prompt_tokens)
+    assert routed.described
+
+
 def test_a_tree_is_written_once_for_all_questions_of_a_cell(tmp_path: Path, pooled: Pooled) -> None:
     outline = Outline()
     usual, tree = outline.priors.sizes.methods["raptor"], outline.priors.sizes.trees["raptor"]

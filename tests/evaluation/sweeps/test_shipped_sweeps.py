@@ -15,12 +15,12 @@ def shipped(name: str) -> Sweep:
     return parse_config(Sweep, shipped_config(name), name)
 
 
-@pytest.mark.parametrize("name", ["sweeps/smoke.yaml", "sweeps/paper.yaml"])
+@pytest.mark.parametrize("name", ["sweeps/smoke.yaml", "sweeps/paper.yaml", "sweeps/papers.yaml"])
 def test_it_expands(name: str, tmp_path: Path) -> None:
     sweep = shipped(name)
     plans = expand(sweep, SweepFolder(tmp_path))
     assert len(plans) == len(sweep.sets) * len(sweep.systems())
-    vectors = name != "sweeps/paper.yaml"  # GPT-4o takes none
+    vectors = name == "sweeps/smoke.yaml"  # GPT-4o takes none
     wanted = {each for each in BUILT_IN if vectors or each != "sara"}
     assert wanted <= {plan.config.strategy for plan in plans}, "every method that its generator can answer is in it"
     assert set(sizes_by_set(plans)) == {chosen.named for chosen in sweep.sets}
@@ -36,3 +36,28 @@ def test_the_paper_s_ablations_change_one_thing_each(tmp_path: Path) -> None:
     assert policies["one granularity"].granularities() == [150, 256]
     shares = {p.named.variant: p.config.analyzer.corrupt for p in plans}
     assert [c.share for c in shares.values() if c is not None] == [0.1, 0.2, 0.3]
+
+
+def test_sara_s_sweep_changes_what_its_variants_say(tmp_path: Path) -> None:
+    sweep = shipped("sweeps/sara.yaml")
+    plans = expand(sweep, SweepFolder(tmp_path))
+    assert len(plans) == len(sweep.sets) * len(sweep.systems())
+    policies = {plan.named.variant: plan.policy.sara for plan in plans if plan.named.method == "sara"}
+    paper = policies["EMB"]
+    assert (paper.retriever, paper.selection, paper.space, paper.text, paper.candidates) == (
+        "exact",
+        "novelty",
+        "compressor",
+        5,
+        10,
+    )
+    assert policies["C no compression"] == paper.model_copy(update={"compression": False})
+    assert policies["R no reranking"] == paper.model_copy(update={"selection": "none"})
+    assert policies["CSI"] == paper.model_copy(update={"selection": "csi"})
+    assert policies["cross-encoder"] == paper.model_copy(update={"retriever": "hybrid", "rerank": 30})
+    assert [policies[f"k {k}"].text for k in (0, 1, 8, 10)] == [0, 1, 8, 10]
+    assert {plan.named.variant for plan in plans if plan.named.method == "budget_rag"} == {
+        "RAG",
+        "512 tokens",
+        "1024 tokens",
+    }

@@ -1,0 +1,187 @@
+"""InstructRAG (Wei et al. 2025), in-context: the generator explains how the retrieved chunks lead to the answer, and
+shows itself how by rationales that it has written for questions whose answers it was told.
+
+Its rationales are an artifact of the run: written once, by calls of their own in the ledger, when the first question
+needs them, and then shown to all questions. ``--replies-from`` takes them over into another run for nothing.
+
+Where this differs from the paper:
+
+- The in-context variant alone. The paper's better one (InstructRAG-FT) trains the generator on rationales for a whole
+  training set.
+- The examples are two made-up questions over made-up passages, one of which leads to the answer and one of which does
+  not; the paper draws them from each set's training questions. Their rationales are the generator's own, as there.
+- A rationale ends with the contract's lines, so that there is a short answer to score and something to cite; the
+  paper's authors count a rationale as right that holds the answer anywhere.
+- The generator may not fall back on what it knows: the passages alone count, as for all methods here, and without
+  evidence the answer is "unanswerable".
+- Five dense chunks of 512 tokens, the best first; the authors' passages have 100 words, the best last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from okralong.pipelines.answering.citations import ask_for, find_citations
+from okralong.pipelines.answering.context import fit_passages, passage_of
+from okralong.pipelines.answering.cost_model import most_of
+from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.prompts import (
+    UNANSWERABLE,
+    framed_prompt,
+    neutralise,
+    parse_answer,
+    render_passages,
+    strip_thought,
+)
+from okralong.pipelines.answering.retrieve import dense_retrieval
+from okralong.pipelines.answering.tools import Branch, Tools
+from okralong.pipelines.core.types import Answer, Message, NobodyAsked, Passage, Plan, Question, ReplyError
+
+NEEDS_VECTORS: Final = True
+ROLE: Final = "rationale"
+
+ARTIFACT: Final = "instructrag"
+EXAMPLES: Final = "examples"
+"""What stands for a document in the artifact's key: it belongs to none."""
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.instructrag.granularity]
+
+
+def unforeseen(policy: Policy) -> str | None:
+    """Why no estimate can tell what is sent."""
+    return "the rationales of its examples must be written first" if policy.instructrag.examples else None
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``retrieve``, the artifact ``instructrag`` (``write_rationales``), and ``rationale``."""
+    policy, words = tools.policy.instructrag, question.question
+    plan = await tools.record_plan("plan", _plan(tools))
+    hits = await dense_retrieval(tools, "retrieve", words, plan)
+    if not hits:
+        return Answer("unanswerable", UNANSWERABLE, plan=plan)
+    rationales: list[str] = []
+    if policy.examples:
+        branch = Branch("rationales", write_rationales, {"count": policy.examples})
+        rationales = await tools.artifact(ARTIFACT, EXAMPLES, branch)
+    build = partial(rationale_prompt, words, rationales)
+    shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
+    reply = await tools.complete(ROLE, build(shown), role=ROLE)
+    parsed = parse_answer(reply.text, words)
+    if parsed.unanswerable:
+        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=tuple(shown))
+    said = calculate(parsed.answer) if tools.calculator else parsed.answer
+    citations = find_citations(parsed.evidence, shown)
+    return Answer("answered", said, citations, plan=plan, context=tuple(shown))
+
+
+def _plan(tools: Tools) -> Plan:
+    policy = tools.policy.instructrag
+    shown = policy.granularity * policy.count + policy.examples * (tools.completion_limit(ROLE) + EXAMPLE_TOKENS)
+    reason = f"InstructRAG: the {policy.count} best dense chunks and {policy.examples} examples, with a rationale"
+    return plain_plan(policy.granularity, policy.count, reason, most=most_of(tools, [(ROLE, shown)]))
+
+
+async def write_rationales(tools: Tools, count: int) -> list[str]:
+    """How the passages of each of the first ``count`` examples lead to its answer, in the generator's words.
+
+    Steps: ``1/rationale`` onward. Where no text comes, the example is shown with its answer alone.
+    """
+    written: list[str] = []
+    for number, example in enumerate(WORKED[:count], start=1):
+        try:
+            written.append(await ask_for(tools, ROLE, f"{number}/rationale", synthesis_prompt(example), read_rationale))
+        except NobodyAsked:
+            raise
+        except ReplyError:
+            written.append("")
+    return written
+
+
+# The examples, and the two prompts (section 3): one asks for the rationale of a question whose answer is told, the
+# other, with such rationales in view, for the rationale and the answer of the question at hand. The words are ours.
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A made-up question over made-up passages, of which the one numbered ``source`` has the words ``quote``."""
+
+    question: str
+    passages: tuple[str, ...]
+    source: int
+    quote: str
+    answer: str
+
+
+WORKED: Final = (
+    Example(
+        "Who leads Fernhill?",
+        (
+            "Fernhill sold 310 boats in 2021. Its yard in Oslo has 44 workers.",
+            "Mara Lind has led Fernhill since 2016. Before that she built bridges.",
+        ),
+        2,
+        "Mara Lind has led Fernhill since 2016.",
+        "Mara Lind",
+    ),
+    Example(
+        "In which town does the founder of Marrow Bay live?",
+        (
+            "Marrow Bay was founded in 1988 by Tor Askim, who still lives in Lervik.",
+            "The harbour of Lervik was dredged in 1990, at a cost of 3 million crowns.",
+        ),
+        1,
+        "founded in 1988 by Tor Askim, who still lives in Lervik",
+        "Lervik",
+    ),
+)
+
+EXAMPLE_TOKENS: Final = 120
+"""Tokens of an example beside its rationale: frames, question, quotation and answer."""
+
+SYNTHESIS_INSTRUCTIONS: Final = """You explain answers. Say in two or three sentences which of the numbered passages \
+help with the question, and how what they say leads to the answer that is given. Name the passages that do not help.
+Reply with the explanation alone."""
+
+INSTRUCTIONS: Final = """First explain in two or three sentences which passages help with the question, and how what \
+they say leads to the answer. Then reply in this form:
+Evidence: [n] "exact words copied from passage n"
+Answer: the shortest complete answer
+If the passages do not hold the answer, say why, then: Answer: unanswerable"""
+
+
+def synthesis_prompt(example: Example) -> list[Message]:
+    """The messages that ask for an example's rationale."""
+    asked = f"{_frames(example)}\n\nQuestion: {example.question}\nAnswer: {example.answer}"
+    return [Message("system", SYNTHESIS_INSTRUCTIONS), Message("user", asked)]
+
+
+def read_rationale(reply: str) -> str:
+    """The explanation on one line. Raises ReplyError when there is none."""
+    said = " ".join(neutralise(strip_thought(reply)).split())
+    if not any(char.isalnum() for char in said):
+        raise ReplyError(f"The reply holds no explanation: {reply[:80]!r}. Two or three sentences were asked for.")
+    return said
+
+
+def rationale_prompt(question: str, rationales: Sequence[str], passages: Sequence[Passage]) -> list[Message]:
+    """The messages that ask for a rationale and the answer, behind as many examples as there are ``rationales``."""
+    system, asked = framed_prompt(INSTRUCTIONS, question, passages)
+    shown = [system]
+    for example, rationale in zip(WORKED, rationales, strict=False):
+        contract = f'Evidence: [{example.source}] "{example.quote}"\nAnswer: {example.answer}'
+        shown.append(replace(asked, content=f"{_frames(example)}\n\nQuestion: {example.question}"))
+        shown.append(Message("assistant", f"{rationale}\n{contract}".strip()))
+    return [*shown, asked]
+
+
+def _frames(example: Example) -> str:
+    return render_passages(
+        [Passage(f"example-{number}", 0, len(text), text, 0, 0.0) for number, text in enumerate(example.passages, 1)]
+    )

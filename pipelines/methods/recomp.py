@@ -1,0 +1,149 @@
+"""RECOMP (Xu et al. 2024): the retrieved chunks are compressed for the question before the generator reads them, to
+their nearest sentences (extractive) or to one summary (abstractive); it answers once, from that alone.
+
+Where this differs from the paper:
+
+- Neither compressor is trained. The extractive one is the archive's sentence encoder as it is, by the dot product of
+  question and sentence; the paper fine-tunes a Contriever on which sentences help the generator. The abstractive one is
+  the generator, prompted, and its tokens count; the paper distils a T5 of 775M parameters.
+- Five dense chunks of 512 tokens, where the paper has five passages of 100 words; so five sentences, where it has one
+  or two.
+- The summary that says that nothing helps is the word "none", the paper's is empty. Both lead to an answer without any
+  passage (selective augmentation).
+- The chosen sentences are shown the nearest first, each as a passage that can be cited. A summary stands in no
+  document, so that its answer has neither context nor citations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.context import fit_passages, passage_of
+from okralong.pipelines.answering.cost_model import most_of
+from okralong.pipelines.answering.generate import generate
+from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.prompts import framed_prompt, strip_thought
+from okralong.pipelines.answering.retrieve import dense_retrieval
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Answer, Hit, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.indexing.chunking import boundaries
+from okralong.pipelines.methods.adaptive_rag import answer_closed_book
+
+NEEDS_VECTORS: Final = True
+ROLE: Final = "summarize"
+
+SHORTEST: Final = 12
+"""Characters of a sentence that is looked at; ours. A shorter one is a heading's number or a cut word."""
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.recomp.granularity]
+
+
+def unforeseen(policy: Policy) -> str | None:
+    """Why no estimate can tell what is sent."""
+    return "it answers from a summary that is yet to be written" if policy.recomp.compressor == "abstractive" else None
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``retrieve``, ``sentences`` (extractive) or ``summarize`` (abstractive), and ``generate``."""
+    policy, words = tools.policy.recomp, question.question
+    plan = await tools.record_plan("plan", _plan(tools))
+    hits = await dense_retrieval(tools, "retrieve", words, plan)
+    if policy.compressor == "extractive":
+        shown = await nearest_sentences(tools, "sentences", words, hits, policy.sentences)
+        return replace(await generate(tools, "generate", words, shown), plan=plan)
+    summary = await summarized(tools, "summarize", words, hits) if hits else ""
+    if not summary:
+        return replace(await answer_closed_book(tools, "generate", words), plan=plan)
+    written = Passage("summary", 0, len(summary), summary, count_tokens(summary), 1.0)
+    found = await generate(tools, "generate", words, [written])
+    return replace(found, plan=plan, context=(), citations=())
+
+
+def _plan(tools: Tools) -> Plan:
+    policy = tools.policy.recomp
+    shown = policy.granularity * policy.candidates
+    if policy.compressor == "extractive":
+        calls, into = [("generate", shown)], f"their {policy.sentences} sentences nearest to the question"
+    else:
+        calls, into = [(ROLE, shown), ("generate", tools.completion_limit(ROLE))], "one summary for the question"
+    reason = f"RECOMP: the {policy.candidates} best dense chunks of {policy.granularity} tokens, compressed to {into}"
+    return plain_plan(policy.granularity, policy.candidates, reason, most=most_of(tools, calls))
+
+
+async def nearest_sentences(tools: Tools, step: str, question: str, hits: Sequence[Hit], count: int) -> list[Passage]:
+    """The ``count`` sentences of ``hits`` whose vectors have the largest dot product with the question's, the nearest
+    first, as passages of their documents. What was chosen is journaled under ``step``.
+    """
+    sentences = [sentence for hit in hits for sentence in sentences_of(passage_of(hit))]
+    if not sentences:
+        return []
+
+    async def choose() -> list[int]:
+        vectors = np.asarray(await tools.embed([question, *(each.text for each in sentences)]), dtype=np.float32)
+        # A stable sort: of equals the one from the better chunk comes first.
+        order = np.argsort(-(vectors[1:] @ vectors[0]).round(6), kind="stable")
+        return [int(place) for place in order[:count]]
+
+    asked = {"question": question, "chunks": [hit.chunk.chunk_id for hit in hits], "count": count}
+    return [sentences[place] for place in await tools.remember(step, asked, choose)]
+
+
+def sentences_of(passage: Passage) -> list[Passage]:
+    """The sentences and lines of a passage, each as a passage of its own; very short ones are left out."""
+    found: list[Passage] = []
+    start = 0
+    for end in [*boundaries(passage.text, ()), len(passage.text)]:
+        text = passage.text[start:end]
+        lead = len(text) - len(text.lstrip())
+        text = text.strip()
+        if len(text) >= SHORTEST:
+            first = passage.start_char + start + lead
+            found.append(
+                replace(passage, start_char=first, end_char=first + len(text), text=text, n_tokens=count_tokens(text))
+            )
+        start = end
+    return found
+
+
+async def summarized(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> str:
+    """What ``hits`` say on the question, in one paragraph; empty where nothing helps, or no summary comes, also when it
+    is asked for once more.
+    """
+    build = partial(framed_prompt, INSTRUCTIONS, question)
+    shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
+    try:
+        return await ask_for(tools, ROLE, step, build(shown), read_summary)
+    except NobodyAsked:
+        raise
+    except ReplyError:
+        return ""
+
+
+# The prompt of the abstractive compressor (section 3.2): a summary for the question, and nothing where nothing helps.
+# The words are ours; the paper's compressor is trained on what GPT-3.5 wrote to a prompt that asks for the same.
+
+INSTRUCTIONS: Final = """Do not answer the question yet. Write one paragraph of at most 80 words that holds what the \
+passages say to it, with names and figures in full.
+If nothing in the passages helps to answer it, reply only: none"""
+
+_LABEL: Final = re.compile(r"^[\s*#]*summary[\s*]*:[\s*]*", re.IGNORECASE)
+_NONE: Final = re.compile(r"\W*(?:none|nothing|no relevant information)\W*", re.IGNORECASE)
+
+
+def read_summary(reply: str) -> str:
+    """The paragraph on one line, empty for "none". Raises ReplyError when the reply says nothing."""
+    summary = " ".join(_LABEL.sub("", strip_thought(reply)).split())
+    if not summary:
+        raise ReplyError(f"The reply holds no summary: {reply[:80]!r}. One paragraph, or none, was asked for.")
+    return "" if _NONE.fullmatch(summary) else summary

@@ -1,0 +1,192 @@
+"""Self-RAG (Asai et al. 2024), its critique as prompts: each retrieved chunk is answered from by itself, the generator
+marks whether the chunk is relevant, how far it supports the answer and how useful that is, and the best marked answer
+counts.
+
+The marks and how they are summed are the authors' (``retrieval_lm/run_short_form.py``): relevant 1 or 0; support full
+1, partial 0.5, none 0; usefulness of 1 to 5 as -1 to 1; with the weights 1, 1 and 0.5.
+
+Where this differs from the paper:
+
+- The generator is prompted. The paper trains one that writes its marks as tokens of its vocabulary, and weighs their
+  probabilities; here a mark is what the reply says, and of equal sums the better ranked chunk's answer counts.
+- Whether anything must be looked up is a call of its own, answered by yes or no; the paper reads the probability of a
+  token against a threshold of 0.2. A reply that is neither counts as yes. After "no" the answer is given as it is.
+- One segment, the answer. The paper's beam search over the sentences of long answers is left out, since all sets here
+  ask for short ones.
+- The likelihood of the answer itself is not part of the sum.
+- Five dense chunks of 512 tokens; the authors' runs have five or ten passages of 100 words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from okralong.pipelines.answering.citations import ask_for, find_citations
+from okralong.pipelines.answering.context import fit_passages, passage_of
+from okralong.pipelines.answering.cost_model import most_of
+from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.policy import Policy, SelfRagPolicy, plain_plan
+from okralong.pipelines.answering.prompts import (
+    UNANSWERABLE,
+    Evidence,
+    clean,
+    cut_at_labels,
+    framed_prompt,
+    label_pattern,
+    neutralise,
+    parse_evidence,
+    says_unanswerable,
+    strip_thought,
+    take_references,
+)
+from okralong.pipelines.answering.retrieve import dense_retrieval
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.methods.adaptive_rag import answer_closed_book
+
+UNFORESEEN: Final = "the generator decides whether it retrieves at all"
+NEEDS_VECTORS: Final = True
+ROLE: Final = "critique"
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.self_rag.granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``decide`` where the policy is adaptive, then ``generate``, or ``retrieve`` and
+    ``passage/1/critique`` onward.
+    """
+    policy, words = tools.policy.self_rag, question.question
+    plan = await tools.record_plan("plan", _plan(tools))
+    if policy.adaptive and not await _must_look_up(tools, "decide", words):
+        return replace(await answer_closed_book(tools, "generate", words), plan=plan)
+    hits = await dense_retrieval(tools, "retrieve", words, plan)
+    tried = [_critique(tools, f"passage/{number}/critique", words, hit) for number, hit in enumerate(hits, 1)]
+    candidates = [found for found in await asyncio.gather(*tried) if found is not None]
+    answered = [each for each in candidates if each.marks.answer]
+    if not answered:
+        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=tuple(each.shown for each in candidates))
+    best = max(answered, key=lambda each: each.marks.weight(policy))  # the first of equals
+    said = calculate(best.marks.answer) if tools.calculator else best.marks.answer
+    citations = find_citations(best.marks.evidence, [best.shown])
+    return Answer("answered", said, citations, plan=plan, context=(best.shown,))
+
+
+def _plan(tools: Tools) -> Plan:
+    policy = tools.policy.self_rag
+    calls = [("classify", 0)] if policy.adaptive else []
+    most = most_of(tools, [*calls, *[(ROLE, policy.granularity)] * policy.count])
+    chunks = f"each of the {policy.count} best dense chunks of {policy.granularity} tokens"
+    reason = f"Self-RAG: {chunks} answered from and marked by itself, the best marked answer"
+    return plain_plan(policy.granularity, policy.count, reason, most=most)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a reply says: the answer ("" for "unanswerable"), the words that it rests on, and its marks. ``support`` and
+    ``utility`` are 0 to 1 and 1 to 5.
+    """
+
+    answer: str
+    evidence: tuple[Evidence, ...]
+    relevant: bool
+    support: float
+    utility: int
+
+    def weight(self, policy: SelfRagPolicy) -> float:
+        """The weighted sum of the marks, usefulness stretched to -1 to 1 (the authors' ``ut_scores``)."""
+        useful = (self.utility - 3) / 2
+        return policy.relevance * self.relevant + policy.support * self.support + policy.utility * useful
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The answer from one chunk."""
+
+    shown: Passage
+    marks: Marks
+
+
+async def _critique(tools: Tools, step: str, question: str, hit: Hit) -> Candidate | None:
+    """The answer from one chunk with its marks; None where no reply can be read, also when asked for once more."""
+    build = partial(framed_prompt, INSTRUCTIONS, question)
+    (shown,) = fit_passages([passage_of(hit)], [hit], build, ROLE, tools)
+    try:
+        return Candidate(shown, await ask_for(tools, ROLE, step, build([shown]), read_marks))
+    except NobodyAsked:
+        raise
+    except ReplyError:
+        return None
+
+
+async def _must_look_up(tools: Tools, step: str, question: str) -> bool:
+    prompt = [Message("system", DECIDE_INSTRUCTIONS), Message("user", f"Question: {neutralise(question).strip()}")]
+    try:
+        return await ask_for(tools, "classify", step, prompt, read_decision)
+    except NobodyAsked:
+        raise
+    except ReplyError:
+        return True
+
+
+# The prompts. The marks are the paper's (its table 1): relevant or irrelevant; fully, partially, or no support; 1 to 5.
+# The words are ours, since its generator is trained on them and never told.
+
+DECIDE_INSTRUCTIONS: Final = """Must documents be looked up to answer the question? Reply with one letter:
+A: no; I know it for certain
+B: yes; documents must be looked up"""
+
+INSTRUCTIONS: Final = """Answer from this one passage, then judge your answer. Reply in this form:
+Relevance: relevant or irrelevant, whether the passage helps with the question
+Evidence: [1] "exact words copied from the passage"
+Answer: the shortest complete answer, or unanswerable
+Support: fully, partially or no, how far the passage supports the answer
+Utility: 1 to 5, how useful the answer is to the question"""
+
+_LABEL: Final = label_pattern(r"relevance|evidence|answer|support(?:ed)?|utility|usefulness")
+_LETTER: Final = re.compile(r"\W*([AB])(?![A-Za-z])", re.IGNORECASE)
+_YES_NO: Final = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
+_SCORE: Final = re.compile(r"[1-5](?!\d)")
+
+
+def read_decision(reply: str) -> bool:
+    """Whether something must be looked up. Raises ReplyError for a reply that is neither letter, nor yes nor no."""
+    said = strip_thought(reply)
+    if (letter := _LETTER.match(said)) is not None:
+        return letter[1].upper() == "B"
+    if (word := _YES_NO.match(said)) is not None:
+        return word[1].casefold() == "yes"
+    raise ReplyError(f"The reply is none of the letters A and B: {reply[:80]!r}. One of them was asked for.")
+
+
+def read_marks(reply: str) -> Marks:
+    """Read a reply. A mark that is missing counts as its lowest. Raises ReplyError when there is no answer."""
+    unlabelled, found = cut_at_labels(_LABEL, strip_thought(reply))
+    sections: dict[str, str] = {}
+    for label, section in found:
+        sections.setdefault({"supported": "support", "usefulness": "utility"}.get(label, label), section)
+    answer, references = take_references(clean(sections.get("answer", unlabelled if not found else "")))
+    if not answer:
+        raise ReplyError(f"The reply holds no answer: {reply[:80]!r}. The five lines of the form were asked for.")
+    relevance = sections.get("relevance", "").casefold()
+    score = _SCORE.search(sections.get("utility", ""))
+    evidence = parse_evidence(sections.get("evidence", "")) or references
+    return Marks(
+        answer="" if says_unanswerable(answer) else answer,
+        evidence=tuple(replace(each, passage=1) for each in evidence),
+        relevant="relevant" in relevance and "irrelevant" not in relevance and "not relevant" not in relevance,
+        support=_support(sections.get("support", "").casefold()),
+        utility=int(score[0]) if score else 1,
+    )
+
+
+def _support(said: str) -> float:
+    if "partial" in said:
+        return 0.5
+    return 1.0 if re.match(r"\W*(?:full|yes)", said) else 0.0
