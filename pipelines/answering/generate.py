@@ -14,6 +14,7 @@ from decimal import Context as Arithmetic
 from functools import partial
 from typing import Final
 
+from okralong.pipelines.answering.amounts import amounts
 from okralong.pipelines.answering.answer_types import (
     AMOUNTS,
     TEXT,
@@ -127,7 +128,9 @@ def _typed_answer(
     sources: Sequence[Passage],
     wanted: AnswerType,
 ) -> Answer:
-    """The answer that these values are, each with citations of its own. Raises ValueError where one does not fit."""
+    """The answer that these values are, each with citations of its own. Raises ValueError where one does not fit, and
+    under the short contract where one stands in no passage.
+    """
     words: list[str] = []
     read: list[tuple[str, str, Context]] = []
     citations: list[Citation] = []
@@ -138,12 +141,29 @@ def _typed_answer(
         if each.only_number and own:
             start, end = best_line(own[0].quote, "", question)
             value = own[0].quote[start:end]
+        elif tools.short_contract and value == each.said and wanted.kind in (*AMOUNTS, "date", "period"):
+            _stands_there(value, shown, wanted.kind)
         words.append(value)
         read.append((value, each.period, context_of(question, value, own, sources)))
         citations += own
     typed = typed_value(wanted, read)
     cited = tuple(dict.fromkeys(citations))
     return Answer("answered", "; ".join(words), cited, context=tuple(shown), value=typed)
+
+
+def _stands_there(said: str, shown: Sequence[Passage], kind: str) -> None:
+    """Raises ValueError where an amount of ``said``, or the year of a date or period, is in no passage: a small model
+    that finds no answer says what the contract has as its example.
+    """
+    if kind in AMOUNTS:
+        known = {abs(each.digits) for passage in shown for each in amounts(passage.text)}
+        strange = [said[each.start : each.end] for each in amounts(said) if abs(each.digits) not in known]
+    else:
+        strange = [
+            year for year in re.findall(r"(?:19|20)\d\d", said) if not any(year in passage.text for passage in shown)
+        ]
+    if strange:
+        raise ValueError(f"{strange[0].strip()} stands in no passage")
 
 
 # The long context: every document of the scope in full where the window holds them, else the best chunks that fit.

@@ -123,6 +123,8 @@ _CHANGED: Final = re.compile(
     re.IGNORECASE,
 )
 """What stands right before an amount by which something changed."""
+_CHANGE: Final = re.compile(r"\s+(?:increas|decreas|declin|growth|ris|drop|improv|reduc)\w*\b", re.IGNORECASE)
+"""What stands right behind such an amount."""
 _TO: Final = re.compile(r"\bto\s+(?:approximately\s+|about\s+)?$", re.IGNORECASE)
 _COMPARED: Final = re.compile(r"\b(?:compared\s+(?:to|with)|versus|vs\.?)\s[^.;]*$", re.IGNORECASE)
 _JOINED: Final = re.compile(r"\s*(?:,|,?\s*\band\b)\s*", re.IGNORECASE)
@@ -141,9 +143,13 @@ def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
     if span not in there or _ASKS_CHANGE.search(question):
         return span
     at = there.index(span)
-    if _CHANGED.search(text[first : span[0]]):
+
+    def is_change(each: Span) -> bool:
+        return bool(_CHANGED.search(text[first : each[0]]) or _CHANGE.match(text[each[1] : last]))
+
+    if is_change(span):
         reached = [each for each in there[at + 1 :] if _TO.search(text[first : each[0]])]
-        kept = reached[:1] or [each for each in there[:at] if not _CHANGED.search(text[first : each[0]])][:1]
+        kept = reached[:1] or [each for each in there[:at] if not is_change(each)][:1]
         if not kept:
             return None
         at = there.index(kept[0])

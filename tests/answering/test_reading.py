@@ -319,6 +319,8 @@ def test_a_change_alone_is_no_level_but_is_what_a_question_for_it_asks() -> None
     sentence = "Net cash provided by operating activities increased $378 million for the six months."
     span = (sentence.index("$"), sentence.index(" for the"))
     assert level_of("money", sentence, span, CASH) is None
+    behind = "This was partially offset by a $54 million increase in net charges."
+    assert level_of("money", behind, (behind.index("$"), behind.index(" increase")), CASH) is None
     assert level_of("money", sentence, span, "By how much did operating cash flow increase?") == span
 
 

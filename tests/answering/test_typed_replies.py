@@ -180,6 +180,19 @@ async def test_a_reply_that_misfits_is_asked_for_once_more() -> None:
     assert tools.of("complete")[1].details["answer_type"] == "money"
 
 
+async def test_a_small_model_that_repeats_the_example_of_its_contract_has_not_answered() -> None:
+    copied = 'What is the value of the following string?\n"987,654 thousand"'
+    answer, tools = await ask("money", copied, "$ 467,460 [1]", short=True)
+    assert answer.value.value == "467460000"
+    assert "987,654 thousand stands in no passage" in tools.prompt("generate/repair")
+    again, _ = await ask("money", copied, copied, short=True)
+    assert (again.status, again.value) == ("invalid_output", None)
+    period, _ = await ask("period", "FY2019", "2023 [1]", short=True)
+    assert period.value.value == "2023"
+    worked_out, _ = await ask("money", json.dumps({"value": "$ 36,458 thousand"}))
+    assert worked_out.value.value == "36458000", "a large model may work a value out"
+
+
 async def test_a_second_misfit_is_invalid_output_with_both_replies() -> None:
     answer, tools = await ask("date", "Answer: soon", '{"value": "later"}')
     assert isinstance(answer, Answer)
