@@ -67,6 +67,7 @@ class Gateway:
         self.limiters = list(limiters)
         self._permits: dict[CallKey, tuple[int, int]] = {}
         self._asking: dict[CallKey, tuple[str, asyncio.Task[Sendable]]] = {}
+        self._given_up: dict[CallKey, str] = {}  # by query_id: attempts whose end was here before them
 
     async def ask(
         self, call: Call, tokens: int, expires_s: float, limiter: int = 0, steps: Steps = NO_STEPS
@@ -76,8 +77,10 @@ class Gateway:
 
         Raises OverBudget, or QuestionError when no minute of the endpoint can hold so many tokens, or BrokenError when
         the question was put down meanwhile; nothing is reserved then, and no permit held. ``came`` for the same attempt
-        ends the wait.
+        ends the wait, also where it overtakes this message: an actor of several threads keeps no order.
         """
+        if self._given_up.pop(call.key, None) is not None:
+            raise BrokenError(f"Question {call.query_id} gave up an attempt before it was asked for.")
         if call.key not in self._asking:  # a message that comes twice waits once
             task = asyncio.create_task(self._ask(call, tokens, expires_s, limiter, steps))
             self._asking[call.key] = call.query_id, task
@@ -137,6 +140,8 @@ class Gateway:
         """
         if (asking := self._asking.get(outcome.call.key)) is not None:
             asking[1].cancel()
+        elif unsent and outcome.call.key not in self._permits:
+            self._given_up[outcome.call.key] = outcome.call.query_id
         await self._give_back(outcome.call.key, headers, unsent=unsent)
         await self._take(outcome.call.query_id, steps)
         await self.ledger.settle(outcome)
@@ -177,7 +182,8 @@ class Gateway:
         return await self.ledger.release(query_id)
 
     def _withdraw(self, query_id: str) -> None:
-        """End the waits of a question whose planner has died or stopped."""
+        """End the waits of a question whose planner has died or stopped, and forget what it gave up."""
+        self._given_up = {key: by for key, by in self._given_up.items() if by != query_id}
         for asked_by, task in list(self._asking.values()):
             if asked_by == query_id:
                 task.cancel()

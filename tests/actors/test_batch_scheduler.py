@@ -59,7 +59,7 @@ async def test_a_scheduler_on_a_cluster(ray_cluster: None, tmp_path: Path, serve
             assert all(isinstance(one, Reply) for one in await asking)
         else:
             async with asyncio.timeout(60):  # the endpoint knows of the batch a moment before the scheduler notes it
-                while not await scheduler.notes(0):
+                while not await scheduler.notes(0):  # noqa: ASYNC110 - of another process
                     await asyncio.sleep(0.05)
             await scheduler.stop("Another question has stopped the run.")
             assert {type(one) for one in await asking} == {EndpointError}

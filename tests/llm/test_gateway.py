@@ -112,3 +112,17 @@ async def test_a_wait_that_is_ended_gives_all_back(tmp_path: Path, how: str) -> 
     await asyncio.wait_for(gateway.ask(a_call(3), 10, 60), 5)  # the place is free
     assert limiter.in_flight == 1
     await gateway.ledger.close()
+
+
+async def test_an_end_that_overtakes_its_beginning_leaves_no_permit_and_nothing_reserved(tmp_path: Path) -> None:
+    gateway, limiter = gateway_over(tmp_path)
+    await gateway.came(unsent(a_call(1), "cancelled"), unsent=True)
+    with pytest.raises(BrokenError, match="gave up"):
+        await gateway.ask(a_call(1), 10, 60)
+    assert (limiter.in_flight, (await gateway.ledger.totals()).reserved_usd) == (0, 0)
+    await gateway.came(unsent(a_call(1), "cancelled"), unsent=True)
+    await gateway.begin(a_call(1).query_id)  # the question is taken up again
+    await gateway.ask(a_call(1), 10, 60)
+    assert limiter.in_flight == 1
+    await gateway.came(paid(a_call(1), 0.05))
+    await gateway.ledger.close()
