@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.answering.amounts import amounts
+from okralong.pipelines.answering.amounts import amounts, has_cells
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType, typed_value
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.periods import YEAR, Span, dates, periods
@@ -140,9 +140,10 @@ def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
     """
     first, last = line_around(text, *span)
     there = [each for each in spans_of(kind, text) if kind in AMOUNTS and first <= each[0] and each[1] <= last]
-    if span not in there or _ASKS_CHANGE.search(question):
+    if span not in there or has_cells(text[first:last]) or _ASKS_CHANGE.search(question):
         return span
     at = there.index(span)
+    asked = [time for _, time in _times(question)]
 
     def is_change(each: Span) -> bool:
         return bool(_CHANGED.search(text[first : each[0]]) or _CHANGE.match(text[each[1] : last]))
@@ -154,14 +155,14 @@ def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
             return None
         at = there.index(kept[0])
     elif at and _COMPARED.search(text[there[at - 1][1] : span[0]]):
-        at -= 1
+        behind = text[span[1] : there[at + 1][0] if at + 1 < len(there) else last]
+        at -= not any(_same_time(time, each) for _, time in _times(behind) for each in asked)
     run = next(each for each in _lists(text, there) if there[at] in each)
     times = _times(text[first:last])
     for each in _lists(text[first:last], [place for place, _ in times]) if len(run) > 1 else ():
         when = [dict(times)[place] for place in each]
         if len(when) == len(run) and len(set(when)) == len(when):
-            asked = {time for _, time in _times(question)}
-            meant = [n for n, time in enumerate(when) if time in asked]
+            meant = [n for n, time in enumerate(when) if any(_same_time(time, each) for each in asked)]
             return run[meant[0] if len(meant) == 1 else when.index(max(when))]
     return there[at]
 
@@ -175,6 +176,11 @@ def _lists(text: str, spans: Sequence[Span]) -> list[list[Span]]:
         else:
             found.append([each])
     return found
+
+
+def _same_time(one: str, other: str) -> bool:
+    """Whether two of ``_times`` may be meant as one: a day or quarter is in its year."""
+    return one.startswith(other) or other.startswith(one)
 
 
 def _times(text: str) -> list[tuple[Span, str]]:

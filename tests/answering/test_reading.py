@@ -330,3 +330,27 @@ def test_of_a_list_over_times_the_one_that_the_question_names() -> None:
     found = level_of("money", sentence, span, "What were net sales in 2022?")
     assert found is not None
     assert sentence[slice(*found)] == "$5.0 million"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "span", "meant"),
+    [
+        (
+            "Cash was $7.0 million and $5.0 million at December 31, 2023 and December 31, 2022.",
+            "$7.0 million",
+            "$5.0 million",
+        ),
+        ("Cash was $7.0 million in 2023, compared to $5.0 million in 2022.", "$5.0 million", "$5.0 million"),
+    ],
+)
+def test_a_day_is_in_the_year_that_the_question_names(sentence: str, span: str, meant: str) -> None:
+    at = sentence.index(span)
+    found = level_of("money", sentence, (at, at + len(span)), "How much cash was there in 2022?")
+    assert found is not None
+    assert sentence[slice(*found)] == meant
+
+
+def test_a_row_of_a_table_keeps_its_span() -> None:
+    row = "| Net decrease | $54 | $63 |"
+    span = (row.index("$54"), row.index("$54") + 3)
+    assert level_of("money", row, span, CASH) == span
