@@ -20,22 +20,18 @@ Where this differs from the paper:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.policy import LlmLinguaPolicy, Policy, plain_plan
-from okralong.pipelines.answering.retrieve import dense_retrieval
+from okralong.pipelines.answering.policy import LlmLinguaPolicy, Policy
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Question
 from okralong.pipelines.methods.longllmlingua import (
     Kept,
     Span,
-    answer_from_kept,
-    compress,
+    answer_shortened,
     cut,
     kept_spans,
     most_telling,
@@ -53,15 +49,8 @@ def granularities(policy: Policy) -> list[int]:
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
-    policy, words = tools.policy.llmlingua, question.question
-    reason = f"LLMLingua: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
-    # A small model's tokens are not o200k's; twice as many are on the safe side.
-    most = most_of(tools, [("generate", 2 * policy.target_tokens)])
-    plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
-    plan = await tools.record_plan("plan", plan)
-    hits = await dense_retrieval(tools, "retrieve", words, plan)
-    kept = await compress(tools, "compress", words, hits, partial(shortened, tools, hits, policy))
-    return replace(await answer_from_kept(tools, "generate", words, kept), plan=plan)
+    policy = tools.policy.llmlingua
+    return await answer_shortened(question, tools, "LLMLingua", policy, partial(shortened, tools, policy=policy))
 
 
 async def shortened(tools: Tools, hits: Sequence[Hit], policy: LlmLinguaPolicy) -> Kept:

@@ -28,7 +28,7 @@ from typing import Any, Final
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import LongLlmLinguaPolicy, Policy, plain_plan
+from okralong.pipelines.answering.policy import LlmLinguaPolicy, LongLlmLinguaPolicy, Policy, plain_plan
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
@@ -54,20 +54,35 @@ def granularities(policy: Policy) -> list[int]:
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
-    policy, words = tools.policy.longllmlingua, question.question
-    reason = f"LongLLMLingua: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
+    policy = tools.policy.longllmlingua
+    shorten = partial(_shortened, tools, question.question, policy=policy)
+    return await answer_shortened(question, tools, "LongLLMLingua", policy, shorten)
+
+
+async def answer_shortened(
+    question: Question,
+    tools: Tools,
+    name: str,
+    policy: LongLlmLinguaPolicy | LlmLinguaPolicy,
+    shorten: Callable[[Sequence[Hit]], Awaitable[Kept]],
+) -> Answer:
+    """The answer from what ``shorten`` leaves of the policy's best dense chunks; ``name`` stands in the plan's reason.
+    LLMLingua (``llmlingua.py``) answers in the same way. Steps: ``plan``, ``retrieve``, ``compress``, ``generate``.
+    """
+    words = question.question
+    reason = f"{name}: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
     # A small model's tokens are not o200k's; twice as many are on the safe side.
     most = most_of(tools, [("generate", 2 * policy.target_tokens)])
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
     plan = await tools.record_plan("plan", plan)
     hits = await dense_retrieval(tools, "retrieve", words, plan)
-    kept = await compress(tools, "compress", words, hits, partial(_shortened, tools, words, hits, policy))
+    kept = await compress(tools, "compress", words, hits, partial(shorten, hits))
     return replace(await answer_from_kept(tools, "generate", words, kept), plan=plan)
 
 
 async def answer_from_kept(tools: Tools, step: str, question: str, kept: Kept) -> Answer:
     """Answer from what stayed of some chunks: quotations are found in the whole ones, and the context of the answer is
-    each stretch of a document that was shown. LLMLingua (``llmlingua.py``) answers in the same way.
+    each stretch of a document that was shown.
     """
     whole = {hit.chunk.chunk_id: passage_of(hit) for hit, _ in kept}
 
