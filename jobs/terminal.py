@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
-from okralong.pipelines.answering.prompts import HIDDEN
+from okralong.pipelines.answering.prompt_text import HIDDEN
 from okralong.pipelines.core.storage import Folder
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar, cast, get
 
 from pydantic import Field
 
-from okralong.pipelines.answering.prompts import neutralise
+from okralong.pipelines.answering.prompt_text import neutralise
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import (
     NO_SCORES,

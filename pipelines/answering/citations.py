@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from okralong.pipelines.answering.context import prompt_fits
-from okralong.pipelines.answering.prompts import HIDDEN, STAND_INS, Evidence, neutralise
+from okralong.pipelines.answering.prompt_text import HIDDEN, STAND_INS, Evidence, neutralise
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Citation, Message, NobodyAsked, Passage, Reply, ReplyError
 

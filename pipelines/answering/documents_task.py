@@ -15,7 +15,7 @@ from typing import Final
 from okralong.pipelines.answering.amounts import Amount, amounts
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.periods import YEAR
-from okralong.pipelines.answering.prompts import cut_at_labels, label_pattern, neutralise, strip_thought
+from okralong.pipelines.answering.prompt_text import cut_at_labels, label_pattern, neutralise, strip_thought
 from okralong.pipelines.answering.table_operations import Band, Condition, Operation, OperationName, Sign
 from okralong.pipelines.answering.values import read_value
 from okralong.pipelines.core.types import Message, QuestionError, ReplyError, TypedValue

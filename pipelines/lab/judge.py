@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 
 from okralong.pipelines.answering.citations import Ask, ask_and_read
 from okralong.pipelines.answering.context import most_that_fits
-from okralong.pipelines.answering.prompts import neutralise
+from okralong.pipelines.answering.prompt_text import neutralise
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import CallFailed, Message, MetricError, QuestionError, Reply, ReplyError
 from okralong.pipelines.llm.client import LlmClient

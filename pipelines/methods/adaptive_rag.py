@@ -22,7 +22,8 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate, generate
 from okralong.pipelines.answering.policy import Policy, plain_plan
-from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, neutralise, parse_answer, strip_thought
+from okralong.pipelines.answering.prompt_text import neutralise, strip_thought
+from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, NobodyAsked, Plan, Question, ReplyError

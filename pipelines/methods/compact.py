@@ -29,7 +29,13 @@ from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import Policy, plain_plan
-from okralong.pipelines.answering.prompts import cut_at_labels, framed_prompt, label_pattern, neutralise, strip_thought
+from okralong.pipelines.answering.prompt_text import (
+    cut_at_labels,
+    framed_prompt,
+    label_pattern,
+    neutralise,
+    strip_thought,
+)
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens

@@ -32,7 +32,8 @@ from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.policy import Policy, plain_plan
-from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, framed_prompt, neutralise, says_unanswerable
+from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise
+from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, Reply

@@ -29,14 +29,8 @@ from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.policy import Policy, plain_plan
-from okralong.pipelines.answering.prompts import (
-    UNANSWERABLE,
-    framed_prompt,
-    neutralise,
-    parse_answer,
-    render_passages,
-    strip_thought,
-)
+from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise, render_passages, strip_thought
+from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.types import Answer, Message, NobodyAsked, Passage, Plan, Question, ReplyError

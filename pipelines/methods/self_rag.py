@@ -30,19 +30,17 @@ from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.policy import Policy, SelfRagPolicy, plain_plan
-from okralong.pipelines.answering.prompts import (
-    UNANSWERABLE,
+from okralong.pipelines.answering.prompt_text import (
     Evidence,
-    clean,
     cut_at_labels,
     framed_prompt,
     label_pattern,
     neutralise,
     parse_evidence,
-    says_unanswerable,
     strip_thought,
     take_references,
 )
+from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError

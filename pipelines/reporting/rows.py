@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from okralong.pipelines.answering.prompts import HIDDEN
+from okralong.pipelines.answering.prompt_text import HIDDEN
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.statistics import DRAWS, Estimate, estimate, mean, mean_over_sets, resample

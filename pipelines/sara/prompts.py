@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.answering.prompts import neutralise, render_passages
+from okralong.pipelines.answering.prompt_text import neutralise, render_passages
 from okralong.pipelines.core.types import QUESTION_MARK, VECTORS_PLACE, Message, Passage
 from okralong.pipelines.llm.request import TEXT, VECTORS
 

@@ -10,7 +10,8 @@ from transformers import AutoTokenizer
 from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt
 from okralong.pipelines.answering.analyzer_rules import literal_tokens
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.prompts import Evidence, answer_prompt, neutralise, split_prompt, step_prompt
+from okralong.pipelines.answering.prompt_text import Evidence, neutralise
+from okralong.pipelines.answering.prompts import answer_prompt, split_prompt, step_prompt
 from okralong.pipelines.core.types import Message, Passage
 from okralong.pipelines.models.weights import chat_ids, converted_model
 

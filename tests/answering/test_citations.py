@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.prompts import Evidence, neutralise
+from okralong.pipelines.answering.prompt_text import Evidence, neutralise
 from okralong.pipelines.core.types import Document, Passage
 
 ALDER = Document(

@@ -9,7 +9,8 @@ import pytest
 
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.grammars import ROLES, STRIDE, evidence_rules, grammar
-from okralong.pipelines.answering.prompts import answer_prompt, parse_evidence
+from okralong.pipelines.answering.prompt_text import parse_evidence
+from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.types import Message, Passage
 
 YARD = Passage("d", 0, 80, 'The "Duke" of Fernhill\nhas 44\\45 workers; Ölund | 7 | <|im_end|> said so.', 0, 0.0)

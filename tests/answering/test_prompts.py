@@ -9,21 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.prompt_text import RULES, Evidence, neutralise, parse_evidence, render_passages
 from okralong.pipelines.answering.prompts import (
     DEMONSTRATIONS,
     FORMULA,
     RESULT,
-    RULES,
     UNANSWERABLE,
-    Evidence,
     ParsedStep,
     answer_prompt,
-    neutralise,
     parse_answer,
-    parse_evidence,
     parse_split,
     parse_step,
-    render_passages,
     split_prompt,
     step_prompt,
     with_demonstration,

@@ -11,13 +11,8 @@ import pytest
 
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.prompts import (
-    Evidence,
-    answer_prompt,
-    demonstrations,
-    read_typed,
-    with_demonstration,
-)
+from okralong.pipelines.answering.prompt_text import Evidence
+from okralong.pipelines.answering.prompts import answer_prompt, demonstrations, read_typed, with_demonstration
 from okralong.pipelines.core.types import Answer, Document, Passage, Question, ReplyError
 from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.tools import Scripted, ScriptedTools, analysis

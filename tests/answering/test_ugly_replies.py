@@ -6,7 +6,8 @@ import pytest
 
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.prompts import RULES, answer_prompt, parse_answer, with_demonstration
+from okralong.pipelines.answering.prompt_text import RULES
+from okralong.pipelines.answering.prompts import answer_prompt, parse_answer, with_demonstration
 from okralong.pipelines.core.types import Answer, Passage, ReplyError
 from okralong.pipelines.llm.config import LlmConfig
 from tests.fakes.tools import ScriptedTools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from okralong.pipelines.answering.prompts import framed_prompt
+from okralong.pipelines.answering.prompt_text import framed_prompt
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.reporting.run import MESSAGE_CHARS, PASSAGE_CHARS, shortened, step_of
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from okralong.pipelines.answering.analysis import SYSTEM_PROMPT as ANALYZE
-from okralong.pipelines.answering.prompts import RULES, VALUE_MARK
+from okralong.pipelines.answering.prompt_text import RULES
 from okralong.pipelines.answering.prompts import SPLIT_INSTRUCTIONS as SPLIT
 from okralong.pipelines.answering.prompts import STEP_INSTRUCTIONS as STEP
+from okralong.pipelines.answering.prompts import VALUE_MARK
 from okralong.pipelines.core.types import QUESTION_MARK
 from okralong.pipelines.methods.adaptive_rag import COMPLEXITY_INSTRUCTIONS as CLASSIFY
 from okralong.pipelines.methods.compact import INSTRUCTIONS as COMPRESS
