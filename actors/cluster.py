@@ -177,7 +177,12 @@ class LedgerMetrics:
         if outcome.status != "ok":
             return
         usage = outcome.usage
-        kinds = {"prompt": usage.prompt_tokens, "cached": usage.cached_tokens, "completion": usage.completion_tokens}
+        kinds = {
+            "prompt": usage.prompt_tokens,
+            "cached": usage.cached_tokens,
+            "completion": usage.completion_tokens,
+            "reasoning": usage.reasoning_tokens,
+        }
         for kind, tokens in kinds.items():
             if tokens:
                 self._tokens.inc(tokens, {**model, "kind": kind})

@@ -29,6 +29,7 @@ from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
 from okralong.pipelines.llm.rate_limit_client import CoalescingLimiter, LimiterClient, LocalLimiter
 from okralong.pipelines.llm.records import Outcome
@@ -223,13 +224,21 @@ def start_gateway(
 class BatchSchedulerActor(BatchScheduler):
     """The actor's class; its methods are those of ``BatchScheduler``."""
 
-    def __init__(self, run: str, run_id: str, config: LlmConfig, ledger: str, until: datetime | None) -> None:
-        folder = Folder.of(run)
-        super().__init__(config, ledger_client(named_actor(ledger)), run_id, lambda: ResumeState.load(folder), until)
+    def __init__(
+        self, run: str, run_id: str, config: LlmConfig, ledger: str, until: datetime | None, price: Price | None
+    ) -> None:
+        folder, books = Folder.of(run), ledger_client(named_actor(ledger))
+        super().__init__(config, books, run_id, lambda: ResumeState.load(folder), until, price=price)
 
 
 def start_batch_scheduler(
-    run: str, run_id: str, config: LlmConfig, ledger: str, until: datetime | None, **options: Any
+    run: str,
+    run_id: str,
+    config: LlmConfig,
+    ledger: str,
+    until: datetime | None,
+    price: Price | None = None,
+    **options: Any,
 ) -> Any:
     """The handle of a new scheduler for a run folder (path or URI that the actor's node sees), for
     ``batch_scheduler_client``.
@@ -238,7 +247,7 @@ def start_batch_scheduler(
     """
     revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": SCHEDULER_CONCURRENCY}
     remote: Any = ray.remote(BatchSchedulerActor)
-    return remote.options(num_cpus=0, **revived, **options).remote(run, run_id, config, ledger, until)
+    return remote.options(num_cpus=0, **revived, **options).remote(run, run_id, config, ledger, until, price)
 
 
 class LimiterActor(ShownLimiter):

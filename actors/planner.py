@@ -133,7 +133,16 @@ def run_actors(
             scheduler_name = f"okralong-batch-scheduler-{tag}"
             options = {**writer, "name": scheduler_name}
             scheduler = hold(
-                held, start_batch_scheduler(run, batches.run_id, llm, gateway_name, batches.until, **options)
+                held,
+                start_batch_scheduler(
+                    run,
+                    batches.run_id,
+                    llm,
+                    gateway_name,
+                    batches.until,
+                    prepared.prices.price(llm.model, llm.price),
+                    **options,
+                ),
             )
         setup = PlannerSetup(
             strategy=prepared.strategy,

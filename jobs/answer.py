@@ -462,6 +462,7 @@ async def _drive(
         "prompt_tokens": totals.usage.prompt_tokens,
         "cached_tokens": totals.usage.cached_tokens,
         "completion_tokens": totals.usage.completion_tokens,
+        "reasoning_tokens": totals.usage.reasoning_tokens,
         "weighted_tokens": totals.usage.weighted_tokens,
         "settled_usd": totals.settled_usd,
         "unknown_usd": totals.unknown_usd,

@@ -126,10 +126,12 @@ def estimate_prepared(
             pilot = _ask(prepared, outlooks, asking, asking.run, console)
     asked = asked_in(run, token_counter(llm.tokenizer)) if run is not None else {}
     asked = {outlook.query_id: asked[outlook.query_id] for outlook in outlooks if outlook.query_id in asked}
-    stronger, second = None, llm.stronger
+    priors, stronger, second = load_config(Priors, PRIORS), None, llm.stronger
     if second is not None:
-        stronger = Again(second.completion_limit, prepared.prices.price(second.model, second.price))
-    setting = Setting(load_config(Priors, PRIORS), llm.completion_limit, price, asking.seed, stronger=stronger)
+        theirs = priors.thinking(second.reasoning_effort, second.room_for_thought)
+        stronger = Again(second.completion_limit, prepared.prices.price(second.model, second.price), theirs)
+    priors = priors.thinking(llm.reasoning_effort, llm.room_for_thought)
+    setting = Setting(priors, llm.completion_limit, price, asking.seed, stronger=stronger)
     found = estimate(outlooks, strategies, setting, asked)
     cannot = len(prepared.bad) + len(prepared.unscoped)
     faulty = cannot or any(each.problems for each in found.values())
@@ -201,9 +203,14 @@ def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str,
         "learns them"
     )
     analyses = "the generator analyses: its calls are counted, and the keyword rules stand in for its labels"
+    thought = (
+        f"{prepared.llm.model} thinks before it answers: how long is assumed (configs/estimate.yaml), and each reply "
+        f"has room for {prepared.llm.room_for_thought:,} tokens of it"
+    )
+    thinks = (thought,) if prepared.llm.room_for_thought and not asked else ()
     left_out = "attempts that fail or are sent again are not in it; batch is the endpoint's price for calls that wait"
     by_generator = (analyses,) if config.analyzer.kind == "llm" else ()
-    return learned if asked else assumed, *by_generator, *_note_on_again(prepared, asked), left_out
+    return learned if asked else assumed, *thinks, *by_generator, *_note_on_again(prepared, asked), left_out
 
 
 def _note_on_again(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str, ...]:

@@ -15,8 +15,11 @@ def exact_cost(row: Mapping[str, Any]) -> Decimal:
     fresh, cached, output = (
         Decimal(repr(row[f"{kind}_usd_per_million"])) / 1_000_000 for kind in ("input", "cached", "output")
     )
-    prompt = (row["prompt_tokens"] - row["cached_tokens"]) * fresh + row["cached_tokens"] * cached
-    return prompt + row["completion_tokens"] * output
+    dearer = row.get("cache_write_usd_per_million")
+    write = fresh if dearer is None else Decimal(repr(dearer)) / 1_000_000
+    written = row.get("cache_write_tokens") or 0
+    prompt = (row["prompt_tokens"] - row["cached_tokens"] - written) * fresh + row["cached_tokens"] * cached
+    return prompt + written * write + row["completion_tokens"] * output
 
 
 def settled_and_unknown(ledger: Iterable[Mapping[str, Any]]) -> tuple[Decimal, Decimal]:

@@ -101,13 +101,17 @@ def plan_reserve(
     """``plan_bound`` in US dollars, and where the plan escalates that of the second answer too: by the ``stronger``
     generator, or from the full text by the same one.
     """
-    usd = generator.price.cost(plan_bound(plan, table_tokens, generator.window, generator.completion_limit, typed))
+    usd = _most(generator, plan_bound(plan, table_tokens, generator.window, generator.completion_limit, typed))
     if plan.escalate_to == "stronger" and stronger is not None:
-        usd += stronger.price.cost(plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit, typed))
+        usd += _most(stronger, plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit, typed))
     if plan.escalate_to == "precise" and not plan.escalate:  # which has the full text in its bound
         whole = Usage(generator.window, 0, generator.completion_limit("full_text"))
-        usd += generator.price.cost(whole) * (2 if typed else 1)
+        usd += _most(generator, whole) * (2 if typed else 1)
     return usd
+
+
+def _most(generator: Spender, usage: Usage) -> float:
+    return generator.price.most(usage.prompt_tokens, usage.completion_tokens)
 
 
 def plan_bound(
@@ -249,8 +253,9 @@ class Priors(Settings):
     further look-up's chunks that no earlier one found. ``unanswerable`` is the share of such answers before the full
     text is read, ``escalated`` that of answers that are not trusted where the policy escalates, ``repaired`` that of
     typed answers that are asked for once more.
-    ``pilot_against`` is how many of a pilot's questions of one workflow weigh as much as all of this. ``sizes`` is for
-    the outline of a sweep alone.
+    ``pilot_against`` is how many of a pilot's questions of one workflow weigh as much as all of this. ``thought`` has
+    the mean tokens of thought before a reply by ``reasoning_effort``; a generator that thinks has ``thought_spread``
+    and ``thought_wordiness`` for its ``spread`` and ``wordiness``. ``sizes`` is for the outline of a sweep alone.
     """
 
     replies: dict[str, ReplyPrior]
@@ -268,6 +273,9 @@ class Priors(Settings):
     escalated: SharePrior
     repaired: Share
     pilot_against: Positive
+    thought: dict[str, Positive]
+    thought_spread: Positive
+    thought_wordiness: Positive
     sizes: SizePriors
 
     @model_validator(mode="after")
@@ -277,6 +285,22 @@ class Priors(Settings):
         if not self.sub_questions or min(self.sub_questions) < 1:
             raise ValueError("sub_questions gives weights to numbers from 1 on")
         return self
+
+    def thinking(self, effort: str | None, room: int) -> Priors:
+        """The same for a generator that may think in so many tokens before each reply, with this effort (None: its own,
+        which is taken for medium); itself for one that does not think.
+        """
+        thought = min(self.thought.get(effort or "medium", 0.0), room)
+        if not thought:
+            return self
+        replies = {
+            role: ReplyPrior(
+                mean=each.mean + thought, by_type={kind: mean + thought for kind, mean in each.by_type.items()}
+            )
+            for role, each in self.replies.items()
+        }
+        spreads = {"spread": self.thought_spread, "wordiness": self.thought_wordiness}
+        return self.model_copy(update={"replies": replies, **spreads})
 
     def reply(self, role: str, kind: str) -> float:
         """The mean tokens of a reply of ``role`` to a question of type ``kind``; "generate" for a role of one's own."""

@@ -33,7 +33,18 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "first_confidence": 5,
         "asked_id": 5,
     },
-    "ledger": {"endpoint": 2, "snapshot": 2, "system_fingerprint": 2, "mode": 3, "wave": 3, "batch_id": 3},
+    "ledger": {
+        "endpoint": 2,
+        "snapshot": 2,
+        "system_fingerprint": 2,
+        "mode": 3,
+        "wave": 3,
+        "batch_id": 3,
+        "reasoning_tokens": 4,
+        "cache_write_tokens": 4,
+        "cache_write_usd_per_million": 4,
+        "service_tier": 4,
+    },
 }
 """By table: the columns that were added later, and the first version that has them."""
 
@@ -287,6 +298,10 @@ LEDGER: Final = _schema(
         ("mode", pa.string()),
         ("wave", pa.int32()),
         ("batch_id", pa.string()),
+        ("reasoning_tokens", pa.int64()),
+        ("cache_write_tokens", pa.int64()),
+        ("cache_write_usd_per_million", pa.float64()),
+        ("service_tier", pa.string()),
     ],
 )
 """One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve; a cached one
@@ -296,7 +311,10 @@ costs nothing, and its tokens are those that another run paid for.
 while none was asked yet); ``snapshot`` and ``system_fingerprint`` are the reply's own word on what wrote it.
 
 ``mode`` is realtime or batch; of a batch ``wave`` is its number in the run and ``batch_id`` its name at the endpoint,
-"" while it has none. Unit prices of a batch are those with the discount.
+"" while it has none. Unit prices are those that were charged: with the discount of a batch or of the ``service_tier``
+that the reply names ("" where it names none), and of the tier by length that its prompt fell into.
+
+``reasoning_tokens`` are part of the completion tokens, ``cached_tokens`` and ``cache_write_tokens`` of the prompt's.
 """
 
 FAILURES: Final = _schema(

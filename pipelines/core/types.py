@@ -312,11 +312,18 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the endpoint counted them. ``cached_tokens`` are part of ``prompt_tokens``."""
+    """Tokens as the endpoint counted them.
+
+    ``cached_tokens`` were read from its cache and ``cache_write_tokens`` written to it; both are part of
+    ``prompt_tokens``. ``reasoning_tokens`` went into thought that the reply does not show; they are part of
+    ``completion_tokens``.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
     @property
     def weighted_tokens(self) -> int:
@@ -328,6 +335,8 @@ class Usage:
             self.prompt_tokens + other.prompt_tokens,
             self.cached_tokens + other.cached_tokens,
             self.completion_tokens + other.completion_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
 

@@ -45,7 +45,7 @@ from okralong.pipelines.llm.batch_api import (
 from okralong.pipelines.llm.config import BatchConfig, LlmConfig
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table, read_settled
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.prices import CallKey
+from okralong.pipelines.llm.prices import CallKey, Price
 from okralong.pipelines.llm.records import Call, Outcome, row_from_json
 from okralong.pipelines.llm.reply import from_journal
 from okralong.pipelines.llm.routing import ApiError, best_effort
@@ -91,15 +91,17 @@ class BatchScheduler:
         load_state: Callable[[], ResumeState],
         until: datetime | None = None,
         backoff: tuple[float, float] = (1.0, 30.0),
+        price: Price | None = None,
     ) -> None:
         """``run_id`` marks the run's batches; ``load_state`` reads its folder once the ledger has replayed it; from
-        ``until`` on nothing is handed in any more; ``backoff`` is ``BatchEndpoint``'s.
+        ``until`` on nothing is handed in any more; ``backoff`` is ``BatchEndpoint``'s; ``price`` is the first
+        endpoint's, where it has rates by the length of a prompt.
 
         Raises ConfigError when the key is needed and missing.
         """
         self._config, self._ledger, self._until, self._load_state = config, ledger, until, load_state
         self._remote = BatchEndpoint(config, run_id, backoff)
-        self._tracker = BatchTracker(config, self._remote, ledger, self)
+        self._tracker = BatchTracker(config, self._remote, ledger, self, price.in_batch() if price else None)
         self._builder = BatchBuilder(config.batch)
         self._waiting: dict[str, _Waiting] = {}
         self._attempts: dict[str, int] = {}
@@ -389,9 +391,16 @@ class TrackedBatch:
 class BatchTracker:
     """Batches under way: handed in, watched, collected; and those of an earlier process, found again."""
 
-    def __init__(self, config: LlmConfig, remote: BatchEndpoint, ledger: RunLedger, scheduler: BatchScheduler) -> None:
+    def __init__(
+        self,
+        config: LlmConfig,
+        remote: BatchEndpoint,
+        ledger: RunLedger,
+        scheduler: BatchScheduler,
+        price: Price | None = None,
+    ) -> None:
         self._config, self._remote, self._ledger, self._scheduler = config, remote, ledger, scheduler
-        self._reader = ResultReader(config, remote.key, token_counter(config.tokenizer))
+        self._reader = ResultReader(config, remote.key, token_counter(config.tokenizer), price)
         self.cancelling = asyncio.Event()
         """Set when all batches are to be cancelled."""
         self._under_way: dict[asyncio.Task[None], TrackedBatch] = {}
@@ -703,4 +712,6 @@ def _call(data: Mapping[str, Any], sample: int) -> Call:
         *("cached_usd_per_million", "output_usd_per_million", "reserved_usd", "queue_s", "started_at"),
         *("endpoint", "mode", "wave", "batch_id"),
     )
-    return Call(sample=sample, tags=dict(row["tags"]), **{name: row[name] for name in names})
+    written = row.get("cache_write_usd_per_million")
+    given = {name: row[name] for name in names}
+    return Call(sample=sample, tags=dict(row["tags"]), cache_write_usd_per_million=written, **given)

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeVar
@@ -20,12 +20,14 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.records import Call, Outcome
 from okralong.pipelines.llm.reply import RawReply, read_completion
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import (
     ApiError,
     ErrorResponse,
+    RequestFields,
     by_status,
     classify,
     open_client,
@@ -49,12 +51,19 @@ class BatchItem:
 
     @classmethod
     def of(
-        cls, request: LlmRequest, call: Call, tokens: int, max_tokens_field: str, formatted: bool = True
+        cls, request: LlmRequest, call: Call, tokens: int, fields: RequestFields, more: Mapping[str, Any] | None = None
     ) -> BatchItem:
-        """The item of a call to ``call.model``; without ``formatted`` the reply's schema is not sent."""
-        parameters = request.parameters(max_tokens_field, call.model, formatted)
+        """The item of a call to ``call.model``, with the fields that the endpoint takes; ``more`` are further ones."""
+        left_out = fields.left_out(request.json_schema)
+        parameters = request.parameters(fields.limit_field, call.model, left_out)
         extra = parameters.pop("extra_body", {})
-        return cls(call, json.dumps(parameters | extra, separators=(",", ":")), tokens)
+        more = {name: value for name, value in (more or {}).items() if name not in left_out}
+        return cls(call, json.dumps(parameters | extra | more, separators=(",", ":")), tokens)
+
+    @property
+    def sent(self) -> frozenset[str]:
+        """The names of its fields."""
+        return frozenset(json.loads(self.body))
 
     def line(self, call: Call) -> bytes:
         """Its line of the batch's file, as the attempt ``call``."""
@@ -377,11 +386,14 @@ class ResultLines:
 
 @dataclass(frozen=True)
 class ResultReader:
-    """What the lines of one endpoint mean. ``key`` is removed wherever it turns up."""
+    """What the lines of one endpoint mean. ``key`` is removed wherever it turns up. ``price`` is that of a batch, which
+    replies are charged at; None: that which each call went out with.
+    """
 
     endpoint: EndpointConfig
     key: str = field(repr=False)
     count: CountTokens
+    price: Price | None = None
 
     def read(self, call: Call, found: ResultLines, name: str, latency_s: float) -> tuple[Outcome, BatchAnswer]:
         """The outcome of an attempt whose line has this ``name``, and what its caller is told.
@@ -412,6 +424,8 @@ class ResultReader:
         if not completion.choices:
             raise ValueError("it has no choices")
         raw = read_completion(completion, (), self.endpoint.model, self.count)
+        if self.price is not None and self.price.longer:  # which rates hold only the endpoint's own count says
+            call = call.charged(self.price.charged(raw.reply.usage.prompt_tokens))
         cost = call.price.cost(raw.reply.usage)
         if completion.usage is None:
             # Its prompt is not here any more, so the most that it can have cost stands.

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, StoppedError, Usage
+from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, StoppedError
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_api import Answered, BatchItem, UseRealtime, batch_call_id
 from okralong.pipelines.llm.config import ANALYZE, GeneratorConfig
@@ -38,6 +39,8 @@ from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, 
 from okralong.pipelines.llm.request import LlmRequest, PromptMeter, hash_of
 from okralong.pipelines.llm.routing import ApiError, Route, Router, best_effort, error_headers, open_routes
 from okralong.pipelines.models.weights import EMBEDDED
+
+logger = logging.getLogger(__name__)
 
 PERMIT_SLACK_S = 60.0
 """How long after the request's timeout its permit ends by itself, should its holder have died. Ours."""
@@ -182,6 +185,7 @@ class LlmClient:
             response_format="json_object" if role == ANALYZE else None,
             grammar=rules,
             json_schema=self._schema(answer_type) if rules is None else None,
+            reasoning_effort=config.reasoning_effort,
             others=tuple(endpoint.identity for endpoint in config.endpoints),
         )
         canonical = request.canonical()
@@ -202,6 +206,7 @@ class LlmClient:
             input_usd_per_million=price.input,
             cached_usd_per_million=price.cached_input,
             output_usd_per_million=price.output,
+            cache_write_usd_per_million=price.cache_write,
             reserved_usd=0.0,
             queue_s=0.0,
             started_at=datetime.now(UTC),
@@ -210,6 +215,8 @@ class LlmClient:
         )
         if (shared := self._shared.take(call)) is not None:
             raw, outcome = shared
+            as_priced = call.charged(price.charged(outcome.usage.prompt_tokens))
+            outcome = replace(outcome, call=as_priced)
             await self._gateway.came(outcome, steps=pending())
             return usable(raw, logprobs=logprobs)
         return usable(await self._asked(request, call, pending), logprobs=logprobs)
@@ -226,12 +233,20 @@ class LlmClient:
             return None
         return self._reply_schema(answer_type)
 
-    def _refuses(self, route: Route, request: LlmRequest, api_error: ApiError) -> bool:
-        """Whether the endpoint has refused the schema that the request had, and is to be asked again without it."""
-        if request.json_schema is None or self.config.json_schema != "auto" or not api_error.names_format:
-            return False
-        route.formats.refuse(request.json_schema)
-        return True
+    def _refuses(self, route: Route, request: LlmRequest, sent: Collection[str], api_error: ApiError) -> bool:
+        """Whether the endpoint has refused one of the fields ``sent`` that the request can do without: it is sent
+        again then. Raises EndpointError for one that the run was told to send.
+        """
+        schema = request.json_schema if self.config.json_schema == "auto" else None
+        refused = route.fields.refuse(api_error, sent, schema)
+        if refused:
+            logger.info("%s does not take %s, which is left out", route.endpoint.base_url, refused)
+            return True
+        if api_error.http_status in (400, 422):
+            for name in ("reasoning_effort", "service_tier", "logprobs"):
+                if name in sent and api_error.names(name):
+                    raise EndpointError(f"{api_error.message} {_REMEDIES[name]}")
+        return False
 
     async def _asked(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply:
         """The reply. Raises StoppedError when the client is halted before the request goes out."""
@@ -261,16 +276,15 @@ class LlmClient:
             return None
         config, price = self.config, self._batch_price
         first = self._router.routes[0]
-        formatted = first.formats.takes(request.json_schema)
         plain = self._plain(request)
         tokens = self._meter.safe(plain)
         call = replace(
-            call.addressed(config.base_url, config.model, price),
+            call.addressed(config.base_url, config.model, price.charged(tokens)),
             call_id=batch_call_id(call.query_id, call.path, call.sample, call.request_hash),
-            reserved_usd=price.cost(Usage(tokens, 0, request.max_tokens)),
+            reserved_usd=price.most(tokens, request.max_tokens),
             mode="batch",
         )
-        item = BatchItem.of(request, call, tokens, config.max_tokens_field, formatted)
+        item = BatchItem.of(request, call, tokens, first.fields)
         if steps := pending():  # the scheduler knows nothing of them
             await self._gateway.record(call.query_id, steps)
         failures = 0
@@ -281,9 +295,8 @@ class LlmClient:
                 return got.raw
             if isinstance(got, UseRealtime) or (got.api_error.final and config.endpoints):
                 return None
-            if formatted and self._refuses(first, request, got.api_error):
-                formatted = False
-                item = BatchItem.of(request, call, tokens, config.max_tokens_field, formatted)
+            if self._refuses(first, request, item.sent, got.api_error):
+                item = BatchItem.of(request, call, tokens, first.fields)
                 continue
             if not got.api_error.retry:
                 raise got.api_error.error()
@@ -321,7 +334,7 @@ class LlmClient:
             if isinstance(got, RawReply):
                 return got
             self._check_halted()
-            if got is _WITHOUT_FORMAT:
+            if got is _WITHOUT_FIELD:
                 continue
             api_errors.append(got)
             if not got.retry and not got.final:
@@ -333,18 +346,18 @@ class LlmClient:
 
     async def _attempt(self, request: LlmRequest, call: Call, tried: list[Route], steps: Steps) -> RawReply | ApiError:
         """One request, to an endpoint that was not ``tried`` if it can be; one that gave no reply is added to these.
-        ``_WITHOUT_FORMAT`` where the endpoint refused the form of the reply: it is asked again without that.
+        ``_WITHOUT_FIELD`` where the endpoint refused a field of the request: it is asked again without that.
 
         Raises OverBudget, EndpointError or QuestionError when nothing was sent.
         """
         plain = self._plain(request)
         estimate = self._meter.safe(plain)
-        call = replace(call, reserved_usd=self.price.cost(Usage(estimate, 0, request.max_tokens)))
+        call = replace(call, reserved_usd=self.price.most(estimate, request.max_tokens))
         tokens = estimate + request.max_tokens
         clock = self._router.clock
         route: Route | None = None
         sent_at: float | None = None
-        formatted = False
+        body: dict[str, Any] = {}
         task = _this_task()
         try:
             route, call = await self._may_send(call, tokens, tried, steps)
@@ -353,8 +366,8 @@ class LlmClient:
             self._unsent.discard(task)
             self._in_flight.add(task)
             self._none_in_flight.clear()
-            formatted = route.formats.takes(request.json_schema)
-            raw, headers = await self._send(route, request, call, formatted)
+            body = self._body(route, request)
+            raw, call, headers = await self._send(route, request, call, body)
         except asyncio.CancelledError:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
             await asyncio.shield(self._gateway.came(lost or unsent(call, "cancelled"), unsent=lost is None))
@@ -371,8 +384,8 @@ class LlmClient:
             route.breaker.failed(clock(), sent_at, api_error)
             outcome = api_error.outcome(call, clock() - sent_at)
             await self._gateway.came(outcome, error_headers(error, api_error))
-            if formatted and self._refuses(route, request, api_error):
-                return _WITHOUT_FORMAT
+            if self._refuses(route, request, body, api_error):
+                return _WITHOUT_FIELD
             tried.append(route)
             return api_error
         else:
@@ -411,12 +424,19 @@ class LlmClient:
         schema = self._count(request.json_schema) if request.json_schema is not None else 0
         return self._meter.plain(request.messages) + schema
 
+    def _body(self, route: Route, request: LlmRequest) -> dict[str, Any]:
+        """What is sent, with the fields that the endpoint takes."""
+        body = request.parameters(
+            route.fields.limit_field, route.endpoint.model, route.fields.left_out(request.json_schema)
+        )
+        extra: dict[str, Any] = body.pop("extra_body", {})
+        return body | extra
+
     async def _send(
-        self, route: Route, request: LlmRequest, call: Call, formatted: bool
-    ) -> tuple[RawReply, RateLimitHeaders]:
+        self, route: Route, request: LlmRequest, call: Call, body: Mapping[str, Any]
+    ) -> tuple[RawReply, Call, RateLimitHeaders]:
+        """The reply, and the call with the prices that it is charged at."""
         start = time.perf_counter()
-        body = request.parameters(self.config.max_tokens_field, route.endpoint.model, formatted)
-        body |= body.pop("extra_body", {})
         # Not by chat.completions.create, which looks through every message of the body for files, at a quarter of the
         # processor time of a call.
         response: Any = await route.http.post("/chat/completions", cast_to=ChatCompletion, body=body, options=_RAW)
@@ -424,10 +444,12 @@ class LlmClient:
         if not isinstance(completion, ChatCompletion) or not completion.choices:
             raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")
         raw = read_completion(completion, request.messages, route.endpoint.model, self._count)
-        cost_usd, latency_s = route.price.cost(raw.reply.usage), time.perf_counter() - start
+        usage, latency_s = raw.reply.usage, time.perf_counter() - start
+        price = route.price.charged(usage.prompt_tokens)
+        call = call.charged(price)
         request_id = response.headers.get("x-request-id", "")
-        raw = raw.received(call, cost_usd, latency_s, request_id, self._router.without_keys)
-        return raw, read_headers(response.headers, taken=True)
+        raw = raw.received(call, price.cost(usage), latency_s, request_id, self._router.without_keys)
+        return raw, call, read_headers(response.headers, taken=True)
 
     def _given_up(self, api_errors: Sequence[ApiError]) -> Exception:
         """What to raise when the last of all rounds brought no reply either."""
@@ -457,7 +479,15 @@ def _this_task() -> asyncio.Task[Any]:
     return task
 
 
-_WITHOUT_FORMAT: Final = ApiError("failed", 400, "asked again without response_format", retry=True)
+_WITHOUT_FIELD: Final = ApiError("failed", 400, "asked again without a field of the request", retry=True)
+
+_REMEDIES: Final = {
+    "reasoning_effort": "Set llm.reasoning_effort to a value that the model takes, or leave it out.",
+    "service_tier": "Set llm.service_tier to a tier that the endpoint has for this model, or leave it out.",
+    "logprobs": "The strategy works with the log-probabilities of the reply's tokens: set llm.base_url and llm.model "
+    "to an endpoint and a model that give them, or choose another strategy.",
+}
+"""What to do where a field is refused that cannot be left out."""
 
 
 class _NoReplyError(Exception):

@@ -200,6 +200,41 @@ class CompletionLimits(Settings):
         return int(getattr(self, role))
 
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+ROOM_FOR_THOUGHT: Final[dict[str | None, int]] = {
+    "none": 0,
+    "minimal": 1024,
+    "low": 4096,
+    None: 8192,
+    "medium": 8192,
+    "high": 25_000,
+    "xhigh": 50_000,
+}
+"""Tokens that a reply may have besides its text, by effort, None the model's own. Ours, but for high: OpenAI's guide to
+reasoning models says to begin with 25,000 for thought and text. A reserve holds all of it, and thought that takes more
+ends without an answer."""
+
+_REASONING: Final = re.compile(r"(?:^|/)(?:o[1-9](?![a-z0-9])|gpt-(?:[5-9]|oss)(?![0-9a-z])(?!.*chat))", re.IGNORECASE)
+"""Names of models that think before they answer: OpenAI's o-series, GPT-5 and later, and its open ones."""
+
+
+def thinks(model: str) -> bool:
+    """Whether a model of this name is known to think before it answers; of a deployment's or alias's nobody knows."""
+    return _REASONING.search(model) is not None
+
+
+class FlexConfig(Settings):
+    """The ``llm.flex`` section, for ``service_tier`` flex. A call ends after ``timeout_s``; OpenAI's guide names 15
+    minutes. Where the tier has no capacity, it is asked again after ``pause_s``, each time after twice as long, at most
+    ``attempts`` times in all; then the call is asked for at the standard tier. Attempts and pause are ours.
+    """
+
+    timeout_s: Annotated[float, Field(gt=0, le=3600)] = 900.0
+    attempts: Annotated[int, Field(ge=1, le=20)] = 4
+    pause_s: Annotated[float, Field(gt=0, le=600)] = 10.0
+
+
 class GeneratorConfig(EndpointConfig):
     """A generator, and the endpoint that is asked first. Times in seconds, sizes in the generator's own tokens.
 
@@ -219,8 +254,15 @@ class GeneratorConfig(EndpointConfig):
     batches of the first endpoint, as ``batch`` says; what no batch answers is asked in real time, at any.
 
     ``temperature``, ``top_p``, ``seed`` and ``stop`` are sent with each request, the longest reply of its role
-    (``max_completion_tokens``) under the name ``max_tokens_field``. A call ends after ``timeout_s`` and is made at most
-    ``max_attempts`` times.
+    (``max_completion_tokens``) under the name ``max_tokens_field``; "auto" is the name that the model's family takes. A
+    sampling field or name that the endpoint refuses is left out, or the other one sent, from then on. A call ends after
+    ``timeout_s`` and is made at most ``max_attempts`` times.
+
+    ``reasoning_effort`` is sent to models that think before they answer. ``reasoning_tokens`` is the room that a reply
+    has for thought besides ``max_completion_tokens``; None is by effort for models of names that are known to think,
+    and for any that is sent an effort, and 0 for all others. ``service_tier`` "flex" asks for the cheaper, slower tier
+    in real time, as ``flex`` says, "standard" for the ordinary one, whatever the account's default; None leaves it to
+    that.
     """
 
     base_url: BaseUrl = EMBEDDED
@@ -229,11 +271,15 @@ class GeneratorConfig(EndpointConfig):
     window: Annotated[int, Field(ge=256, le=10_000_000)] = 8192
     tokenizer: str = "o200k_base"
     max_completion_tokens: CompletionLimits = CompletionLimits()
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto"
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: int | None = 0
     stop: list[str] = Field(default_factory=list)
+    reasoning_effort: Effort | None = None
+    reasoning_tokens: Annotated[int, Field(ge=0, le=200_000)] | None = None
+    service_tier: Literal["standard", "flex"] | None = None
+    flex: FlexConfig = FlexConfig()
     demonstrations: bool | None = None
     calculator: bool | None = None
     contract: Literal["full", "short", "auto"] = "auto"
@@ -257,6 +303,20 @@ class GeneratorConfig(EndpointConfig):
                 "llm.mode is batch, and with llm.api_version a deployment is asked by its own path, which has no Batch "
                 "API. Leave api_version out, set llm.base_url to https://NAME.openai.azure.com/openai/v1 and llm.model "
                 "to a deployment for batches. Nothing was run."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_tier_needs_its_endpoint(self) -> Self:
+        if self.service_tier is not None and self.base_url == EMBEDDED:
+            raise ConfigError(
+                f"llm.service_tier is {self.service_tier}, and the embedded model has no tiers. Set llm.base_url to an "
+                "endpoint that has them, or leave llm.service_tier out. Nothing was run."
+            )
+        if self.service_tier == "flex" and self.mode == "batch":
+            raise ConfigError(
+                "llm.service_tier is flex and llm.mode is batch: a batch has its own price, which flex does not lower. "
+                "Leave one of them out. Nothing was run."
             )
         return self
 
@@ -292,12 +352,28 @@ class GeneratorConfig(EndpointConfig):
             return self.base_url == EMBEDDED and self.model == EMBEDDED and self.found_reader() is None
         return self.contract == "short"
 
+    @property
+    def room_for_thought(self) -> int:
+        """Tokens that a reply may have besides its text."""
+        if self.reasoning_tokens is not None:
+            return self.reasoning_tokens
+        known = self.reasoning_effort is not None or (self.base_url != EMBEDDED and thinks(self.model))
+        return ROOM_FOR_THOUGHT[self.reasoning_effort] if known else 0
+
+    def limit_field(self, model: str) -> str:
+        """What the limit of a reply is called where a model of this name is asked."""
+        if self.max_tokens_field != "auto":
+            return self.max_tokens_field
+        return "max_completion_tokens" if thinks(model) or self.room_for_thought else "max_tokens"
+
     def completion_limit(self, role: str) -> int:
-        """Most completion tokens of a call of ``role``. Raises ConfigError for a role that there is not."""
+        """Most completion tokens of a call of ``role``, thought included. Raises ConfigError for a role that there is
+        not.
+        """
         if role not in CompletionLimits.model_fields:
             roles = ", ".join(CompletionLimits.model_fields)
             raise ConfigError(f"There is no role {role!r} in llm.max_completion_tokens. Roles are {roles}.")
-        return self.max_completion_tokens.of(role)
+        return self.max_completion_tokens.of(role) + self.room_for_thought
 
 
 class LlmConfig(GeneratorConfig):

@@ -31,7 +31,7 @@ from okralong.pipelines.llm.journal import (
     last_rows,
     read_settled,
 )
-from okralong.pipelines.llm.prices import Budget, CallKey
+from okralong.pipelines.llm.prices import Budget, CallKey, usage_of
 from okralong.pipelines.llm.records import (
     USED,
     Call,
@@ -53,7 +53,8 @@ RETRIED = ("failed", "unanswerable", "invalid_output")
 """Statuses that may have come of a bad reply, which a reopened question asks for anew."""
 
 _ORIGIN = ["endpoint", "model", "snapshot", "system_fingerprint"]
-_SPENT = ["call_id", "attempt", "query_id", "status", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd"]
+_TOKENS = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_write_tokens"]
+_SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd"]
 COMMIT_DELAY_S = 0.002
 """How long a commit waits for further rows, in seconds. Ours: what comes while one is written goes with the next, and a
 commit takes a fifth of a millisecond of a processor, whether it holds one row or ten."""
@@ -435,7 +436,7 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
     paid = ledger.filter(pc.is_in(ledger["status"], pa.array(USED)))
     state.calls = paid.num_rows
-    state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _SPENT[4:7]))
+    state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _TOKENS))
     state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
     for row in paid.group_by(_ORIGIN).aggregate([("call_id", "count")]).to_pylist():
         state.snapshots[origin(row)] += row["call_id_count"]
@@ -443,8 +444,7 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
         state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
     open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
     for row in paid.filter(open_again).to_pylist():
-        usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
-        state.question(row["query_id"]).pay((row["call_id"], row["attempt"]), usage, row["cost_usd"])
+        state.question(row["query_id"]).pay((row["call_id"], row["attempt"]), usage_of(row), row["cost_usd"])
     return ledger
 
 
@@ -483,7 +483,7 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
         row = row_from_json(call)
         state.to_write.append(row)
         if row["status"] in USED:
-            usage = Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
+            usage = usage_of(row)
             state.question(row["query_id"]).pay(key, usage, row["cost_usd"])
             state.calls += 1
             state.usage += usage

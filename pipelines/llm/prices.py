@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -23,33 +23,122 @@ Share = Annotated[float, Field(ge=0, le=1)]
 MILLION = 1_000_000
 
 
-class Price(Settings):
-    """US dollars per million tokens: ``input`` of prompts, ``output`` of replies. ``cached_input`` is for prompt tokens
-    that the endpoint took from its cache.
-
-    ``batch_discount`` is the share by which calls that may wait for their replies (a batch) are cheaper; 0: not at all.
+class Rates(Settings):
+    """US dollars per million tokens: ``input`` of prompts, ``output`` of replies, thought included. ``cached_input`` is
+    for prompt tokens that the endpoint took from its cache, ``cache_write`` for those that it put there (None: as
+    ``input``).
     """
 
     input: Dollars
     cached_input: Dollars
     output: Dollars
+    cache_write: Dollars | None = None
+
+    @property
+    def written(self) -> float:
+        """What a prompt token costs that is written to the cache."""
+        return self.input if self.cache_write is None else self.cache_write
+
+
+class LongRates(Rates):
+    """The rates of a request whose prompt has more than ``above`` tokens: all of its tokens are charged at them."""
+
+    above: Annotated[int, Field(ge=1)]
+
+
+class Price(Rates):
+    """The rates of a model, and what it costs in other ways.
+
+    ``batch_discount`` is the share by which calls that may wait for their replies (a batch) are cheaper; 0: not at all.
+    ``batch_caches``: cached tokens of a batch have their own rate, with the discount; False: they cost as fresh ones.
+    ``flex_discount`` is the share by which the flex tier is cheaper; 0: there is none. ``longer`` are the rates of
+    longer prompts.
+    """
+
     batch_discount: Share = 0.0
+    batch_caches: bool = False
+    flex_discount: Share = 0.0
+    longer: list[LongRates] = Field(default_factory=list)
 
     def cost(self, usage: Usage) -> float:
-        """Dollars for one reply. Cached tokens are part of the prompt tokens and are charged at their own rate."""
-        fresh = usage.prompt_tokens - usage.cached_tokens
+        """Dollars for one reply. Cached and written tokens are part of the prompt tokens, and each has its own rate."""
+        rates = self.rates(usage.prompt_tokens)
+        fresh = usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens
         return (
-            fresh * self.input + usage.cached_tokens * self.cached_input + usage.completion_tokens * self.output
+            fresh * rates.input
+            + usage.cached_tokens * rates.cached_input
+            + usage.cache_write_tokens * rates.written
+            + usage.completion_tokens * rates.output
         ) / MILLION
 
+    def most(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Dollars for one reply at most: nothing is cached, and all of the prompt may be written to the cache.
+
+        Of several calls together it is the most as well, since longer prompts cost more a token.
+        """
+        rates = self.rates(prompt_tokens)
+        return (prompt_tokens * max(rates.input, rates.written) + completion_tokens * rates.output) / MILLION
+
+    def rates(self, prompt_tokens: int) -> Rates:
+        """The rates of a request with such a prompt."""
+        above = [each for each in self.longer if prompt_tokens > each.above]
+        return max(above, key=lambda each: each.above) if above else self
+
+    def charged(self, prompt_tokens: int) -> Price:
+        """The price of a request with such a prompt alone, as its ledger row has it."""
+        rates = self.rates(prompt_tokens)
+        return Price(
+            input=rates.input, cached_input=rates.cached_input, output=rates.output, cache_write=rates.cache_write
+        )
+
     def in_batch(self) -> Price:
-        """The price in a batch, on the safe side: nobody promises a batch the price of the cache."""
-        share = 1 - self.batch_discount
-        return Price(input=self.input * share, cached_input=self.input * share, output=self.output * share)
+        """The price in a batch; cached tokens on the safe side unless the price says that they are cheaper there."""
+        return self._at(1 - self.batch_discount, self.batch_caches)
+
+    def in_flex(self) -> Price:
+        """The price of a reply that names the flex tier."""
+        return self._at(1 - self.flex_discount, caches=True)
+
+    def _at(self, share: float, caches: bool) -> Price:
+        def lowered(rates: Rates) -> dict[str, float]:
+            cached = rates.cached_input if caches else rates.input
+            lower = {"input": rates.input * share, "cached_input": cached * share, "output": rates.output * share}
+            return lower if rates.cache_write is None else {**lower, "cache_write": rates.cache_write * share}
+
+        longer = [{**lowered(each), "above": each.above} for each in self.longer]
+        return Price.model_validate({**lowered(self), "longer": longer})
 
     def batch_cost(self, usage: Usage) -> float:
         """Dollars for one reply in a batch."""
         return self.in_batch().cost(usage)
+
+
+def highest(prices: Sequence[Price]) -> Price:
+    """What a token costs at most, whichever of ``prices`` holds."""
+
+    def most(tokens: int) -> dict[str, float]:
+        rates = [price.rates(tokens) for price in prices]
+        return {
+            "input": max(each.input for each in rates),
+            "cached_input": max(each.cached_input for each in rates),
+            "output": max(each.output for each in rates),
+            "cache_write": max(each.written for each in rates),
+        }
+
+    bounds = sorted({each.above for price in prices for each in price.longer})
+    longer = [{**most(above + 1), "above": above} for above in bounds]
+    return Price.model_validate({**most(0), "longer": longer})
+
+
+def usage_of(row: Mapping[str, Any]) -> Usage:
+    """The tokens of a ledger row, which may be of a version that knew fewer kinds."""
+    return Usage(
+        row["prompt_tokens"],
+        row["cached_tokens"],
+        row["completion_tokens"],
+        row.get("reasoning_tokens") or 0,
+        row.get("cache_write_tokens") or 0,
+    )
 
 
 class ListedPrice(Price):
@@ -289,9 +378,11 @@ COLUMNS: Final = [
     "prompt_tokens",
     "cached_tokens",
     "completion_tokens",
+    "cache_write_tokens",
     "input_usd_per_million",
     "cached_usd_per_million",
     "output_usd_per_million",
+    "cache_write_usd_per_million",
     "cost_usd",
     "tags",
     "mode",
@@ -359,5 +450,6 @@ def _list_price(row: Mapping[str, Any]) -> float:
         input=row["input_usd_per_million"],
         cached_input=row["cached_usd_per_million"],
         output=row["output_usd_per_million"],
+        cache_write=row["cache_write_usd_per_million"],
     )
-    return price.cost(Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"]))
+    return price.cost(usage_of(row))

@@ -26,8 +26,9 @@ USED: Final = ("ok", "cached")
 class Call:
     """An attempt that is about to be sent. ``body`` is the request as JSON, for the reader of the journal.
 
-    ``endpoint`` is the base URL that is asked, "" while none has been chosen; ``model`` and the three prices, US
-    dollars per million tokens, are that one's. ``reserved_usd`` is the most that the attempt can cost.
+    ``endpoint`` is the base URL that is asked, "" while none has been chosen; ``model`` and the four prices, US
+    dollars per million tokens, are that one's (of writing to its cache None: as all of the prompt).
+    ``reserved_usd`` is the most that the attempt can cost.
 
     ``wave`` is the number, within the run, of the batch that the attempt goes out with, and ``batch_id`` the endpoint's
     name for it, "" while it has none; 0 and "" in real time.
@@ -53,6 +54,7 @@ class Call:
     mode: CallMode = "realtime"
     wave: int = 0
     batch_id: str = ""
+    cache_write_usd_per_million: float | None = None
 
     @property
     def key(self) -> CallKey:
@@ -66,24 +68,29 @@ class Call:
             input=self.input_usd_per_million,
             cached_input=self.cached_usd_per_million,
             output=self.output_usd_per_million,
+            cache_write=self.cache_write_usd_per_million,
         )
 
     def addressed(self, endpoint: str, model: str, price: Price) -> Call:
         """The same as it goes to an endpoint: its base URL, its name for the model, its prices."""
+        return replace(self.charged(price), endpoint=endpoint, model=model)
+
+    def charged(self, price: Price) -> Call:
+        """The same with its unit prices."""
         return replace(
             self,
-            endpoint=endpoint,
-            model=model,
             input_usd_per_million=price.input,
             cached_usd_per_million=price.cached_input,
             output_usd_per_million=price.output,
+            cache_write_usd_per_million=price.cache_write,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty; ``snapshot`` and
-    ``system_fingerprint`` are what that reply names as its model and its server's make.
+    """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty; ``snapshot``,
+    ``system_fingerprint`` and ``service_tier`` are what that reply names as its model, its server's make, and the tier
+    that answered.
 
     ``status`` "unknown" means: the request may have been billed and nobody knows; ``cost_usd`` is then the reserve.
     "cached": nothing was sent, ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
@@ -100,6 +107,7 @@ class Outcome:
     reply: str = ""
     snapshot: str = ""
     system_fingerprint: str = ""
+    service_tier: str = ""
 
 
 def ledger_row(outcome: Outcome) -> dict[str, Any]:
@@ -135,6 +143,10 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
         "mode": call.mode,
         "wave": call.wave,
         "batch_id": call.batch_id,
+        "reasoning_tokens": outcome.usage.reasoning_tokens,
+        "cache_write_tokens": outcome.usage.cache_write_tokens,
+        "cache_write_usd_per_million": call.cache_write_usd_per_million,
+        "service_tier": outcome.service_tier,
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
+from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletion, ChatCompletionTokenLogprob
 
 from okralong.pipelines.core.codec import decode, encode
@@ -20,12 +21,15 @@ from okralong.pipelines.llm.records import Call, Outcome
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it came, usable or not. ``note`` says what the ledger should know of it."""
+    """A reply as it came, usable or not. ``note`` says what the ledger should know of it, ``service_tier`` is the tier
+    that it says has answered ("": none).
+    """
 
     reply: Reply
     refusal: str = ""
     request_id: str = ""
     note: str = ""
+    service_tier: str = ""
 
     def received(
         self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
@@ -62,6 +66,7 @@ class RawReply:
             reply=to_journal(self),
             snapshot=reply.model,
             system_fingerprint=reply.system_fingerprint,
+            service_tier=self.service_tier,
         )
 
 
@@ -78,9 +83,7 @@ def read_completion(
     text = _text(choice.message.content).encode("utf-8", "replace").decode()
     note = ""
     if completion.usage is not None:
-        details = completion.usage.prompt_tokens_details
-        cached = (details.cached_tokens or 0) if details is not None else 0
-        usage = Usage(completion.usage.prompt_tokens, cached, completion.usage.completion_tokens)
+        usage = _usage(completion.usage)
     else:
         prompt = sum(count(message.content) + message.vector_rows for message in messages)
         usage = Usage(prompt, 0, count(text))
@@ -96,7 +99,23 @@ def read_completion(
         system_fingerprint=str(completion.system_fingerprint or ""),
         tokens=_texts(logprobs or ()),
     )
-    return RawReply(reply, (choice.message.refusal or "") if choice.message else "", note=note)
+    refusal = (choice.message.refusal or "") if choice.message else ""
+    return RawReply(reply, refusal, note=note, service_tier=str(completion.service_tier or ""))
+
+
+def _usage(told: CompletionUsage) -> Usage:
+    """The tokens of a reply. A part that is larger than its whole is cut to it: no cost is less than nothing."""
+    prompt, out = told.prompt_tokens_details, told.completion_tokens_details
+    cached = min(_number(prompt, "cached_tokens"), told.prompt_tokens)
+    written = min(_number(prompt, "cache_write_tokens"), told.prompt_tokens - cached)
+    thought = min(_number(out, "reasoning_tokens"), told.completion_tokens)
+    return Usage(told.prompt_tokens, cached, told.completion_tokens, thought, written)
+
+
+def _number(details: object, name: str) -> int:
+    """A count among the details of a reply's usage; 0 where there is none. The SDK knows some of their names only."""
+    value = details.get(name) if isinstance(details, dict) else getattr(details, name, None)
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _text(content: object) -> str:
@@ -139,6 +158,12 @@ def usable(raw: RawReply, *, logprobs: bool = False) -> Reply:
         )
     if reply.finish_reason == "content_filter":
         raise ReplyError(f"The content filter of the endpoint took away the reply of {reply.model}.", reply.text)
+    if not reply.text.strip() and reply.usage.reasoning_tokens and reply.finish_reason == "length":
+        raise ReplyError(
+            f"{reply.model} used up its {reply.usage.completion_tokens} completion tokens before it answered, "
+            f"{reply.usage.reasoning_tokens} of them in thought. Give llm.reasoning_tokens more room, or lower "
+            "llm.reasoning_effort."
+        )
     if not reply.text.strip():
         raise ReplyError(
             f"{reply.model} sent an empty reply (finish_reason {reply.finish_reason!r}, "

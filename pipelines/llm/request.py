@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, Final
@@ -51,6 +51,7 @@ class LlmRequest:
     api_version: str | None = None
     grammar: str | None = None
     json_schema: str | None = None
+    reasoning_effort: str | None = None
     others: tuple[tuple[str, str, str | None], ...] = ()
 
     @property
@@ -61,13 +62,13 @@ class LlmRequest:
     def canonical(self) -> str:
         """JSON with sorted keys and no spaces; ASCII only, so that every string has one form. Vectors by their hashes.
 
-        A grammar and a schema that are not sent are left out, and so are other endpoints where there are none, so that
-        replies from before there were any are known again.
+        A grammar, a schema and an effort that are not sent are left out, and so are other endpoints where there are
+        none, so that replies from before there were any are known again.
         """
         # Not by asdict, which copies whatever it finds, word for word.
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclass_fields(self)}
         fields["messages"] = [{"role": message.role, "content": content_named(message)} for message in self.messages]
-        for name in ("grammar", "json_schema"):
+        for name in ("grammar", "json_schema", "reasoning_effort"):
             if fields[name] is None:
                 del fields[name]
         if not self.others:
@@ -75,12 +76,12 @@ class LlmRequest:
         return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     def parameters(
-        self, max_tokens_field: str = "max_tokens", model: str | None = None, formatted: bool = True
+        self, max_tokens_field: str = "max_tokens", model: str | None = None, left_out: Collection[str] = ()
     ) -> dict[str, Any]:
         """Keyword arguments of ``chat.completions.create``; what is unset is left out, as some servers refuse it.
 
-        ``model`` is the name at the endpoint that is asked, where that is another one than the first; without
-        ``formatted`` the schema is not sent.
+        ``model`` is the name at the endpoint that is asked, where that is another one than the first; ``left_out`` are
+        names of fields that are not sent ("response_format": no schema is).
         """
         arguments: dict[str, Any] = {
             "model": model or self.model,
@@ -98,11 +99,13 @@ class LlmRequest:
             arguments["stop"] = list(self.stop)
         if self.response_format is not None:
             arguments["response_format"] = {"type": self.response_format}
-        if self.json_schema is not None and formatted:
+        if self.json_schema is not None and "response_format" not in left_out:
             arguments["response_format"] = {"type": "json_schema", "json_schema": json.loads(self.json_schema)}
+        if self.reasoning_effort is not None:
+            arguments["reasoning_effort"] = self.reasoning_effort
         if self.grammar is not None:
             arguments["extra_body"] = {"grammar": self.grammar}
-        return arguments
+        return {name: value for name, value in arguments.items() if name == "response_format" or name not in left_out}
 
 
 def hash_of(canonical: str) -> str:

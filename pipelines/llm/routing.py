@@ -15,17 +15,17 @@ import math
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import openai
 
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
 from okralong.pipelines.llm.network import trouble, trust
-from okralong.pipelines.llm.prices import Price, PriceTable
+from okralong.pipelines.llm.prices import Price, PriceTable, highest
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
 from okralong.pipelines.llm.records import Call, Outcome, unknown
@@ -54,6 +54,10 @@ PREFERENCE_S = 0.1
 LOOK_AGAIN_S = 1.0
 """How often a call that waits looks who is worth asking by now. Ours."""
 _FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
+_NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
+"""What a flex tier says that is full: a 429 at OpenAI, "resource unavailable"; 498 at others."""
+LEFT_OUT: Final = ("temperature", "top_p", "seed", "prompt_cache_key")
+"""Fields that are left out where an endpoint refuses them: the reply is as good without."""
 _KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
 
 
@@ -72,11 +76,7 @@ class Router:
         """What a token costs at most, wherever a call may still go."""
         now = self.clock()
         prices = [route.price for route in self.routes if not route.breaker.out(now)] or [self.routes[0].price]
-        return Price(
-            input=max(price.input for price in prices),
-            cached_input=max(price.cached_input for price in prices),
-            output=max(price.output for price in prices),
-        )
+        return prices[0] if len(prices) == 1 else highest(prices)
 
     @property
     def all_out(self) -> bool:
@@ -178,7 +178,7 @@ class Route:
     price: Price
     key: str = field(repr=False)
     breaker: Breaker
-    formats: ReplyFormats
+    fields: RequestFields
 
     def api_error(self, error: Exception) -> ApiError:
         """What went wrong with a call that went there."""
@@ -211,9 +211,14 @@ def open_routes(
             breaker.refuse(str(error))
             key = NO_KEY
         http = open_client(endpoint, where, key, config.timeout_s, None if routes else transport)
-        routes.append(
-            Route(endpoint, http, limiter, prices.price(endpoint.model, endpoint.price), key, breaker, ReplyFormats())
-        )
+        fields = RequestFields(config.limit_field(endpoint.model))
+        price = prices.price(endpoint.model, endpoint.price)
+        if config.service_tier == "flex" and not price.flex_discount:
+            raise ConfigError(
+                f"llm.service_tier is flex, and the price of {endpoint.model!r} has no flex_discount. Give it in "
+                "llm.price or in the price table, or leave llm.service_tier out. Nothing was run."
+            )
+        routes.append(Route(endpoint, http, limiter, price, key, breaker, fields))
     if len(missing) == len(routes):
         raise missing[0]
     return routes
@@ -292,23 +297,48 @@ class Breaker:
             self._pause = min(self._longest, 2 * self._pause)
 
 
-class ReplyFormats:
-    """Which schemas of a reply an endpoint takes, as far as it has said. One that refuses a schema of ours takes none;
-    of one that refuses a schema that came with a question, it is known of that one alone.
+class RequestFields:
+    """Which fields of a request an endpoint takes, as far as it has said, and what it calls the limit of a reply.
+
+    Of schemas: one that refuses a schema of ours takes none; of one that refuses a schema that came with a question, it
+    is known of that one alone.
     """
 
-    def __init__(self) -> None:
-        self._none = False
+    def __init__(self, limit_field: str = "max_tokens") -> None:
+        self.limit_field = limit_field
         self._refused: set[str] = set()
+        self._no_schema = False
+        self._schemas: set[str] = set()
 
-    def takes(self, json_schema: str | None) -> bool:
-        """Whether a request that has this schema (None: none) is sent with one."""
-        return json_schema is not None and not self._none and json_schema not in self._refused
+    def left_out(self, json_schema: str | None) -> frozenset[str]:
+        """The fields that a request with this schema (None: none) is sent without."""
+        schema = self._no_schema or json_schema in self._schemas
+        return frozenset(self._refused | {"response_format"} if schema else self._refused)
 
-    def refuse(self, json_schema: str) -> None:
-        """The endpoint has refused a request with this schema, and named it as the reason."""
-        self._refused.add(json_schema)
-        self._none = self._none or bool(json.loads(json_schema)["strict"])
+    def refuse(self, api_error: ApiError, sent: Collection[str], json_schema: str | None) -> str:
+        """What the endpoint refused a request for whose fields were ``sent``, and will not be sent again; "" where it
+        is nothing that can be left out. ``json_schema`` None: the form of the reply is not to be given up.
+        """
+        if api_error.http_status not in (400, 422):
+            return ""
+        if api_error.names("max_tokens") and api_error.names("max_completion_tokens"):
+            for name, other in (LIMIT_FIELDS, LIMIT_FIELDS[::-1]):
+                if name in sent:
+                    self.limit_field = other
+                    return name
+        for name in LEFT_OUT:
+            if name in sent and api_error.names(name):
+                self._refused.add(name)
+                return name
+        if json_schema is not None and "response_format" in sent and api_error.names_format:
+            self._schemas.add(json_schema)
+            self._no_schema = self._no_schema or bool(json.loads(json_schema)["strict"])
+            return "response_format"
+        return ""
+
+
+LIMIT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
+"""What the limit of a reply is called, by most servers and by OpenAI's models that think."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,11 +352,13 @@ class ApiError:
     whose: Literal["endpoint", "question"] = "question"
     retry_after: float | None = None
     request_id: str = ""
+    no_capacity: bool = False
+    """The tier that was asked for has none at the moment: nothing was done, and nothing is billed."""
 
     @property
     def limited(self) -> bool:
         """Whether the endpoint asked for fewer requests: by a 429, or by naming a time to wait."""
-        return self.retry and (self.http_status == 429 or self.retry_after is not None)
+        return self.retry and not self.no_capacity and (self.http_status == 429 or self.retry_after is not None)
 
     @property
     def final(self) -> bool:
@@ -339,6 +371,13 @@ class ApiError:
         who refuses a field of a request names it.
         """
         return self.http_status in (400, 422) and _FORMAT.search(self.message) is not None
+
+    def names(self, field_name: str) -> bool:
+        """Whether the message names a field of the request, as names are written there: in quotes or back ticks, after
+        "parameter", or as a part of a path.
+        """
+        named = rf"['\"`.\[ ]{field_name}['\"`\]]|(?:param(?:eter)?|field|argument|supplied):? {field_name}\b"
+        return re.search(named, self.message, re.IGNORECASE) is not None
 
     @property
     def unreachable(self) -> bool:
@@ -446,6 +485,10 @@ def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_en
     if code == "content_filter":
         message = f"The endpoint's content filter refused the prompt ({said})."
         return ApiError("failed", status, message, retry=False, request_id=request_id)
+    if status == 498 or (status == 429 and _NO_CAPACITY.search(f"{code} {error.kind} {said}")):
+        wait = retry_after(error.headers)
+        message = f"{endpoint} has no capacity for this request at the moment ({status}: {said})."
+        return ApiError("failed", status, message, True, "question", wait, request_id, no_capacity=True)
     if status in RETRIED or status >= 500:
         wait = retry_after(error.headers)
         message = f"{endpoint} answered {status} ({said})."

@@ -105,6 +105,8 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
         "timeout_s",
         "max_attempts",
         "api_key_env",
+        "service_tier",
+        "flex",
     }
     # An equal request gets as good a reply in a batch as by itself, so a run may go on in the other mode.
     llm = config.model_dump(exclude=may_change | {"endpoints", "mode", "batch", "stronger"})
@@ -118,6 +120,20 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
     # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
     llm["reader"] = reader.digest if reader else None
     del llm["contract"]
+    _as_before(config, llm)
     if not reads_vectors and config.short_contract:  # the full one has the hash of before there were two
         llm["contract"] = "short"
     return llm
+
+
+def _as_before(config: GeneratorConfig, llm: dict[str, Any]) -> None:
+    """What has come since runs were first known, left out where it is not set, so that they go on."""
+    if llm["max_tokens_field"] == "auto":
+        llm["max_tokens_field"] = "max_tokens"
+    for name in ("reasoning_effort", "reasoning_tokens"):
+        if llm[name] is None:
+            del llm[name]
+    known = {"input", "cached_input", "output", "batch_discount"}
+    for one, dumped in zip(config.all_endpoints, [llm, *llm.get("endpoints", [])], strict=True):
+        if one.price is not None:
+            dumped["price"] = one.price.model_dump(include=known)

@@ -92,10 +92,13 @@ class StrategyEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Who is asked where an answer is not trusted: a stronger generator with this price and these longest replies."""
+    """Who is asked where an answer is not trusted: a stronger generator with this price, these longest replies, and
+    priors of its own.
+    """
 
     limit: Callable[[str], int]
     price: Price
+    priors: Priors
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,8 @@ def estimate(
     posterior = Posterior.before(setting.priors).after([known[each] for each in sorted(known)], types)
     second = posterior
     if setting.stronger is not None:
-        second = Posterior.before(setting.priors).after([known[each] for each in sorted(known)], types, again=True)
+        priors = setting.stronger.priors
+        second = Posterior.before(priors).after([known[each] for each in sorted(known)], types, again=True)
     return {
         name: _one(name, outlooks, setting, (posterior, second), known if name == strategies[0] else {})
         for name in strategies
@@ -241,7 +245,8 @@ def _draws(
     posterior = posterior.with_escalated(seen, int(may[known].sum()) - seen if known else 0)
     limit = setting.stronger.limit if setting.stronger else setting.limit
     others = [forecast.again or Forecast() for forecast in forecasts]
-    again = Simulation(others, [outlook.type for outlook in outlooks], setting.priors, limit)
+    priors = setting.stronger.priors if setting.stronger else setting.priors
+    again = Simulation(others, [outlook.type for outlook in outlooks], priors, limit)
     bootstrap: Bootstrap | None = None
     if known:
         workflows = [outlook.workflow for outlook in outlooks]

@@ -48,6 +48,7 @@ class Trouble:
     finish_reason: str | None = None
     no_usage: bool = False
     garbage: str | None = None
+    service_tier: str | None = None
 
 
 def too_many(retry_after: float | None = None, **headers: str) -> Trouble:
@@ -67,6 +68,8 @@ class Received:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    service_tier: str = "default"
     billed: bool = False
 
     @property
@@ -77,7 +80,8 @@ class Received:
     def cost_usd(self, fresh: float, cached: float, output: float) -> float:
         """Its price, at US dollars per million tokens."""
         prompt = (self.prompt_tokens - self.cached_tokens) * fresh + self.cached_tokens * cached
-        return (prompt + self.completion_tokens * output) / 1e6
+        share = 0.5 if self.service_tier == "flex" else 1.0
+        return share * (prompt + self.completion_tokens * output) / 1e6
 
 
 class FakeOpenAI:
@@ -133,6 +137,12 @@ class FakeOpenAI:
         """Whether a ``response_format`` with a JSON schema is taken, or refused as OpenAI's older models do."""
         self.gives_logprobs = True
         """Many servers take the wish for log-probabilities and send none."""
+        self.refuses: dict[str, str] = {}
+        """By field of a request, what it is refused with where it is there."""
+        self.thought = 0
+        """Tokens of thought before each reply, which count against its limit; 0: a model that does not think."""
+        self.flex_is_full = 0
+        """So many of the next requests to the flex tier find no capacity there."""
         self.received: list[Received] = []
         self._numbers = itertools.count(1)
 
@@ -191,6 +201,17 @@ class FakeOpenAI:
         if one.body["model"] not in self.models:
             one.status = 404
             return _problem(Trouble(404, "model_not_found", f"The model {one.body['model']} does not exist."))
+        for name, said in self.refuses.items():
+            if name in one.body:
+                one.status = 400
+                return _problem(Trouble(400, "unsupported_parameter", said))
+        if one.body.get("service_tier") == "flex":
+            if self.flex_is_full:
+                self.flex_is_full -= 1
+                one.status = 429
+                return _problem(Trouble(429, "resource_unavailable", "Flex is unavailable. Please try again later."))
+            one.service_tier = "flex"
+        one.service_tier = trouble.service_tier or one.service_tier
         form = one.body.get("response_format") or {}
         if form.get("type") == "json_schema" and not self.takes_schemas:
             one.status = 400
@@ -212,12 +233,16 @@ class FakeOpenAI:
     def _charge(self, one: Received, trouble: Trouble) -> dict[str, Any]:
         text = self._text(one.messages) if trouble.text is None else trouble.text
         limit = one.body.get("max_tokens") or one.body.get("max_completion_tokens") or 10**9
+        one.reasoning_tokens = min(self.thought, limit)
+        limit -= one.reasoning_tokens
         finish = trouble.finish_reason or ("length" if count_tokens(text) > limit else "stop")
+        text = text if limit else ""
         while count_tokens(text) > limit:
             text = text[: max(1, len(text) * limit // count_tokens(text)) - 1]
         one.prompt_tokens = sum(count_tokens(message["content"]) + 4 for message in one.messages) + 3
         one.cached_tokens = min(self.cached_tokens, one.prompt_tokens)
-        one.completion_tokens = count_tokens(text) if trouble.refusal is None else count_tokens(trouble.refusal)
+        shown = count_tokens(text) if trouble.refusal is None else count_tokens(trouble.refusal)
+        one.completion_tokens = shown + one.reasoning_tokens
         one.billed = True
         words = re.findall(r"\s*\S+", text)
         logprobs = {"content": [{"token": word, "logprob": -0.25, "top_logprobs": []} for word in words]}
@@ -232,6 +257,7 @@ class FakeOpenAI:
             "completion_tokens": one.completion_tokens,
             "total_tokens": one.prompt_tokens + one.completion_tokens,
             "prompt_tokens_details": {"cached_tokens": one.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": one.reasoning_tokens},
         }
         return {
             "id": f"chatcmpl-{next(self._numbers)}",
@@ -239,6 +265,7 @@ class FakeOpenAI:
             "created": 1_700_000_000,
             "model": self.snapshot or one.body["model"],
             "system_fingerprint": self.system_fingerprint,
+            "service_tier": one.service_tier,
             "choices": [choice],
             **({} if trouble.no_usage else {"usage": usage}),
         }

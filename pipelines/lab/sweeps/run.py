@@ -465,11 +465,12 @@ class Outline:
             (question.item.gold.question.type, min(sum(sizes[doc_id] for doc_id in question.doc_ids), free))
             for question in pooled.questions
         )
+        priors = self.priors.thinking(llm.reasoning_effort, llm.room_for_thought)
         used, again, described = Use(), Use(), True
         for (kind, tokens), count in kinds.items():
-            use, known = use_of_question(strategy, plan.policy, kind, tokens, self.priors)
+            use, known = use_of_question(strategy, plan.policy, kind, tokens, priors)
             used, described = used + use * count, described and known
-            again += use_again(strategy, plan.policy, kind, tokens, self.priors) * count
+            again += use_again(strategy, plan.policy, kind, tokens, priors) * count
         if (tree := self.priors.sizes.trees.get(strategy)) is not None:
             asked = {doc_id for question in pooled.questions for doc_id in question.doc_ids}
             used += tree.use * sum(sizes[doc_id] for doc_id in asked)

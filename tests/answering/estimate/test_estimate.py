@@ -170,7 +170,7 @@ def doubted(again: Forecast, known: int = 0, share: float = 0.0, own: bool = Fal
         f"q{n:02d}": AskedQuestion(f"q{n:02d}", (first, second) if n < share * known else (first,), 0.0)
         for n in range(known)
     }
-    setting = SETTING if own else replace(SETTING, stronger=Again(lambda role: 256, STRONG))
+    setting = SETTING if own else replace(SETTING, stronger=Again(lambda role: 256, STRONG, SETTING.priors))
     return estimate(outlooks, ("okralong",), setting, asked)["okralong"]
 
 

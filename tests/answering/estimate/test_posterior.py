@@ -81,3 +81,13 @@ def test_every_prior_has_a_role_and_a_bad_file_is_refused() -> None:
         parse_config(Priors, text.replace("  split: {mean: 25}\n", ""), "mine.yaml")
     with pytest.raises(ConfigError, match="from 1 on"):
         parse_config(Priors, text.replace("{1: 0.05,", "{0: 0.05,"), "mine.yaml")
+
+
+def test_a_generator_that_thinks_writes_its_thought_as_well_and_nobody_knows_well_how_much() -> None:
+    thinking = PRIORS.thinking("low", 4096)
+    assert thinking.reply("generate", "abstractive") == PRIORS.reply("generate", "abstractive") + PRIORS.thought["low"]
+    assert thinking.reply("split", "") == PRIORS.reply("split", "") + PRIORS.thought["low"]
+    assert thinking.spread > PRIORS.spread
+    assert PRIORS.thinking(None, 8192).reply("step", "") == PRIORS.reply("step", "") + PRIORS.thought["medium"]
+    assert PRIORS.thinking("high", 100).reply("step", "") == PRIORS.reply("step", "") + 100
+    assert PRIORS.thinking("none", 8192) is PRIORS.thinking(None, 0) is PRIORS
