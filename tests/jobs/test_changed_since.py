@@ -13,7 +13,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OK
 from tests.fakes.openai_server import FakeOpenAI
-from tests.jobs.conftest import endpoint
+from tests.jobs.conftest import PAPER, endpoint
 from tests.jobs.warm import answer
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def test_only_questions_on_changed_documents_are_asked(
     sources = tmp_path / "reports"
     shutil.copytree(sample_folder / "reports", sources)
     archive, questions = tmp_path / "archive", tmp_path / "questions.jsonl"
-    first = okralong.index(archive, sources=[sources], granularities=[512])
+    first = okralong.index(archive, sources=[sources], **{"embedding.of": "none"})
     changed, other = sorted(sources.iterdir())[:2]
     rows = [
         {"query_id": "changed", "question": "What is the revenue?", "doc_ids": [changed.stem]},
@@ -33,12 +33,12 @@ def test_only_questions_on_changed_documents_are_asked(
         {"query_id": "whole", "question": "Which company is the largest?"},
     ]
     questions.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    given = {"strategy": "std_rag", **endpoint(reader)}
+    given = {"policy": PAPER, **endpoint(reader)}
     run = tmp_path / "run"
     nothing = okralong.answer(archive, questions, run, changed_since=first.version, **given)
     assert (nothing.exit_code, nothing.statuses, run.exists()) == (EXIT_OK, {}, False)
     changed.write_text(changed.read_text(encoding="utf-8") + "\nA tail was added.\n", encoding="utf-8")
-    second = okralong.index(archive, sources=[sources], granularities=[512])
+    second = okralong.index(archive, sources=[sources], **{"embedding.of": "none"})
     assert (second.version, second.changes["changed"], second.work["files_read"]) == (2, 1, 1)
     answer(archive, questions, run, changed_since=first.version, **given)
     assert sorted(row["query_id"] for row in table(Folder.of(run), "answers")) == ["changed", "whole"]

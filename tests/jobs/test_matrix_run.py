@@ -16,7 +16,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_FAILURES, EXIT_OK
 from okralong.pipelines.run.nightly import nights
 from tests.fakes.openai_server import FakeOpenAI, Messages
-from tests.jobs.conftest import call, endpoint
+from tests.jobs.conftest import PAPER, call, endpoint
 
 pytestmark = pytest.mark.slow
 
@@ -82,11 +82,11 @@ def folder(tmp_path: Path, reader: FakeOpenAI, ray_cluster: None) -> Path:
     write(tmp_path)
     (tmp_path / "columns.yaml").write_text(COLUMNS, encoding="utf-8")
     (tmp_path / "sale.json").write_text(json.dumps(SALE), encoding="utf-8")
-    answer: dict[str, Any] = {"strategy": "std_rag"}
-    for dotted, value in endpoint(reader).items():
+    answer: dict[str, Any] = {"policy": PAPER}
+    for dotted, value in (endpoint(reader) | {"reranker.confidence": False}).items():
         below, _, key = dotted.partition(".")
         answer.setdefault(below, {})[key] = value
-    index = {"granularities": [512], "shards": 1}
+    index = {"embedding": {"of": "none"}, "shards": 1}
     config = {"folder": "nightly", "archive": "archive", "sources": ["reports"], "questions": "columns.yaml"}
     (tmp_path / "nightly.yaml").write_text(yaml.safe_dump(config | {"index": index, "answer": answer}))
     (tmp_path / "answer.yaml").write_text(yaml.safe_dump(answer))

@@ -18,7 +18,7 @@ from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_OK, EXIT_OVER_BUDGE
 from okralong.pipelines.reporting.export import flat_answers
 from okralong.pipelines.run.nightly import nights
 from tests.fakes.openai_server import FakeOpenAI
-from tests.jobs.conftest import call, endpoint
+from tests.jobs.conftest import PAPER, call, endpoint
 
 pytestmark = pytest.mark.slow
 
@@ -47,12 +47,12 @@ def folder(tmp_path: Path, reader: FakeOpenAI, ray_cluster: None) -> Path:
     for doc_id, text in DOCUMENTS.items():
         (tmp_path / "reports" / f"{doc_id}.txt").write_text(text, encoding="utf-8")
     ask(tmp_path, list(map(scoped, DOCUMENTS)))
-    answer: dict[str, Any] = {"strategy": "std_rag", "carry": ["desk"]}
+    answer: dict[str, Any] = {"policy": PAPER, "carry": ["desk"]}
     for dotted, value in (endpoint(reader) | {"reranker.confidence": False}).items():
         below, _, key = dotted.partition(".")
         answer.setdefault(below, {})[key] = value
     config = {"folder": "nightly", "archive": "archive", "sources": ["reports"], "questions": "questions.jsonl"}
-    config |= {"index": {"granularities": [512], "shards": 1}, "answer": answer}
+    config |= {"index": {"embedding": {"of": "none"}, "shards": 1}, "answer": answer}
     config |= {"on_change": ["./tell.sh"], "export": ["current.xlsx"], "keep": {"versions": 1, "nights": 2}}
     (tmp_path / "nightly.yaml").write_text(yaml.safe_dump(config))
     (tmp_path / "tell.sh").write_text(TELL)

@@ -24,7 +24,7 @@ from okralong.pipelines.reporting.export import flat_answers
 from okralong.pipelines.run.nightly import PHASES, nights
 from tests.conftest import CHECKOUT
 from tests.fakes.openai_server import FakeOpenAI
-from tests.jobs.conftest import endpoint
+from tests.jobs.conftest import PAPER, endpoint
 
 pytestmark = pytest.mark.slow
 
@@ -41,12 +41,12 @@ class Killed:
             self.change(doc_id, text)
         rows = [{"query_id": each, "question": f"What of {each}?", "doc_ids": [each]} for each in DOCUMENTS]
         (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-        answer: dict[str, Any] = {"strategy": "std_rag", "concurrency": 1}
+        answer: dict[str, Any] = {"policy": PAPER, "concurrency": 1}
         for dotted, value in (endpoint(reader) | {"reranker.confidence": False}).items():
             below, _, key = dotted.partition(".")
             answer.setdefault(below, {})[key] = value
         config = {"folder": "nightly", "archive": "archive", "sources": ["reports"], "questions": "questions.jsonl"}
-        config |= {"index": {"granularities": [512], "shards": 1}, "answer": answer, "keep": {"versions": 1}}
+        config |= {"index": {"embedding": {"of": "none"}, "shards": 1}, "answer": answer, "keep": {"versions": 1}}
         (folder / "nightly.yaml").write_text(yaml.safe_dump(config))
 
     def change(self, doc_id: str, text: str) -> None:
