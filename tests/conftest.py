@@ -199,6 +199,17 @@ def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pyt
 
 
 @pytest.fixture(scope="session")
+def plain_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same reports without vectors: a run over them starts no encoder, which takes it seconds of a processor."""
+    import okralong
+
+    def make(archive: Path) -> None:
+        okralong.index(archive, sources=[sample_folder / "reports"], **{"embedding.of": "none"})
+
+    return made_once(tmp_path_factory, "plain-archive", make)
+
+
+@pytest.fixture(scope="session")
 def merge_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder for merges that does not outlast the tests, with links to what is in the user's already."""
     from okralong.pipelines.models.weights import converted_model, gguf_tokenizer, repacked_gguf

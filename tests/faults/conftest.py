@@ -24,7 +24,7 @@ SOAKED = 300
 
 @pytest.fixture(scope="session")
 def fault_sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``few.jsonl`` and ``many.jsonl``, questions of all types over the reports of ``sample_archive``."""
+    """``few.jsonl`` and ``many.jsonl``, questions of all types over the reports of ``plain_archive``."""
     folder = tmp_path_factory.mktemp("fault-sample")
     write_sample(generate(reports=3, questions=SOAKED, seed=11, words=2_000), folder)
     lines = (folder / "questions.jsonl").read_text().splitlines()
@@ -41,11 +41,9 @@ def priced_endpoint(endpoint_process: EndpointProcess) -> EndpointProcess:
 
 
 @pytest.fixture
-def night(
-    sample_archive: Path, fault_sample: Path, tmp_path: Path, priced_endpoint: EndpointProcess
-) -> Iterator[Night]:
+def night(plain_archive: Path, fault_sample: Path, tmp_path: Path, priced_endpoint: EndpointProcess) -> Iterator[Night]:
     """The command over the few questions; what a test that failed has left of it is killed."""
-    made = Night(tmp_path, sample_archive, fault_sample / "few.jsonl", priced_endpoint)
+    made = Night(tmp_path, plain_archive, fault_sample / "few.jsonl", priced_endpoint)
     made.configure()
     yield made
     for process in marked(made.mark):

@@ -20,7 +20,6 @@ from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.faults.processes import MARK
 
 MODEL: Final = "gpt-4o-2024-08-06"
@@ -68,7 +67,7 @@ class Night:
         """
         settings = yaml.safe_load(shipped_config("answer.yaml"))
         settings |= {"policy": "policy/paper.yaml", "analyzer": {"kind": "rules"}, "concurrency": IN_FLIGHT}
-        settings |= {"planners": 2, "budget_usd": 20.0, "reranker": {"model": tiny_cross_encoder()}}
+        settings |= {"planners": 2, "budget_usd": 20.0, "reranker": {"confidence": False}}
         told = {"base_url": self.endpoint.base_url, "model": MODEL, "tokenizer": "o200k_base", "window": 128_000}
         settings["llm"] |= told | {"timeout_s": 30.0}
         for key, value in changes.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,6 +18,13 @@ REVIVED: Final = ("planner", "gateway", "embedder", "analyzer")
 """Parts that come back by themselves, so that the run goes on."""
 GONE_S: Final = 120.0
 """How long the processes of a command that has ended may take to go."""
+
+
+@pytest.fixture
+def night(night: Night, sample_archive: Path) -> Night:
+    """Over vectors: the embedder is one of the parts that are killed."""
+    night.archive = sample_archive
+    return night
 
 
 def kill_the_driver(night: Night, moment: int) -> Snapshot:

@@ -19,7 +19,6 @@ from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.warm import answer
 
 pytestmark = pytest.mark.slow
@@ -30,7 +29,7 @@ HANG = {"kind": "hang", "where": "batches", "contains": "POST /v1/batches", "tim
 
 def command(archive: Path, sample: Path, folder: Path, server: EndpointProcess) -> list[str]:
     settings: dict[str, Any] = yaml.safe_load(shipped_config("answer.yaml"))
-    settings |= {"strategy": "std_rag", "reranker": {"model": tiny_cross_encoder()}}
+    settings |= {"strategy": "long_context", "analyzer": {"kind": "rules"}, "reranker": {"confidence": False}}
     settings["llm"] |= {"base_url": server.base_url, "model": MODEL, "window": 128_000, "tokenizer": "o200k_base"}
     settings["llm"]["batch"] = {"quiet_s": 3.0, "gather_s": 60.0, "poll_s": 0.2, "longest_poll_s": 0.5}
     (folder / "answer.yaml").write_text(yaml.safe_dump(settings))
@@ -40,13 +39,13 @@ def command(archive: Path, sample: Path, folder: Path, server: EndpointProcess) 
 
 
 def test_a_batch_that_the_killed_driver_never_recorded_is_adopted(
-    sample_archive: Path, sample_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plain_archive: Path, sample_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     environment = {**ours, "PYTHONPATH": str(CHECKOUT)}
     run = Folder.of(tmp_path / "run")
     with EndpointProcess({"models": {MODEL: {}}, "faults": [HANG]}) as server:
-        line = command(sample_archive, sample_folder, tmp_path, server)
+        line = command(plain_archive, sample_folder, tmp_path, server)
         first = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 600
         while not server.state()["batches"] and time.monotonic() < deadline and first.poll() is None:
@@ -60,7 +59,7 @@ def test_a_batch_that_the_killed_driver_never_recorded_is_adopted(
 
         # As the command does it, beside models that run already; test_kill.py has the command's second start.
         given = {"config": tmp_path / "answer.yaml", "llm.mode": "batch", "llm.batch.deadline": "2h"}
-        second = answer(sample_archive, sample_folder / "questions.jsonl", run.path, **given)
+        second = answer(plain_archive, sample_folder / "questions.jsonl", run.path, **given)
         assert (second.exit_code, second.stopped) == (0, "")
         assert "since an earlier start" in " ".join(capsys.readouterr().out.split())
         assert made <= set(server.state()["batches"])

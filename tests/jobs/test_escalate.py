@@ -47,7 +47,7 @@ def given(folder: Path, weak: FakeOpenAI, stronger: FakeOpenAI, under: float) ->
 
 
 def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once(
-    sample_archive: Path,
+    plain_archive: Path,
     sample_folder: Path,
     tmp_path: Path,
     reader: FakeOpenAI,
@@ -58,14 +58,14 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
     questions, run = sample_folder / "questions.jsonl", Folder.of(tmp_path / "run")
     reader.rules.insert(1, (at_times, "Answer: unanswerable"))
     told = given(tmp_path, reader, stronger, 0.5) | {"budget_usd": 50.0}
-    before = okralong.estimate(sample_archive, questions, **told).strategies["okralong"]
+    before = okralong.estimate(plain_archive, questions, **told).strategies["okralong"]
     assert reader.received == stronger.received == []
     # It goes on where it stopped: the stronger one refuses after its second reply.
     stronger.troubles = [None, None, *[Trouble(401, "invalid_api_key", "revoked")] * 20]
-    stopped = answer(sample_archive, questions, run.path, **told)
+    stopped = answer(plain_archive, questions, run.path, **told)
     assert stopped.exit_code == EXIT_ENDPOINT
     stronger.troubles = []
-    result = answer(sample_archive, questions, run.path, **told)
+    result = answer(plain_archive, questions, run.path, **told)
     assert sum(result.statuses.values()) == 18
     assert result.exit_code == 0
 
@@ -90,7 +90,7 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
     assert before.again.usd.low == 0 < stronger.bill_usd <= before.again.usd.high
 
     asked = len(reader.received), len(stronger.received)
-    assert answer(sample_archive, questions, run.path, **told).statuses == result.statuses
+    assert answer(plain_archive, questions, run.path, **told).statuses == result.statuses
     assert (len(reader.received), len(stronger.received)) == asked
     flat = {row["query_id"]: row for row in result.to_arrow().to_pylist()}
     assert {row["model"] for query_id, row in flat.items() if query_id in twice} == {STRONG}
@@ -104,20 +104,20 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
     assert manifest["confidence"] == begun["confidence"]
     assert manifest["generator"]["stronger"] == {"model": STRONG, "base_url": stronger.base_url}
     with pytest.raises(ConfigError, match="begun with another set-up"):
-        answer(sample_archive, questions, run.path, **told | {"reranker.precision": "float32"})
+        answer(plain_archive, questions, run.path, **told | {"reranker.precision": "float32"})
 
 
 def test_nothing_is_spent_where_the_stronger_generator_cannot_be_asked(
-    sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI, stronger: FakeOpenAI
+    plain_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI, stronger: FakeOpenAI
 ) -> None:
     questions = sample_folder / "questions.jsonl"
     told = given(tmp_path, reader, stronger, 0.5)
     stronger.models = ["renamed"]
     with pytest.raises(EndpointError, match=f"no model '{STRONG}'"):
-        okralong.answer(sample_archive, questions, tmp_path / "unknown", **told)
+        okralong.answer(plain_archive, questions, tmp_path / "unknown", **told)
     unpriced = {**told, "llm.stronger": {"base_url": stronger.base_url, "model": STRONG}}
     with pytest.raises(ConfigError, match=f"no price for the model '{STRONG}'"):
-        okralong.answer(sample_archive, questions, tmp_path / "unpriced", **unpriced)
+        okralong.answer(plain_archive, questions, tmp_path / "unpriced", **unpriced)
     with pytest.raises(ConfigError, match="the answer config names none"):
-        okralong.answer(sample_archive, questions, tmp_path / "none", **{**told, "llm.stronger": None})
+        okralong.answer(plain_archive, questions, tmp_path / "none", **{**told, "llm.stronger": None})
     assert reader.received == stronger.received == []

@@ -37,7 +37,7 @@ def test_an_estimate_asks_nobody_and_its_range_holds(
 
 
 def test_a_pilot_is_part_of_the_run_and_is_paid_once(
-    sample_archive: Path,
+    plain_archive: Path,
     sample_folder: Path,
     tmp_path: Path,
     reader: FakeOpenAI,
@@ -47,7 +47,7 @@ def test_a_pilot_is_part_of_the_run_and_is_paid_once(
     questions, run, figures = sample_folder / "questions.jsonl", tmp_path / "run", tmp_path / "out" / "figures.json"
     config = config_file(tmp_path, reader)
     shared = ("--questions", questions, "--config", config, "--run", run, "--tag", "team=night")
-    code, said = call(monkeypatch, capsys, "estimate", sample_archive, *shared, "--pilot", PILOT, "--json", figures)
+    code, said = call(monkeypatch, capsys, "estimate", plain_archive, *shared, "--pilot", PILOT, "--json", figures)
     assert code == 0, said
     data = json.loads(figures.read_text())
     answers = table(Folder.of(run), "answers")
@@ -57,10 +57,10 @@ def test_a_pilot_is_part_of_the_run_and_is_paid_once(
     assert {json.loads(row["plan"])["workflow"] for row in answers} == {"linear", "extend", "split", "step"}
     assert Folder.of(run).read_manifest() is None, "the run is not complete"
     pilot_calls = len(reader.received)
-    code, again = call(monkeypatch, capsys, "estimate", sample_archive, *shared)
+    code, again = call(monkeypatch, capsys, "estimate", plain_archive, *shared)
     assert code == 0, again
     assert len(reader.received) == pilot_calls, "what the run holds is learned from without a pilot, too"
-    ended = answer(sample_archive, questions, run, config=config, tags={"team": "night"})
+    ended = answer(plain_archive, questions, run, config=config, tags={"team": "night"})
     assert ended.exit_code == 0
     ledger = table(Folder.of(run), "ledger")
     assert len(ledger) == len(reader.received) == len({(row["query_id"], row["path"]) for row in ledger})
@@ -92,12 +92,12 @@ def test_a_folder_of_another_set_up_is_refused(
 
 
 def test_a_local_model_is_counted_in_its_own_tokens_without_starting_it(
-    sample_archive: Path, sample_folder: Path, tmp_path: Path
+    plain_archive: Path, sample_folder: Path, tmp_path: Path
 ) -> None:
     few = tmp_path / "few.jsonl"
     few.write_text("".join((sample_folder / "questions.jsonl").read_text().splitlines(keepends=True)[:4]))
     told = {"analyzer.kind": "rules", "reranker.model": tiny_cross_encoder()}
-    found = okralong.estimate(sample_archive, few, **told)
+    found = okralong.estimate(plain_archive, few, **told)
     total = found.strategies["okralong"].total
     assert found.model.lower().startswith("smollm2-135m-instruct")  # the name alone, also where a folder is served
     assert total.usd.high == 0

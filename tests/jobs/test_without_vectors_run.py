@@ -23,43 +23,35 @@ from tests.jobs.warm import answer
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def plain(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    archive = tmp_path_factory.mktemp("plain") / "archive"
-    result = okralong.index(archive, [sample_folder / "reports"], **{"embedding.of": "none"})
-    assert (result.documents, result.work["texts_embedded"]) == (3, 0)
-    return archive
-
-
 def retrievals(run: Path) -> list[dict[str, Any]]:
     return [json.loads(row["body"]) for row in table(Folder.of(run), "journal") if row["kind"] == "retrieval"]
 
 
 def test_it_answers_without_a_query_embedder(
-    plain: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
+    plain_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
     questions = sample_folder / "questions.jsonl"
     rules = endpoint(reader)
-    prepared = prepare(str(plain), str(questions), load_config(RunConfig, "answer.yaml", rules))
+    prepared = prepare(str(plain_archive), str(questions), load_config(RunConfig, "answer.yaml", rules))
     models = SharedModels("okralong-plain")
     models.bring([prepared])
     with models.over([prepared]) as (names,):
         assert (names.embedder, names.analyzer is not None) == (None, True)
     models.keep([])
-    found = okralong.estimate(plain, questions, **rules)
+    found = okralong.estimate(plain_archive, questions, **rules)
     assert set(found.strategies) == {"okralong", "long_context"}
     assert "embedding.of: none" in found.left_out["std_rag"]
-    assert answer(plain, questions, tmp_path / "run", **rules).statuses == {"answered": 18}
+    assert answer(plain_archive, questions, tmp_path / "run", **rules).statuses == {"answered": 18}
     assert all(body["exact"] and not body["semantic"] for body in retrievals(tmp_path / "run"))
     # Where the documents do not fit the window, the best chunks by BM25 are read.
     small = rules | {"strategy": "long_context", "llm.window": 3_000}
-    assert answer(plain, questions, tmp_path / "long", **small).statuses == {"answered": 18}
+    assert answer(plain_archive, questions, tmp_path / "long", **small).statuses == {"answered": 18}
     assert all(body["exact"] and not body["semantic"] for body in retrievals(tmp_path / "long"))
 
 
 def test_a_strategy_that_needs_vectors_is_refused(
-    plain: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
+    plain_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
     with pytest.raises(ConfigError, match=r"std_rag.*embedding\.of: each.*Nothing was spent"):
-        answer(plain, sample_folder / "questions.jsonl", tmp_path, strategy="std_rag", **endpoint(reader))
+        answer(plain_archive, sample_folder / "questions.jsonl", tmp_path, strategy="std_rag", **endpoint(reader))
     assert reader.received == []
