@@ -29,7 +29,7 @@ def write_sweep(folder: Path, data: Path, server: FakeOpenAI, **more: object) ->
         "side": "test",
         "catalog": str(data / "catalog.yaml"),
         "split": str(data / "split" / "manifest.parquet"),
-        "overrides": {"analyzer.kind": "rules", "policy": "policy/paper.yaml", **endpoint(server)},
+        "overrides": {**endpoint(server), "policy": "policy/paper.yaml", "reranker.confidence": False},
         "sets": [{"name": "town", "part": "all", "pool_tokens": 1000}],
         "methods": {"okralong": {}, "std_rag": {"variants": ["default"]}},
         "variants": {

@@ -183,7 +183,10 @@ def test_instructrag_writes_its_rationales_once_a_run(
     assert len(ledger) == 2 + 4
 
 
-@pytest.mark.parametrize("strategy", ["longllmlingua", "llmlingua"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["longllmlingua", pytest.param("llmlingua", marks=pytest.mark.soak)],  # tests/answering has its own steps
+)
 def test_a_small_model_measures_what_is_kept_and_answered_from(
     strategy: str, sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:

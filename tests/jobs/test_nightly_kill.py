@@ -39,7 +39,7 @@ class Killed:
         (folder / "reports").mkdir()
         for doc_id, text in DOCUMENTS.items():
             self.change(doc_id, text)
-        rows = [{"query_id": each, "question": f"What of {each}?", "doc_ids": [each]} for each in DOCUMENTS]
+        rows = [{"query_id": each, "question": f"How many lamps of {each}?", "doc_ids": [each]} for each in DOCUMENTS]
         (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
         answer: dict[str, Any] = {"policy": PAPER, "concurrency": 1}
         for dotted, value in (endpoint(reader) | {"reranker.confidence": False}).items():

@@ -35,7 +35,7 @@ def sample() -> Sample:
 def archive(ray_cluster: None, sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports")
     write_sample(sample, folder)
-    okralong.index(folder / "archive", sources=[folder / "reports"])
+    okralong.index(folder / "archive", sources=[folder / "reports"], **{"embedding.of": "none"})
     return folder / "archive"
 
 

@@ -28,7 +28,7 @@ def write_sweep(folder: Path, data: Path, server: FakeOpenAI, **more: object) ->
         "title": "The town",
         "side": "all",
         "catalog": str(data / "catalog.yaml"),
-        "overrides": {"policy": "policy/paper.yaml", **endpoint(server)},
+        "overrides": {**endpoint(server), "policy": "policy/paper.yaml", "reranker.confidence": False},
         "sets": [{"name": "town", "part": "all"}],
         "methods": {"std_rag": {}},
         **more,

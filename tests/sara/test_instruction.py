@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.lab.training.fit import fit
 from okralong.pipelines.lab.training.sara import Generator, SaraLearner
@@ -42,6 +44,7 @@ def examples(encode: Callable[[list[str]], Any], towns: tuple[str, ...]) -> list
     return found
 
 
+@pytest.mark.soak  # two minutes; test_training.py trains all stages of a tiny generator, which come to use true vectors
 def test_true_vectors_raise_the_likelihood_of_held_out_answers(
     minilm: Callable[[list[str]], Any], tmp_path: Path
 ) -> None:
