@@ -19,7 +19,7 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import EXIT_USAGE, OkraError
 
 if TYPE_CHECKING:
-    from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
+    from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig, LlmConfig
 
 PACKAGES = ("ray", "torch", "transformers", "peft", "sentence-transformers", "pyarrow", "bm25s", "openai", "okralong")
 LEAST_FREE_GB = 5
@@ -38,10 +38,15 @@ class Finding:
 def command(
     archive: Annotated[str | None, typer.Argument(help="An archive to look into.")] = None,
     config: Annotated[str, typer.Option(help="The answer config whose endpoint and key are checked.")] = "answer.yaml",
+    ask: Annotated[
+        bool, typer.Option(help="Also send three short calls to each endpoint, to see what it has of the protocol.")
+    ] = False,
 ) -> None:
-    """Check the installation, the GPU, the models, the endpoint, the key and the archive. Nothing is spent."""
+    """Check the installation, the GPU, the models, the endpoint, the key and the archive. Nothing is spent, but by
+    --ask what three short calls cost.
+    """
     console = Console()
-    findings = list(examine(config, archive))
+    findings = list(examine(config, archive, ask))
     for finding in findings:
         mark, style = ("ok  ", "green") if finding.ok else ("mend", "red")
         say_line(console, f"{mark} {finding.name}: {finding.says}", style=style)
@@ -51,14 +56,14 @@ def command(
         raise typer.Exit(EXIT_USAGE)
 
 
-def examine(config: str, archive: str | None) -> Iterator[Finding]:
+def examine(config: str, archive: str | None, ask: bool = False) -> Iterator[Finding]:
     """All findings, cheap ones first."""
     yield _packages()
     yield _faiss()
     yield _processor()
     yield from _embedded_models()
     yield _disk()
-    yield from _endpoint(config)
+    yield from _endpoint(config, ask)
     if archive is not None:
         yield _tried("archive", lambda: _archive(archive))
 
@@ -131,7 +136,7 @@ def _disk() -> Finding:
     return Finding("disk", not remedy, f"{free:.0f} GB free for converted models at {folder}", remedy)
 
 
-def _endpoint(config: str) -> Iterator[Finding]:
+def _endpoint(config: str, ask: bool) -> Iterator[Finding]:
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.llm.network import described
     from okralong.pipelines.llm.routing import check_endpoint
@@ -147,21 +152,39 @@ def _endpoint(config: str) -> Iterator[Finding]:
     yield _tried("reader", lambda: _reader(settings.llm))
     if settings.llm.base_url == EMBEDDED:
         yield _tried("endpoint", lambda: _embedded_answers(settings.llm))
-    second = settings.llm.stronger.all_endpoints if settings.llm.stronger else ()
-    own = () if settings.llm.base_url == EMBEDDED else settings.llm.all_endpoints
-    for endpoint in (*own, *second):
+    generators = [settings.llm, *([settings.llm.stronger] if settings.llm.stronger else [])]
+    asked = [(llm, each) for llm in generators if llm.base_url != EMBEDDED for each in llm.all_endpoints]
+    for llm, endpoint in asked:
         yield _tried("network", partial(described, endpoint.base_url))
         status = asyncio.run(check_endpoint(endpoint))
         yield Finding(
             "endpoint", status.ok, status.message if status.ok else status.state, "" if status.ok else status.message
         )
         yield _tried("price", partial(_price, settings.prices, endpoint))
+        if status.ok:
+            yield _tried("protocol", partial(_protocol, llm, endpoint, settings.prices, ask))
 
 
 def _price(prices: str, endpoint: EndpointConfig) -> str:
     from okralong.pipelines.llm.prices import PriceTable
 
     return f"{endpoint.model}: {PriceTable.load(prices).price(endpoint.model, endpoint.price)}"
+
+
+def _protocol(llm: GeneratorConfig, endpoint: EndpointConfig, prices: str, ask: bool) -> str:
+    from okralong.pipelines.llm.abilities import abilities, has_batches
+    from okralong.pipelines.llm.prices import PriceTable
+
+    if not ask:
+        batches = asyncio.run(has_batches(endpoint))
+        said = "batches not known" if batches is None else "has batches" if batches else "no batches"
+        return f"{said}; what else it has of the protocol, the first replies tell, or --ask now"
+    found = asyncio.run(abilities(llm, endpoint))
+    try:
+        cost = f"${PriceTable.load(prices).price(endpoint.model, endpoint.price).cost(found.usage):.6f}"
+    except OkraError:
+        cost = "a price that nobody has named"
+    return f"{found.said()} ({found.calls} calls for {cost})"
 
 
 def _reader(llm: LlmConfig) -> str:

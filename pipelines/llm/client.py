@@ -18,8 +18,9 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from openai.types.chat import ChatCompletion
@@ -29,7 +30,7 @@ from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, StoppedError
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_api import Answered, BatchItem, UseRealtime, batch_call_id
-from okralong.pipelines.llm.config import ANALYZE, GeneratorConfig
+from okralong.pipelines.llm.config import ANALYZE, FlexConfig, GeneratorConfig
 from okralong.pipelines.llm.gateway import NO_STEPS, EndpointLimiter, Gateway, Steps
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.prices import Price, PriceTable
@@ -304,17 +305,20 @@ class LlmClient:
         return None
 
     async def _in_realtime(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply:
+        config = self.config
+        tier = _Tier(config.service_tier, config.flex if config.service_tier == "flex" else None)
         rounds = AsyncRetrying(
             retry=retry_if_exception_type(_NoReplyError),
-            stop=stop_after_attempt(self.config.max_attempts),
-            wait=self._pause,
+            # What the flex tier does not do is asked for as often as ever at the standard one.
+            stop=stop_after_attempt(config.max_attempts + (tier.flex.attempts if tier.flex is not None else 0)),
+            wait=partial(self._pause, tier),
             reraise=True,
         )
         numbers = itertools.count(1)
         try:
             async for one in rounds:
                 with one:
-                    raw = await self._round(request, call, numbers, pending)
+                    raw = await self._round(request, call, numbers, pending, tier)
         except _NoReplyError as last:
             self._exhausted += 1
             raise self._given_up(last.api_errors) from None
@@ -322,7 +326,7 @@ class LlmClient:
         return raw
 
     async def _round(
-        self, request: LlmRequest, call: Call, numbers: Iterator[int], pending: Callable[[], Steps]
+        self, request: LlmRequest, call: Call, numbers: Iterator[int], pending: Callable[[], Steps], tier: _Tier
     ) -> RawReply:
         """Ask one endpoint, and the others that are worth asking while none replies."""
         tried: list[Route] = []
@@ -330,13 +334,14 @@ class LlmClient:
         while True:
             number = next(numbers)
             numbered = replace(call, attempt=number, body=call.body if number == 1 else "{}")
-            got = await self._attempt(request, numbered, tried, pending())
+            got = await self._attempt(request, numbered, tried, pending(), tier)
             if isinstance(got, RawReply):
                 return got
             self._check_halted()
             if got is _WITHOUT_FIELD:
                 continue
             api_errors.append(got)
+            tier.heard(got)
             if not got.retry and not got.final:
                 raise got.error()
             if self._router.all_out:
@@ -344,7 +349,9 @@ class LlmClient:
             if not self._router.open(tried):
                 raise _NoReplyError(api_errors)
 
-    async def _attempt(self, request: LlmRequest, call: Call, tried: list[Route], steps: Steps) -> RawReply | ApiError:
+    async def _attempt(
+        self, request: LlmRequest, call: Call, tried: list[Route], steps: Steps, tier: _Tier
+    ) -> RawReply | ApiError:
         """One request, to an endpoint that was not ``tried`` if it can be; one that gave no reply is added to these.
         ``_WITHOUT_FIELD`` where the endpoint refused a field of the request: it is asked again without that.
 
@@ -360,14 +367,14 @@ class LlmClient:
         body: dict[str, Any] = {}
         task = _this_task()
         try:
-            route, call = await self._may_send(call, tokens, tried, steps)
+            route, call = await self._may_send(call, tokens, tried, steps, self._timeout_s(tier))
             call = replace(call, body="{}")  # the journal has it
             sent_at = clock()
             self._unsent.discard(task)
             self._in_flight.add(task)
             self._none_in_flight.clear()
-            body = self._body(route, request)
-            raw, call, headers = await self._send(route, request, call, body)
+            body = self._body(route, request) | tier.fields
+            raw, call, headers = await self._send(route, request, call, body, self._timeout_s(tier))
         except asyncio.CancelledError:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
             await asyncio.shield(self._gateway.came(lost or unsent(call, "cancelled"), unsent=lost is None))
@@ -399,13 +406,18 @@ class LlmClient:
                 self._none_in_flight.set()
             self._unsent.add(task)
 
-    async def _may_send(self, call: Call, tokens: int, tried: list[Route], steps: Steps) -> tuple[Route, Call]:
+    def _timeout_s(self, tier: _Tier) -> float:
+        return self.config.timeout_s if tier.flex is None else max(self.config.timeout_s, tier.flex.timeout_s)
+
+    async def _may_send(
+        self, call: Call, tokens: int, tried: list[Route], steps: Steps, timeout_s: float
+    ) -> tuple[Route, Call]:
         """The endpoint that the attempt goes to, and the attempt as it goes there; all that must be is durable.
 
         One endpoint costs one message. Of several each is asked for a permit, and the choice is made here, where it is
         known which of them errs.
         """
-        expires_s = self.config.timeout_s + PERMIT_SLACK_S
+        expires_s = timeout_s + PERMIT_SLACK_S
         if len(self._router.routes) == 1:
             (route,) = self._router.routes
             call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
@@ -433,19 +445,21 @@ class LlmClient:
         return body | extra
 
     async def _send(
-        self, route: Route, request: LlmRequest, call: Call, body: Mapping[str, Any]
+        self, route: Route, request: LlmRequest, call: Call, body: Mapping[str, Any], timeout_s: float
     ) -> tuple[RawReply, Call, RateLimitHeaders]:
-        """The reply, and the call with the prices that it is charged at."""
+        """The reply, and the call with the prices that it is charged at: those of the tier that the reply names."""
         start = time.perf_counter()
         # Not by chat.completions.create, which looks through every message of the body for files, at a quarter of the
         # processor time of a call.
-        response: Any = await route.http.post("/chat/completions", cast_to=ChatCompletion, body=body, options=_RAW)
+        options: Any = _RAW if timeout_s == self.config.timeout_s else {**_RAW, "timeout": timeout_s}
+        response: Any = await route.http.post("/chat/completions", cast_to=ChatCompletion, body=body, options=options)
         completion = response.parse()
         if not isinstance(completion, ChatCompletion) or not completion.choices:
             raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")
         raw = read_completion(completion, request.messages, route.endpoint.model, self._count)
         usage, latency_s = raw.reply.usage, time.perf_counter() - start
-        price = route.price.charged(usage.prompt_tokens)
+        price = route.price.in_flex() if raw.service_tier == "flex" else route.price
+        price = price.charged(usage.prompt_tokens)
         call = call.charged(price)
         request_id = response.headers.get("x-request-id", "")
         raw = raw.received(call, price.cost(usage), latency_s, request_id, self._router.without_keys)
@@ -465,11 +479,45 @@ class LlmClient:
         """Why the run stops: the last error, or where there are several endpoints what is wrong with each."""
         return self._router.verdict() if self.config.endpoints else api_errors[-1].message
 
-    def _pause(self, state: RetryCallState) -> float:
+    def _pause(self, tier: _Tier, state: RetryCallState) -> float:
         """Seconds until the next round: what the endpoint asked for, else growing ones."""
         error = state.outcome.exception() if state.outcome else None
-        named = error.api_errors[-1].retry_after if isinstance(error, _NoReplyError) else None
+        last = error.api_errors[-1] if isinstance(error, _NoReplyError) else None
+        if last is not None and last.no_capacity:
+            return tier.pause_s(last.retry_after)
+        named = last.retry_after if last is not None else None
         return self._backoff(state) if named is None else named
+
+
+@dataclass(slots=True)
+class _Tier:
+    """The tier of the endpoint that a call is asked for: ``flex`` until that has been tried often enough, then None and
+    the standard one.
+    """
+
+    asked: str | None
+    flex: FlexConfig | None
+    tries: int = 0
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What a request has besides. OpenAI's name for the standard tier is "default"."""
+        if self.flex is not None:
+            return {"service_tier": "flex"}
+        return {} if self.asked is None else {"service_tier": "default"}
+
+    def heard(self, api_error: ApiError) -> None:
+        """An attempt brought no reply: the flex tier had no capacity, or let the call wait for its whole time."""
+        if self.flex is not None and (api_error.no_capacity or api_error.timed_out):
+            self.tries += 1
+            if self.tries >= self.flex.attempts:
+                self.flex = None
+
+    def pause_s(self, named: float | None) -> float:
+        """How long a call waits that found no capacity; not at all before it is asked for at the other tier."""
+        if self.flex is None:
+            return 0.0
+        return self.flex.pause_s * 2.0 ** (self.tries - 1) if named is None else named
 
 
 def _this_task() -> asyncio.Task[Any]:

@@ -7,6 +7,7 @@ a call whose cost nobody knows.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,6 +149,9 @@ class ListedPrice(Price):
     source: str
 
 
+_SNAPSHOT: Final = re.compile(r"-20\d\d-\d\d-\d\d\Z")
+
+
 class PriceTable(Settings):
     """All prices, of ``models`` by name. ``checked`` is the day on which somebody last looked."""
 
@@ -160,17 +164,20 @@ class PriceTable(Settings):
         return load_config(cls, source)
 
     def price(self, model: str, override: Price | None = None) -> Price:
-        """The price of ``model``; ``override`` (``llm.price`` in the config) wins. Raises ConfigError when unknown."""
+        """The price of ``model``; ``override`` (``llm.price`` in the config) wins. A dated snapshot that is not listed
+        has that of its name. Raises ConfigError when unknown.
+        """
         if override is not None:
             return override
-        if model not in self.models:
+        listed = model if model in self.models else _SNAPSHOT.sub("", model)
+        if listed not in self.models:
             known = ", ".join(sorted(self.models))
             raise ConfigError(
                 f"There is no price for the model {model!r}, so budget_usd could not be kept. Add it to "
                 "configs/prices.yaml, or give llm.price (input, cached_input and output in US dollars per million "
                 f"tokens; 0 for a model of your own) in the config. Known models: {known}."
             )
-        return self.models[model]
+        return self.models[listed]
 
 
 PICO = 1_000_000_000_000

@@ -354,6 +354,7 @@ class ApiError:
     request_id: str = ""
     no_capacity: bool = False
     """The tier that was asked for has none at the moment: nothing was done, and nothing is billed."""
+    timed_out: bool = False
 
     @property
     def limited(self) -> bool:
@@ -444,7 +445,7 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
             message = f"No connection to {endpoint}: {said} Start the server, or mend llm.base_url, and run again."
             return ApiError("failed", 0, message, retry=True, whose="endpoint")
         message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
-        return ApiError("unknown", 0, message, retry=True)
+        return ApiError("unknown", 0, message, retry=True, timed_out=isinstance(error, openai.APITimeoutError))
     if isinstance(error, openai.APIStatusError):
         answer = ErrorResponse(
             error.status_code,

@@ -43,7 +43,7 @@ def _reply(endpoint: Endpoint, batch: Batch, item: BatchItem, entry: Entry) -> d
     fault = endpoint.faults.meet("batch_item", call.request_hash, call.prompt.text)
     entry.fault = fault.kind if fault else ""
     call.check_window()
-    cached = endpoint.cached(call) if scenario.batches.cached_prefixes else 0
+    cached = endpoint.cached(call) if scenario.batches.cached_prefixes else (0, 0)
     spoilt = fault.kind if fault is not None and fault.kind in REPLY_KINDS else None
     done = complete(call, scenario.replies, scenario.seed, cached, spoilt)
     if fault is None or fault.is_billed:

@@ -9,15 +9,16 @@ from typing import Any, Literal
 from okralong.pipelines.core.types import Usage
 from tests.fakes.endpoint.scenario import Rates
 
-Lane = Literal["chat", "batch"]
+Lane = Literal["chat", "flex", "batch"]
 
 
 def price(rates: Rates, usage: Usage, share: float = 1.0) -> Decimal:
-    """US dollars for ``usage``: cached prompt tokens at their own rate, all at ``share`` of the price."""
-    fresh = (usage.prompt_tokens - usage.cached_tokens) * _exact(rates.input)
+    """US dollars for ``usage``: cached and written prompt tokens at their own rates, all at ``share`` of the price."""
+    fresh = (usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens) * _exact(rates.input)
     cached = usage.cached_tokens * _exact(rates.cached_input)
+    written = usage.cache_write_tokens * _exact(rates.cache_write or 0.0)
     output = usage.completion_tokens * _exact(rates.output)
-    return ((fresh + cached + output) * _exact(share)).scaleb(-6)
+    return ((fresh + cached + written + output) * _exact(share)).scaleb(-6)
 
 
 def _exact(number: float) -> Decimal:
@@ -47,7 +48,7 @@ class Line:
 class Bill:
     """What has been charged since the start or the last reset."""
 
-    lines: dict[Lane, Line] = field(default_factory=lambda: {"chat": Line(), "batch": Line()})
+    lines: dict[Lane, Line] = field(default_factory=lambda: {"chat": Line(), "flex": Line(), "batch": Line()})
 
     @property
     def usd(self) -> Decimal:

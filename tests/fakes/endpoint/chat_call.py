@@ -31,6 +31,7 @@ class ChatCall:
     size: int
     limit: int | None
     logprobs: bool
+    flex: bool = False
 
     def reserved(self, limits: Limits) -> int:
         """What the quota counts it for: the prompt and ``max_tokens``."""
@@ -88,6 +89,7 @@ def read_call(body: Mapping[str, Any], models: Mapping[str, Model], tokens: Prom
         size=sum(len(content) for _, content in messages),
         limit=_limit(body, models[name]),
         logprobs=bool(body.get("logprobs")),
+        flex=body.get("service_tier") == "flex",
     )
 
 

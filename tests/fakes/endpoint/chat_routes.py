@@ -10,8 +10,9 @@ from aiohttp import web
 from tests.fakes.endpoint.chat_call import ChatCall, parse_body, read_call
 from tests.fakes.endpoint.completion import complete
 from tests.fakes.endpoint.delivery import with_fault
-from tests.fakes.endpoint.draws import draw_latency
+from tests.fakes.endpoint.draws import draw, draw_latency
 from tests.fakes.endpoint.fault_rule import REPLY_KINDS
+from tests.fakes.endpoint.problems import flex_is_full
 from tests.fakes.endpoint.state import Endpoint
 from tests.fakes.endpoint.wire import CHAT, ENDPOINT, entry_of, send_with
 
@@ -35,6 +36,11 @@ async def _complete(request: web.Request) -> web.StreamResponse:
     send_with(request, endpoint.admit(call, entry))
     fault = endpoint.faults.meet("chat", call.request_hash, call.prompt.text)
     call.check_window()
+    if (
+        call.flex
+        and draw(scenario.seed, "flex", call.request_hash, _attempt(endpoint, call)) < scenario.flex.full_share
+    ):
+        raise flex_is_full()
     cached = endpoint.cached(call)
     if fault is None or fault.kind not in AT_THE_DOOR:
         await asyncio.sleep(_latency(endpoint, call))
@@ -42,15 +48,18 @@ async def _complete(request: web.Request) -> web.StreamResponse:
     async def work() -> web.Response:
         spoilt = fault.kind if fault is not None and fault.kind in REPLY_KINDS else None
         done = complete(call, scenario.replies, scenario.seed, cached, spoilt)
-        endpoint.charge(entry, call, done.usage, "chat")
+        endpoint.charge(entry, call, done.usage, "flex" if call.flex else "chat")
         return web.json_response(done.body)
 
     return await with_fault(request, fault, work)
 
 
 def _latency(endpoint: Endpoint, call: ChatCall) -> float:
-    attempt = endpoint.faults.attempt("chat", call.request_hash)
-    return draw_latency(endpoint.scenario.latency, endpoint.scenario.seed, call.request_hash, attempt)
+    return draw_latency(endpoint.scenario.latency, endpoint.scenario.seed, call.request_hash, _attempt(endpoint, call))
+
+
+def _attempt(endpoint: Endpoint, call: ChatCall) -> int:
+    return endpoint.faults.attempt("chat", call.request_hash)
 
 
 async def _models(request: web.Request) -> web.Response:

@@ -24,8 +24,11 @@ class Completion:
     body: dict[str, Any]
 
 
-def complete(call: ChatCall, replies: Replies, seed: int, cached_tokens: int, fault: FaultKind | None) -> Completion:
-    """The reply to ``call``, spoilt as ``fault`` says where that is one of the reply itself.
+def complete(
+    call: ChatCall, replies: Replies, seed: int, cached: tuple[int, int], fault: FaultKind | None
+) -> Completion:
+    """The reply to ``call``, spoilt as ``fault`` says where that is one of the reply itself. ``cached`` are the tokens
+    of the prompt that were read from the cache, and those that are written to it.
 
     A reply that runs into ``max_tokens`` is cut there and charged for exactly as many tokens.
     """
@@ -40,7 +43,7 @@ def complete(call: ChatCall, replies: Replies, seed: int, cached_tokens: int, fa
         text = token_bytes(ids).decode("utf-8", "ignore")
     if fault == "content_filter":
         ids, text, finish = ids[: len(ids) // 2], "", "content_filter"
-    usage = Usage(len(call.ids), cached_tokens, len(ids))
+    usage = Usage(len(call.ids), cached[0], len(ids), 0, cached[1])
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
     if fault == "refusal":
         message |= {"content": None, "refusal": REFUSAL}
@@ -59,7 +62,7 @@ def complete(call: ChatCall, replies: Replies, seed: int, cached_tokens: int, fa
         "model": call.name,
         "choices": [choice],
         "usage": usage_fields(usage),
-        "service_tier": "default",
+        "service_tier": "flex" if call.flex else "default",
         "system_fingerprint": "fp_fake",
     }
     return Completion(usage, body)
@@ -71,7 +74,11 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+            "audio_tokens": 0,
+        },
         "completion_tokens_details": {
             "reasoning_tokens": 0,
             "audio_tokens": 0,

@@ -30,6 +30,11 @@ class PrefixCache:
                 known = length
         return known
 
+    def cacheable(self, settings: PromptCache, ids: Ids) -> int:
+        """Tokens of the longest prefix of ``ids`` that may be cached."""
+        whole = (len(ids) - settings.first) // settings.step * settings.step + settings.first
+        return whole if settings.enabled and len(ids) >= settings.first else 0
+
     def learn(self, settings: PromptCache, model: str, ids: Ids, now: float) -> None:
         """Remember every prefix of ``ids``."""
         if settings.enabled:

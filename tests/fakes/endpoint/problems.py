@@ -56,6 +56,12 @@ def insufficient_quota() -> Problem:
     return Problem(429, message, "insufficient_quota", "insufficient_quota")
 
 
+def flex_is_full() -> Problem:
+    """The flex tier has no capacity now: a 429 that is not billed. Code as in OpenAI's guide; the words are ours."""
+    message = "Flex resources are unavailable at the moment. Please try again later."
+    return Problem(429, message, "resource_unavailable", "resource_unavailable")
+
+
 def missing(param: str) -> Problem:
     """A parameter that must be there is not."""
     return Problem(400, f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)

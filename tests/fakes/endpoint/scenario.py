@@ -21,11 +21,16 @@ Role = Literal["read", "split", "step", "analyze", "classify", "sentence", "comp
 
 
 class Rates(Settings):
-    """US dollars per million tokens; taken as the decimal number that is written, so that the bill is exact."""
+    """US dollars per million tokens; taken as the decimal number that is written, so that the bill is exact.
+
+    ``cache_write`` is for prompt tokens that go into the prompt cache, as from GPT-5.6 on; None: as ``input``, and no
+    reply tells how many did.
+    """
 
     input: Annotated[float, Field(ge=0)] = 2.5
     cached_input: Annotated[float, Field(ge=0)] = 1.25
     output: Annotated[float, Field(ge=0)] = 10.0
+    cache_write: Annotated[float, Field(ge=0)] | None = None
 
 
 class Model(Settings):
@@ -118,6 +123,13 @@ class Batches(Settings):
     price_share: Share = 0.5
 
 
+class Flex(Settings):
+    """The flex tier: ``price_share`` of the ordinary price, and the share of requests that find it full."""
+
+    full_share: Share = 0.0
+    price_share: Share = 0.5
+
+
 class Scenario(Settings):
     """Everything. ``keys`` empty takes any key that is not revoked; ``credit_usd`` None never runs out.
 
@@ -137,6 +149,7 @@ class Scenario(Settings):
     replies: Replies = Replies()
     prompt_cache: PromptCache = PromptCache()
     batches: Batches = Batches()
+    flex: Flex = Flex()
 
     def changed(self, patch: dict[str, Any]) -> Scenario:
         """This scenario with the keys of ``patch`` laid over it, key by key; a list is replaced as a whole.

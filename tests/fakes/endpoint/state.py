@@ -95,14 +95,18 @@ class Endpoint:
         entry.reserved_tokens = tokens
         return headers
 
-    def cached(self, call: ChatCall) -> int:
-        """Tokens of the call's prompt that the prompt cache holds."""
-        return self.prefixes.known(self.scenario.prompt_cache, call.name, call.ids, self.now())
+    def cached(self, call: ChatCall) -> tuple[int, int]:
+        """Tokens of the call's prompt that the prompt cache holds, and those that it takes in where that is charged."""
+        settings = self.scenario.prompt_cache
+        held = self.prefixes.known(settings, call.name, call.ids, self.now())
+        if call.model.rates.cache_write is None:
+            return held, 0
+        return held, self.prefixes.cacheable(settings, call.ids) - held
 
     def charge(self, entry: Entry, call: ChatCall, usage: Usage, lane: Lane) -> None:
         """Put one reply on the bill and into the journal, and its prompt into the cache."""
         settings = self.scenario
-        share = 1.0 if lane == "chat" else settings.batches.price_share
+        share = {"chat": 1.0, "flex": settings.flex.price_share, "batch": settings.batches.price_share}[lane]
         entry.usage = usage
         entry.billed_usd = self.bill.charge(lane, call.model.rates, usage, share)
         self.prefixes.learn(settings.prompt_cache, call.name, call.ids, self.now())

@@ -9,7 +9,7 @@ import pytest
 from okralong.pipelines.core.types import CallFailed, EndpointError, OverBudget, Reply, ReplyError
 from okralong.pipelines.llm.batch_api import Answered, BatchAnswer, BatchItem
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.llm.batch.tools import agree, attempts, batch_config, batch_run, texts
+from tests.llm.batch.tools import HALF, agree, attempts, batch_config, batch_run, texts
 from tests.llm.tools import all_bytes, ask, rows
 
 QUESTIONS = [f"q{number}" for number in range(12)]
@@ -207,4 +207,16 @@ async def test_a_batch_that_may_exist_is_looked_for_by_the_next_start(tmp_path: 
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         assert texts(await run.ask("a", "b")) == ["An answer to: a", "An answer to: b"]
     assert len(server.state()["batches"]) == 1
+    agree(tmp_path, server)
+
+
+async def test_cached_tokens_of_a_batch_are_charged_as_its_price_says(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"batches": {"cached_prefixes": True}})
+    price = HALF.model_copy(update={"batch_caches": True})
+    long = "The board met and looked at the plans of the plant. " * 200
+    async with batch_run(tmp_path, batch_config(server.base_url, price=price)) as run:
+        await run.ask(*(f"{long}{number}" for number in range(4)))
+    ledger = rows(tmp_path, "ledger")
+    assert sorted(row["cached_tokens"] > 0 for row in ledger) == [False, True, True, True]
+    assert {row["cached_usd_per_million"] for row in ledger} == {0.625}
     agree(tmp_path, server)
