@@ -1,7 +1,9 @@
-"""Line items of financial metrics: "operating margin" stands in no statement, operating income and net sales do.
+"""Line items of financial statements: what a metric is worked out from, and by which names one item goes.
 
 The table ships as ``configs/line_items.yaml``. A question that names a metric is looked up once more for each line item
-that the metric is worked out from. Ours, not in the paper.
+that the metric is worked out from: "operating margin" stands in no statement, operating income and net sales do. A
+question that asks for a line item is read by code where a row or a sentence has it by any of its names
+(``statement_reading.py``). Ours, not in the paper.
 """
 
 from __future__ import annotations
@@ -25,9 +27,12 @@ class Metric(Settings):
 
 
 class Metrics(Settings):
-    """The table. A longer name is looked for first: "EBITDA margin" is not "EBITDA"."""
+    """The table. A longer name is looked for first: "EBITDA margin" is not "EBITDA". ``same`` are the names of one line
+    item each, in the words of statements and of the sentences that tell of them.
+    """
 
     metrics: list[Metric]
+    same: list[list[str]] = Field(default_factory=list)
 
 
 def line_item_queries(question: str) -> list[str]:
@@ -41,6 +46,24 @@ def line_item_queries(question: str) -> list[str]:
         return []
     before, after = question[: found.start()], question[found.end() :]
     return [f"{before}{item}{after}" for item in items[_plain(found["name"])]]
+
+
+@cache
+def line_items() -> tuple[re.Pattern[str], ...]:
+    """One pattern for each line item, which any of its names fits, the longest first. Brackets may stand behind a word
+    ("net income (loss)", "provided by (used in) operating activities").
+    """
+    return tuple(_names_of(each) for each in load_config(Metrics, FILE).same)
+
+
+def _names_of(names: list[str]) -> re.Pattern[str]:
+    written = []
+    for name in sorted(names, key=len, reverse=True):
+        words = [
+            rf"{re.escape(word)}(?:\s?\((?:loss(?:es)?|used\s(?:in|for)|expense|benefit)\))?" for word in name.split()
+        ]
+        written.append(r"[\s-]+".join(words))
+    return re.compile(rf"(?:{'|'.join(written)})(?![\w&])", re.IGNORECASE)
 
 
 @cache

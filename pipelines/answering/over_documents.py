@@ -32,7 +32,7 @@ from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.reading import with_confidence
-from okralong.pipelines.answering.row_reading import row_answer, with_heads
+from okralong.pipelines.answering.statement_reading import with_heads
 from okralong.pipelines.answering.table_operations import AMOUNTS, Cell, Outcome, Refused, carry_out, written
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.tokens import count_tokens
@@ -174,8 +174,7 @@ async def answer_over_documents(question: str, tools: Tools, scope: Scope, orche
 
 async def answer_cell(tools: Tools, question: str, answer_type: str, orchestrate: Orchestrate) -> Answer:
     """What one document says, by the ordinary plan for it, with its value and its confidence. Never asked again of
-    another generator. What cannot be answered has no value: no cell stops the others. Where the cross-encoder answers
-    in the generator's place, a row of a table whose label is what is asked for goes before what it reads.
+    another generator. What cannot be answered has no value: no cell stops the others.
     """
     try:
         found = await orchestrate(question, tools)
@@ -184,9 +183,7 @@ async def answer_cell(tools: Tools, question: str, answer_type: str, orchestrate
     wanted = AnswerType.of(answer_type)
     if wanted.kind in AMOUNTS and not wanted.many and found.context:
         document = await tools.full_text(found.context[0].doc_id)
-        row = row_answer(question, wanted.kind, found.context, document) if tools.reads_answers else None
-        typed = with_value(Question("", question, answer_type=answer_type), found)
-        found = replace(row, analysis=found.analysis, plan=found.plan) if row is not None else typed
+        found = with_value(Question("", question, answer_type=answer_type), found)
         found = with_heads(question, wanted.kind, found, document)
     else:
         found = with_value(Question("", question, answer_type=answer_type), found)

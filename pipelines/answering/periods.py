@@ -60,8 +60,11 @@ _DAY: Final = (
 _TO: Final = r"\s?(?:\bto\b|\bthrough\b|\buntil\b|\band\b|[-\u2013\u2014])\s?"
 _PERIOD: Final = re.compile(
     rf"""
-    (?:(?P<count>\d{{1,2}}|{"|".join(_COUNTS)})[\s-](?P<what>month|week)s?|(?P<whole>(?:fiscal\s|financial\s)?year
+    (?:(?:(?P<also>\d{{1,2}}|{"|".join(_COUNTS)})(?:[\s-](?:month|week)s?)?\sand\s)?
+      (?P<count>\d{{1,2}}|{"|".join(_COUNTS)})[\s-](?P<what>month|week)s?|(?P<whole>(?:fiscal\s|financial\s)?year
       |quarter(?:ly\speriod)?|half[\s-]year|month)s?)(?:[\s-]periods?)?\s(?:ended|ending|to)\s(?:on\s)?(?P<end>{_DAY})
+    | \bfirst\s(?P<months>{"|".join(_COUNTS)}|\d{{1,2}})\smonths\sof\s
+      (?P<fiscal5>fiscal\s(?:year\s)?)?(?P<of5>(?:19|20)\d\d)\b
     | \b(?P<quarter>q[1-4]|[1-4]q|(?:{"|".join(_ORDINALS)})\s(?:fiscal\s)?quarter)(?:\sof|,)?[\s']*
       (?P<fiscal>fiscal\s(?:year\s)?|fy\s?)?(?P<of>(?:19|20)\d\d|'?\d\d)\b
     | \b(?P<of2>(?:19|20)\d\d)[\s-](?P<quarter2>q[1-4])\b
@@ -76,23 +79,33 @@ _PERIOD: Final = re.compile(
 
 
 def periods(text: str) -> list[tuple[Span, str]]:
-    """Spans of time that a text names as such, in their one written form."""
-    return [(match.span(), _written_period(match)) for match in _PERIOD.finditer(text)]
+    """Spans of time that a text names as such, in their one written form; two of "the three and six months ended"."""
+    found = []
+    for match in _PERIOD.finditer(text):
+        start, end = match.span()
+        if match["also"]:
+            found.append((match.span("also"), _written_period(match, match["also"])))
+            start = match.start("count")
+        found.append(((start, end), _written_period(match, match["count"])))
+    return found
 
 
-def _written_period(match: re.Match[str]) -> str:
+def _written_period(match: re.Match[str], counted: str | None) -> str:
     if match["end"]:
         end = dates(match["end"])
         if not end:
             return ""
-        if match["count"]:
-            count = _COUNTS.get(match["count"].lower()) or int(match["count"])
+        if counted:
+            count = _COUNTS.get(counted.lower()) or int(counted)
             if match["what"].lower() == "week":  # quarters and years of retailers
                 return f"{'year' if count > 50 else f'{count} weeks'} to {end[0][1]}"
         else:
             word = match["whole"].lower()
             count = 6 if "half" in word else 12 if "year" in word else 3 if "quarter" in word else 1
         return f"{'year' if count == 12 else f'{count} months' if count > 1 else 'month'} to {end[0][1]}"
+    if match["months"]:
+        count = _COUNTS.get(match["months"].lower()) or int(match["months"])
+        return f"{count} months of {'FY' if match['fiscal5'] else ''}{match['of5']}"
     if quarter := match["quarter"] or match["quarter2"]:
         found = re.search(r"[1-4]", quarter)
         number = int(found[0]) if found else _ORDINALS[quarter.split()[0].lower()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -54,10 +54,17 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
 
 
 async def read_value_of(
-    tools: Tools, step: str, question: str, hits: Sequence[Hit], wanted: AnswerType
+    tools: Tools,
+    step: str,
+    question: str,
+    hits: Sequence[Hit],
+    wanted: AnswerType,
+    gives: Callable[[str], Span | None] | None = None,
 ) -> Answer | None:
     """The most probable span of the chunks that holds a value of the type ``wanted``, with the value; "unanswerable" as
-    ``read_answer``. A span without one (the label of a row, say) stands for the values in its line.
+    ``read_answer``. A span without one (the label of a row, say) stands for the values in its line. Where ``gives``
+    says which amount a sentence gives for what is asked, an amount of a sentence that gives none is no answer, and
+    without any other the question is unanswerable.
 
     None where no span that is nearly as probable as the best leads to a value, or values of the type are not read off
     passages: yes and no stand in none, and a list is more than a span. Steps: ``step``, where anything is read.
@@ -78,6 +85,10 @@ async def read_value_of(
             span = whole_words(passage.text, reading.start, reading.end)
             for first, last in place(wanted, passage.text, *span):
                 level = level_of(wanted.kind, passage.text, (first, last), question)
+                begin, stop = line_around(passage.text, first, last)
+                if gives is not None and not has_cells(passage.text[begin:stop]):
+                    stated = gives(passage.text[begin:stop])
+                    level = None if stated is None else (begin + stated[0], begin + stated[1])
                 if level is None:
                     continue
                 first, last = level
@@ -89,7 +100,7 @@ async def read_value_of(
                     continue
                 source = _cited(passage, *line_around(passage.text, first, last))
                 return Answer("answered", said, (source,), context=shown, value=value)
-    return None
+    return None if gives is None else Answer("unanswerable", UNANSWERABLE, context=shown)
 
 
 NEARLY: Final = 0.25
@@ -113,7 +124,7 @@ def _in_line(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
     return [span for span in there if span[0] >= end][:1] or there[-1:]
 
 
-_ASKS_CHANGE: Final = re.compile(
+ASKS_CHANGE: Final = re.compile(
     r"\b(?:increas|decreas|declin|chang|grow|grew|rise|rose|fell|fall|drop|differ|gain|higher|lower|more|less)\w*",
     re.IGNORECASE,
 )
@@ -140,10 +151,13 @@ def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
     """
     first, last = line_around(text, *span)
     there = [each for each in spans_of(kind, text) if kind in AMOUNTS and first <= each[0] and each[1] <= last]
-    if span not in there or has_cells(text[first:last]) or _ASKS_CHANGE.search(question):
+    if kind == "money":  # "page 67", "Note 15": in a sentence that has amounts of money a bare number is none
+        said = {(each.start, each.end) for each in amounts(text) if each.currency or each.scale}
+        there = [each for each in there if each in said] if span in said else there
+    if span not in there or has_cells(text[first:last]) or ASKS_CHANGE.search(question):
         return span
     at = there.index(span)
-    asked = [time for _, time in _times(question)]
+    asked = [time for _, time in times_in(question)]
 
     def is_change(each: Span) -> bool:
         return bool(_CHANGED.search(text[first : each[0]]) or _CHANGE.match(text[each[1] : last]))
@@ -156,18 +170,18 @@ def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
         at = there.index(kept[0])
     elif at and _COMPARED.search(text[there[at - 1][1] : span[0]]):
         behind = text[span[1] : there[at + 1][0] if at + 1 < len(there) else last]
-        at -= not any(_same_time(time, each) for _, time in _times(behind) for each in asked)
-    run = next(each for each in _lists(text, there) if there[at] in each)
-    times = _times(text[first:last])
-    for each in _lists(text[first:last], [place for place, _ in times]) if len(run) > 1 else ():
+        at -= not any(same_time(time, each) for _, time in times_in(behind) for each in asked)
+    run = next(each for each in lists_in(text, there) if there[at] in each)
+    times = times_in(text[first:last])
+    for each in lists_in(text[first:last], [place for place, _ in times]) if len(run) > 1 else ():
         when = [dict(times)[place] for place in each]
         if len(when) == len(run) and len(set(when)) == len(when):
-            meant = [n for n, time in enumerate(when) if any(_same_time(time, each) for each in asked)]
+            meant = [n for n, time in enumerate(when) if any(same_time(time, each) for each in asked)]
             return run[meant[0] if len(meant) == 1 else when.index(max(when))]
     return there[at]
 
 
-def _lists(text: str, spans: Sequence[Span]) -> list[list[Span]]:
+def lists_in(text: str, spans: Sequence[Span]) -> list[list[Span]]:
     """Spans in their order, those together that only a comma or "and" parts."""
     found: list[list[Span]] = []
     for each in spans:
@@ -178,12 +192,12 @@ def _lists(text: str, spans: Sequence[Span]) -> list[list[Span]]:
     return found
 
 
-def _same_time(one: str, other: str) -> bool:
-    """Whether two of ``_times`` may be meant as one: a day or quarter is in its year."""
+def same_time(one: str, other: str) -> bool:
+    """Whether two of ``times_in`` may be meant as one: a day or quarter is in its year."""
     return one.startswith(other) or other.startswith(one)
 
 
-def _times(text: str) -> list[tuple[Span, str]]:
+def times_in(text: str) -> list[tuple[Span, str]]:
     """Days, quarters and years of a text, in a form that sorts by time ("2023-03", "2023")."""
     found = [(place, day[:7]) for place, day in dates(text)]
     for place, written in periods(text):

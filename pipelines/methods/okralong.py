@@ -22,7 +22,6 @@ from okralong.pipelines.answering.reading import (
     read_answer,
     read_comparison,
     read_sentence,
-    read_value_of,
     with_confidence,
 )
 from okralong.pipelines.answering.retrieve import (
@@ -32,6 +31,7 @@ from okralong.pipelines.answering.retrieve import (
     reason_in_steps,
     split_retrieval,
 )
+from okralong.pipelines.answering.statement_reading import read_cell, read_statement
 from okralong.pipelines.answering.tools import ESCALATED, Tools
 from okralong.pipelines.core.types import Analysis, Answer, Plan, Question, QuestionError, ReplyError
 
@@ -154,6 +154,10 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
     reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
     if plan.workflow == "documents":
         return await answer_over_documents(question, tools, await scope_of(question, tools), orchestrate_cell)
+    if tools.reads_answers and wanted != TEXT:
+        stated = await read_statement(tools, question, wanted)
+        if stated is not None:
+            return stated
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":
@@ -169,7 +173,7 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         items = _line_items(question, analysis, plan, tools.policy)
         hits = await line_item_retrieval(tools, question, items, plan)
         if reads and not items and wanted != TEXT:
-            typed_answer = await read_value_of(tools, "read", question, hits, wanted)
+            typed_answer = await read_cell(tools, question, hits, wanted)
             if typed_answer is not None:
                 return typed_answer
         elif reads and not items:

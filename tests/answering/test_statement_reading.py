@@ -1,0 +1,305 @@
+"""Values off statements: the row that is asked for, its column and scale; sentences; the period of a report."""
+
+from __future__ import annotations
+
+import pytest
+
+from okralong.pipelines.answering.statement_reading import (
+    item_row,
+    line_item_of,
+    report_period,
+    row_answer,
+    stated,
+    stated_in,
+    with_heads,
+)
+from okralong.pipelines.core.types import Answer, Citation, Document, Passage, Question, TypedValue
+from okralong.pipelines.methods.registry import load_strategy
+from tests.fakes.tools import ScriptedTools, analysis
+
+TEXT = """Alder's year. Revenue was a word that the board used often in 2023.
+
+Table: Income statement (in thousands of dollars)
+                                  2023        2022
+Revenue                        462,539     421,196
+Revenue of other firms           1,000       2,000
+Net loss                       (6,003)      81,499
+Basic loss per common share      (0.04)       0.60
+
+Cash and cash equivalents at beginning of period    $   9,284   $  14,373
+"""
+DOCUMENT = Document("alder", TEXT)
+PIECE = TEXT.index("Revenue   ")
+"""The passage begins below the head, as a cut table does."""
+
+
+def shown(start: int = PIECE) -> list[Passage]:
+    return [Passage("alder", start, len(TEXT), TEXT[start:], 0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("question", "value", "line"),
+    [
+        ("What was the revenue in 2023?", "462539000", "Revenue  "),
+        ("What was the revenue in 2022?", "421196000", "Revenue  "),
+        ("What is the Net Profit?", "-6003000", "Net loss"),
+        ("What are the Basic Earnings Per Share?", "-0.04", "Basic loss"),
+        ("What is the Beginning Balance of Cash and Cash Equivalents?", "9284000", "Cash and cash"),
+    ],
+)
+def test_the_row_and_the_column_that_are_asked_for(question: str, value: str, line: str) -> None:
+    answer = row_answer(question, "money", shown(), DOCUMENT)
+    assert answer is not None
+    assert answer.value is not None
+    assert (answer.value.value, answer.value.currency) == (value, "USD")
+    (source,) = answer.citations
+    assert source.quote.startswith(line)
+    assert TEXT[source.start_char : source.end_char] == source.quote
+
+
+@pytest.mark.parametrize("question", ["What was the revenue in 2021?", "What is the goodwill?", "Who leads Alder?"])
+def test_no_row_is_better_than_another_ones(question: str) -> None:
+    assert row_answer(question, "money", shown(), DOCUMENT) is None
+
+
+def test_what_stands_above_the_piece_that_was_shown_is_said_of_its_values() -> None:
+    at = TEXT.index("421,196")
+    cited = Citation("alder", PIECE, TEXT.index("\n", at), TEXT[PIECE : TEXT.index("\n", at)])
+    bare = Answer("answered", "421,196", (cited,), value=TypedValue("421196", 421196.0, period="2022"))
+    found = with_heads("What was the revenue?", "money", bare, DOCUMENT)
+    assert found.value is not None
+    assert (found.value.value, found.value.scale, found.value.currency) == ("421196000", "thousand", "USD")
+    assert with_heads("x", "money", Answer("answered", "421,196"), DOCUMENT).value is None
+
+
+REVENUE = "What was total revenue?"
+INCOME = "What was the net income or net loss of the quarter?"
+CASH = "How much net cash was provided by operating activities?"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        REVENUE,
+        "What were the company's total net sales in fiscal 2024?",
+        "What was the total revenue (total net sales) of the quarter?",
+        "What is the operating income for the first quarter of 2023?",
+        INCOME,
+        CASH,
+    ],
+)
+def test_a_question_for_one_line_item_of_the_company(question: str) -> None:
+    assert line_item_of(question) is not None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "By how much did revenue increase?",
+        "What was the advertising revenue?",
+        "What was the revenue of the Data Center segment?",
+        "What was the revenue in China?",
+        "What was the cost of revenue as a share of net income?",
+        "What was the net profit margin?",
+        "What were revenue and net income?",
+        "Who leads Alder?",
+    ],
+)
+def test_a_question_for_more_or_for_a_part_is_for_no_line_item(question: str) -> None:
+    assert line_item_of(question) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "value", "period"),
+    [
+        (REVENUE, "Our total revenue for the first quarter of 2024 was $28.65 billion.", "28650000000", "Q1 2024"),
+        (REVENUE, "Advertising revenue was $9 million. Revenues were $12 million, up 4 %.", "12000000", ""),
+        (REVENUE, "Net sales in 2023 rose 4% to $22.7 billion from $21.8 billion in 2022.", "22700000000", "2023"),
+        (
+            REVENUE,
+            "During the three and nine months ended September 30, 2024, we recognized total revenues of $25.18 billion "
+            "and $71.98 billion, respectively.",
+            "25180000000",
+            "3 months to 2024-09-30",
+        ),
+        (INCOME, "In 2023 our net income attributable to common shareholders was $2.70 billion.", "2700000000", "2023"),
+        (INCOME, "We had a net loss of $(3.5) million in 2024.", "-3500000", "2024"),
+        (
+            CASH,
+            "Cash Flows from Operating ActivitiesNet cash provided by operating activities decreased by $2 million to "
+            "$242 million during the three months ended March 31, 2024 from $244 million before.",
+            "242000000",
+            "3 months to 2024-03-31",
+        ),
+        (
+            CASH,
+            "Cash provided by (used in) operating activities was $(2.8) billion and $4.8 billion for Q1 2022 and "
+            "Q1 2023.",
+            "4800000000",
+            "Q1 2023",
+        ),
+        (CASH, "The fall was offset by $38.6 billion of cash generated from operations.", "38600000000", ""),
+        (
+            "What was total revenue in 2022?",
+            "Net revenue for 2023 was $5 million. Net revenue for 2022 was $4 million.",
+            "4000000",
+            "2022",
+        ),
+    ],
+)
+def test_a_sentence_gives_the_amount_of_its_subject(question: str, text: str, value: str, period: str) -> None:
+    item = line_item_of(question)
+    assert item is not None
+    found = stated(question, "money", item, Document("alder", text))
+    assert found is not None
+    assert found.value is not None
+    assert (found.value.value, found.value.currency, found.value.period) == (value, "USD", period)
+    (source,) = found.citations
+    assert text[source.start_char : source.end_char] == source.quote
+    assert found.answer in source.quote
+    assert found.context[0].start_char <= source.start_char < source.end_char <= found.context[0].end_char
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        (REVENUE, "Total deferred revenue was $1,312 million. Revenue recognized from it was $281 million."),
+        (REVENUE, "Cloud net revenue was $9 billion. U.S. revenues were $3 billion. Cost of revenue was $2 billion."),
+        (REVENUE, "Net sales are expected to be between $127.0 billion and $133.0 billion."),
+        (REVENUE, "International segment net sales increased by $88 million in comparison with 2022."),
+        (REVENUE, "Our net revenue increased by $88 million."),
+        (REVENUE, "The net revenue from these customers was $5.6 billion."),
+        (INCOME, "Other income (expense), net included net income of $219 million related to pension costs."),
+        (INCOME, "The company recognized a net loss of $104 million on equity securities."),
+        (
+            INCOME,
+            "We recorded equity in net income of affiliates of $1,666 million. Interest income, net, was $6 million.",
+        ),
+        (INCOME, "Net income, as Note 15 tells, was a word that the board liked."),
+        (
+            CASH,
+            "Cash provided by operating activities mostly consisted of net income and $7.11 billion of pay.",
+        ),
+        ("What was total revenue in 2021?", "Net revenue for 2023 was $5 million."),
+        (REVENUE, "Loans. Net revenue was $9 million. Cards. Net revenue was $4 million."),
+    ],
+)
+def test_a_part_a_change_a_plan_or_another_item_is_no_answer(question: str, text: str) -> None:
+    item = line_item_of(question)
+    assert item is not None
+    assert stated(question, "money", item, Document("alder", text)) is None
+
+
+def test_the_whole_companys_amount_goes_before_those_of_its_parts() -> None:
+    text = "Net revenue was $9 million. Alder reported total net revenue of $30 million. Net revenue was $4 million."
+    item = line_item_of(REVENUE)
+    assert item is not None
+    found = stated(REVENUE, "money", item, Document("alder", text))
+    assert found is not None
+    assert found.answer == "$30 million"
+
+
+def test_bare_amounts_of_a_report_in_millions_are_in_millions() -> None:
+    text = "Dollars in millions except per share amounts.\nIn 2023, cash provided by operating activities was $38,314."
+    item = line_item_of(CASH)
+    assert item is not None
+    found = stated(CASH, "money", item, Document("alder", text))
+    assert found is not None
+    assert found.value is not None
+    assert (found.value.value, found.value.scale, found.value.period) == ("38314000000", "million", "2023")
+    mixed = Document("alder", f"{text} We paid $2 million.")
+    left = stated(CASH, "money", item, mixed)
+    assert left is not None
+    assert left.value is not None
+    assert left.value.value == "38314"
+
+
+def test_the_amount_of_a_sentence_alone() -> None:
+    gives = stated_in(REVENUE, "money")
+    assert gives is not None
+    sentence = "Our revenue was $12 million."
+    place = gives(sentence)
+    assert place is not None
+    assert sentence[slice(*place)] == "$12 million"
+    assert gives("Deferred revenue was $12 million.") is None
+    assert stated_in("What was the wage?", "money") is None
+    assert stated_in(REVENUE, "percent") is None
+
+
+BARS = """Alder's figures (in thousands)
+
+|  | Total | 2022 | 2023 |
+| --- | --- | --- | --- |
+| Advertising revenue | 9 | 3 | 6 |
+| Total revenues (1) | $ 30 | $ 10 | $ 20 |
+| Operating leases (see Note 16) | 19 | 4 | 15 |
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "value"), [("What was total revenue?", "20000"), ("What was total revenue in 2022?", "10000")]
+)
+def test_a_row_by_another_name_in_the_column_under_its_year(question: str, value: str) -> None:
+    item = line_item_of(question)
+    assert item is not None
+    found = item_row(question, "money", item, Document("alder", BARS))
+    assert found is not None
+    assert found.value is not None
+    assert (found.value.value, found.value.scale) == (value, "thousand")
+
+
+def test_numbers_of_a_label_are_no_cells() -> None:
+    passages = [Passage("alder", 0, len(BARS), BARS, 0, 1.0)]
+    found = row_answer("What were operating leases (see note) in 2022?", "number", passages, Document("alder", BARS))
+    assert found is not None
+    assert found.answer == "4"
+
+
+COVER = "FORM 10-Q\nFor the quarterly period ended June 30, 2024\n"
+BODY = (
+    "As told in our Annual Report on Form 10-K for the year ended December 31, 2023, risks remain. Sales of the three "
+    "and six months ended June 30, 2024 and 2023 rose. Costs of the three months ended June 30, 2024 fell."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "period", "said"),
+    [
+        (COVER + BODY, "3 months to 2024-06-30", "quarterly period ended June 30, 2024"),
+        (BODY, "3 months to 2024-06-30", "three and six months ended June 30, 2024"),
+        (
+            "Results of the year ended June 30, 2023 and 2022. In the year ended June 30, 2023 we grew. In the three "
+            "months ended June 30, 2023 as well.",
+            "year to 2023-06-30",
+            "year ended June 30, 2023",
+        ),
+        (
+            "Sales of the 12 weeks ended March 25, 2023. In the 12 weeks ended March 25, 2023, costs fell.",
+            "12 weeks to 2023-03-25",
+            "12 weeks ended March 25, 2023",
+        ),
+    ],
+)
+def test_the_period_that_a_report_covers(text: str, period: str, said: str) -> None:
+    found = report_period(Document("alder", text))
+    assert found is not None
+    assert found.value is not None
+    assert (found.value.value, found.answer) == (period, said)
+    assert found.answer in found.citations[0].quote
+
+
+def test_a_document_without_periods_covers_none() -> None:
+    assert report_period(Document("alder", "Alder was founded in 1999, on March 3, 1999.")) is None
+
+
+async def test_a_cell_is_read_off_the_whole_document_without_a_call() -> None:
+    filler = " ".join(f"The bakery keeps oven {number} and bakes at night." for number in range(400))
+    text = f"{filler} Our revenue for 2023 was $12 million. {filler}"
+    tools = ScriptedTools(
+        [Document("alder", text)], {}, analysis=analysis("arithmetic"), reads_answers=True, answer_type="money"
+    )
+    found = await load_strategy("okralong")(Question("q", REVENUE, answer_type="money"), tools)
+    assert (found.status, found.answer) == ("answered", "$12 million")
+    assert found.value is not None
+    assert found.value.period == "2023"
+    assert not [call for call in tools.calls if call.tool == "complete"]
