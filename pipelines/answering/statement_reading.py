@@ -102,9 +102,11 @@ _OTHER: Final = re.compile(
     re.IGNORECASE,
 )
 """In a question: what makes it ask for more, or for something else, than a line item."""
-_PROVIDED: Final = re.compile(
-    r"^\s*how much\s+(.+?)\s+(?:was|were|is|are|has been)\s+((?:provided|used|generated)\b)", re.I
+_HOW_MUCH: Final = re.compile(
+    r"^\s*how much\s+(.+?)\s+(?:(?:was|were|is|are|has been)\s+(?=(?:provided|used|generated)\b)|came\s+(?=from\b))",
+    re.I,
 )
+"""What stands for "the net cash provided by" in a question."""
 _TIME_WORDS: Final = (
     r"(?:the|its|our|this|that|whole|full|entire|current|same|latest|last|recent|most|reporting|reported|fiscal|financial"
     r"|calendar|first|second|third|fourth|three|six|nine|twelve|thirteen|one|two|both|quarter(?:s|ly)?|years?|annual"
@@ -142,7 +144,7 @@ def line_item_of(question: str) -> Item | None:
     """
     if _OTHER.search(question) or ASKS_CHANGE.search(question):
         return None
-    plain = _PROVIDED.sub(r"\1 \2", question).strip()
+    plain = _HOW_MUCH.sub(r"\1 ", question).strip()
     asked = [item for item in line_items() if any(_ASKED_OF.match(plain, end) for _, end in mentions(item, plain))]
     return asked[0] if len(asked) == 1 else None
 
@@ -272,7 +274,7 @@ def _sentences(question: str, kind: str, item: Item, text: str) -> Iterator[_Sta
         place = None if has_cells(sentence) else _amount_of(kind, sentence, start - first, end - first, question)
         if place is None:
             continue
-        said, period = sentence[slice(*place)], _time_of(kind, sentence, place, start - first)
+        said, period = sentence[slice(*place)], _time_of(kind, sentence, place)
         try:
             value = read_value(kind, said, Context(sentence, *place, question, verbatim=True))
         except ValueError:
@@ -317,14 +319,12 @@ def _amount_of(kind: str, sentence: str, start: int, end: int, question: str) ->
     if not after:
         return None
     level = level_of(kind, sentence, (after[0].start, after[0].end), question)
-    if level is None or (
-        (part := _NOT_ALL.match(sentence, level[1])) and not (part["from"] and said and said["moved"])
-    ):
-        return None
-    return level
+    part = None if level is None else _NOT_ALL.match(sentence, level[1])
+    reached = part is not None and part["from"] and said is not None and said["moved"]  # "rose to $9 million from"
+    return level if part is None or reached else None
 
 
-def _time_of(kind: str, sentence: str, place: Span, start: int) -> str:
+def _time_of(kind: str, sentence: str, place: Span) -> str:
     """The time of an amount of a sentence, as it names it; "" where it names none. Of amounts in a list the time at the
     same place in a list, else the last one before the amount, or behind it where it is compared with nothing before.
     """
@@ -338,9 +338,9 @@ def _time_of(kind: str, sentence: str, place: Span, start: int) -> str:
         [place],
     )
     if len(run) > 1:
-        for each in lists_in(sentence, [span for span, _ in times]):
-            if len(each) == len(run):
-                return dict(times)[each[run.index(place)]]
+        for listed in lists_in(sentence, [span for span, _ in times]):
+            if len(listed) == len(run):
+                return dict(times)[listed[run.index(place)]]
         return ""
     before = [each for span, each in times if span[1] <= place[0]]
     behind = [(span, each) for span, each in times if span[0] >= place[1]]
@@ -408,13 +408,20 @@ _COVER: Final = re.compile(
 )
 _COVER_PAGE: Final = 8000
 """Characters at a document's beginning in which its cover stands; ours."""
+_TITLE: Final = re.compile(
+    r"\bannual\s+report(?:\s+and\s+accounts)?(?:\s+(?:for|of))?(?:\s+the)?(?:\s+(?:fiscal|financial))?(?:\s+year)?\s+"
+    r"(?P<year>(?:19|20)\d\d)(?![\d-])|\b(?P<year2>(?:19|20)\d\d)\s+annual\s+report\b",
+    re.IGNORECASE,
+)
+_TITLE_PAGE: Final = 400
+"""Characters at a document's beginning in which its title stands; ours."""
 _LEAST: Final = 0.05
 """Share of a document's mentions of spans of time that the one it covers has at least; ours."""
 
 
 def report_period(document: Document) -> Answer | None:
-    """The year or quarter that a report covers: as its cover says, else of the spans of time that end last of those
-    named more than now and then the year where it is named as often as the quarter. None where it names none.
+    """The year or quarter that a report covers: as its cover or its title says, else of the spans of time that end last
+    of those named more than now and then, the year where it is named as often as the quarter. None where it names none.
     """
     text = document.text
     named = [
@@ -424,6 +431,9 @@ def report_period(document: Document) -> Answer | None:
         for span, written in named:
             if span[0] < cover.end() + 20 and span[1] > cover.start():
                 return _period_answer(document, span, written)
+    if (titled := _TITLE.search(text, 0, min(len(text), _TITLE_PAGE))) is not None:
+        year = titled["year"] or titled["year2"]
+        return _period_answer(document, titled.span(), year)
     counts = Counter(written for _, written in named)
     least = max(2, _LEAST * sum(counts.values()))
     ends = Counter(written[-10:] for _, written in named)
@@ -499,14 +509,19 @@ def _row_value(question: str, kind: str, document: Document, start: int, end: in
     """The words and the value of the cell of a row that the question asks for; None where it has none."""
     line, years = document.text[start:end], set(YEAR.findall(question))
     cells = _cells(line)
-    cell = cells[0] if cells else None
-    if cells and len(years) < 2:
-        cell = _of_year(document.text, start, line, cells, next(iter(years), ""))
-    if cell is None:
+    if not cells:
         return None
+    cell, year = cells[0], ""
+    if len(years) < 2:
+        placed = _of_year(document.text, start, line, cells, next(iter(years), ""))
+        if placed is None:
+            return None
+        cell, year = placed
     said = line[cell.start : cell.end].strip()
     value = value_in(question, kind, said, document, start + cell.start, start + cell.end)
-    return None if value is None else (said, value)
+    if value is None:
+        return None
+    return said, value if value.period or not year else replace(value, period=year)
 
 
 def _cells(line: str) -> list[Amount]:
@@ -553,9 +568,9 @@ def _rows(passage: Passage) -> Iterator[tuple[int, int, str]]:
         at += len(line) + 1
 
 
-def _of_year(text: str, start: int, row: str, cells: Sequence[Amount], year: str) -> Amount | None:
+def _of_year(text: str, start: int, row: str, cells: Sequence[Amount], year: str) -> tuple[Amount, str] | None:
     """The amount of a row that is that of the year (of the latest where none is asked for), by the nearest head above
-    that names years; None: another year's.
+    that names years, and its year; None: another year's. Without such a head the first amount, and "".
     """
     lines = text[max(0, start - ABOVE) : start].split("\n")[-_HEADS:]
     for line in reversed(lines):
@@ -571,9 +586,11 @@ def _of_year(text: str, start: int, row: str, cells: Sequence[Amount], year: str
             column = line[: named[place].start()].count("|")
             found = [each for each in cells if row[: each.start].count("|") == column]
             if found:
-                return found[0]
-        return cells[place] if place < len(cells) else (None if year else cells[0])
-    return cells[0]
+                return found[0], wanted
+        if place < len(cells):
+            return cells[place], wanted
+        return None if year else (cells[0], "")
+    return cells[0], ""
 
 
 def _words(text: str) -> frozenset[str]:

@@ -253,7 +253,7 @@ def _scope(place: str, cells: Mapping[Any, Any]) -> tuple[tuple[str, ...], tuple
             "asks these together. For an answer of each of them name them in for_each alone; for one answer over all "
             f"of them take {EACH if every else 'for_each'} out."
         )
-    return named, for_each or (EVERY if every else ())
+    return named, EVERY if every or for_each == (EACH,) else for_each
 
 
 def _answer_type(cells: Mapping[Any, Any], place: str, folder: str) -> str:

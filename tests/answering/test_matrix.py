@@ -68,10 +68,10 @@ def test_a_question_of_each_document_is_a_cell_of_each() -> None:
 
 def test_the_ways_of_saying_so_read_alike(tmp_path: Path) -> None:
     file = tmp_path / "q.csv"
-    file.write_text("query_id,question,doc_ids,for_each\na,How much?,each,\nb,Who?,,x;y_*\nc,Why?,x,\n")
+    file.write_text("query_id,question,doc_ids,for_each\na,How much?,each,\nb,Who?,,x;y_*\nc,Why?,x,\nd,How?,,each\n")
     asked, bad = read_questions(file)
     assert ([(each.doc_ids, each.for_each) for each in asked], bad) == (
-        [((), ("*",)), ((), ("x", "y_*")), (("x",), ())],
+        [((), ("*",)), ((), ("x", "y_*")), (("x",), ()), ((), ("*",))],
         [],
     )
     assert read_questions([question_row(each) for each in asked]) == (asked, [])

@@ -84,6 +84,7 @@ CASH = "How much net cash was provided by operating activities?"
         "What were the company's total net sales in fiscal 2024?",
         "What was the total revenue (total net sales) of the quarter?",
         "What is the operating income for the first quarter of 2023?",
+        "How much cash came from operations in 2023?",
         INCOME,
         CASH,
     ],
@@ -237,15 +238,16 @@ BARS = """Alder's figures (in thousands)
 
 
 @pytest.mark.parametrize(
-    ("question", "value"), [("What was total revenue?", "20000"), ("What was total revenue in 2022?", "10000")]
+    ("question", "value", "period"),
+    [("What was total revenue?", "20000", "2023"), ("What was total revenue in 2022?", "10000", "2022")],
 )
-def test_a_row_by_another_name_in_the_column_under_its_year(question: str, value: str) -> None:
+def test_a_row_by_another_name_in_the_column_under_its_year(question: str, value: str, period: str) -> None:
     item = line_item_of(question)
     assert item is not None
     found = item_row(question, "money", item, Document("alder", BARS))
     assert found is not None
     assert found.value is not None
-    assert (found.value.value, found.value.scale) == (value, "thousand")
+    assert (found.value.value, found.value.scale, found.value.period) == (value, "thousand", period)
 
 
 def test_numbers_of_a_label_are_no_cells() -> None:
@@ -266,6 +268,7 @@ BODY = (
     ("text", "period", "said"),
     [
         (COVER + BODY, "3 months to 2024-06-30", "quarterly period ended June 30, 2024"),
+        ("ALDER\n\nANNUAL REPORT 2023\n\nIn the year ended June 30, 2022 we fell.", "2023", "ANNUAL REPORT 2023"),
         (BODY, "3 months to 2024-06-30", "three and six months ended June 30, 2024"),
         (
             "Results of the year ended June 30, 2023 and 2022. In the year ended June 30, 2023 we grew. In the three "
