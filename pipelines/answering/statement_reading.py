@@ -78,13 +78,15 @@ async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: An
     document, else the most probable span that holds a value (``read_value_of``, which see for None), with the scale and
     the currency that its document says above it. Step: ``read``.
     """
-    amount = wanted.kind in AMOUNTS and not wanted.many
+    amount, gives = wanted.kind in AMOUNTS and not wanted.many, stated_in(question, wanted.kind)
     if amount and hits and tools.scope_size == 1:
         document = await tools.full_text(hits[0].chunk.doc_id)
         row = row_answer(question, wanted.kind, [passage_of(hit) for hit in hits], document)
         if row is not None:
             return row
-    found = await read_value_of(tools, "read", question, hits, wanted, stated_in(question, wanted.kind))
+        if gives is not None:  # read_statement has read all its sentences
+            gives = _none_in
+    found = await read_value_of(tools, "read", question, hits, wanted, gives)
     if found is None or not amount or not found.citations:
         return found
     return with_heads(question, wanted.kind, found, await tools.full_text(found.citations[0].doc_id))
@@ -147,6 +149,10 @@ def line_item_of(question: str) -> Item | None:
     plain = _HOW_MUCH.sub(r"\1 ", question).strip()
     asked = [item for item in line_items() if any(_ASKED_OF.match(plain, end) for _, end in mentions(item, plain))]
     return asked[0] if len(asked) == 1 else None
+
+
+def _none_in(sentence: str) -> Span | None:
+    return None
 
 
 def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
