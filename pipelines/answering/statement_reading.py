@@ -306,6 +306,8 @@ _WHOLE: Final = re.compile(
     r"\b(?:total|consolidated|our|we|firmwide|firm|company\S*|\S+ reported|group)\s+(?:\w+\s+){0,2}$", re.I
 )
 """Before a line item: it is the whole company's."""
+_AND_MORE: Final = re.compile(r"cash\s(?:\w+\s){1,3}operati\w+(?:\sactivities)?\sand\b", re.IGNORECASE)
+"""Of "$5 million of cash generated from operations and $3 million of proceeds": only cash is listed so."""
 _BEHIND: Final = re.compile(r"\s(?:of|in)\s(?:our\s|total\s|net\s)?$", re.IGNORECASE)
 
 
@@ -318,7 +320,7 @@ def _amount_of(kind: str, sentence: str, start: int, end: int, question: str) ->
     if said is not None:
         reach = said.end() + (_REACH if said["moved"] else 4)
         after = [each for each in there if said.end() - 4 <= each.start <= reach]
-    elif end == len(sentence):
+    elif end == len(sentence) or _AND_MORE.match(sentence, start):
         after = [each for each in there if _BEHIND.fullmatch(sentence, each.end, start)]
     else:
         return None

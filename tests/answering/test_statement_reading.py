@@ -139,6 +139,7 @@ def test_a_question_for_more_or_for_a_part_is_for_no_line_item(question: str) ->
             "4800000000",
             "Q1 2023",
         ),
+        (CASH, "It was mostly due to $9 million of cash generated from operations and $3 million of loans.", "9000000", ""),
         (CASH, "The fall was offset by $38.6 billion of cash generated from operations.", "38600000000", ""),
         (
             "What was total revenue in 2022?",
@@ -182,6 +183,7 @@ def test_a_sentence_gives_the_amount_of_its_subject(question: str, text: str, va
             "Cash provided by operating activities mostly consisted of net income and $7.11 billion of pay.",
         ),
         ("What was total revenue in 2021?", "Net revenue for 2023 was $5 million."),
+        (REVENUE, "The merger brought $3.8 billion of revenue and $659 million of profit."),
         (REVENUE, "Loans. Net revenue was $9 million. Cards. Net revenue was $4 million."),
     ],
 )
