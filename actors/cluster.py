@@ -32,7 +32,7 @@ from ray.util.queue import Queue
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from okralong.pipelines.core.config import Place, Settings, homeless
-from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.core.types import GO_ON, BrokenError, ConfigError
 
 if TYPE_CHECKING:
     from ray import serve
@@ -72,8 +72,7 @@ def connected(address: str | None = None) -> Iterator[None]:
         return
     on_sigterm = signal.getsignal(signal.SIGTERM)
     address = address or os.environ.get("RAY_ADDRESS")
-    for noisy in ("ray.serve", "ray.data"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     if address is None:
         _private_environment()
         ray.init(
@@ -262,6 +261,7 @@ def run_apps(applications: Mapping[str, serve.Application]) -> list[Any]:
     # Imported here, as below: Ray Serve takes a second and 60 MB, and index shards, of which there are many, need none.
     from ray import serve
 
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)  # its import has set another
     serve.start(proxy_location="Disabled")
     try:
         return list(serve.run_many([serve.RunTarget(app, name, None) for name, app in applications.items()]))
@@ -290,7 +290,7 @@ async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
     """What ``ask`` brings from a replica on Ray Serve, asked again while that is away: one that dies takes its calls
     with it, and comes back. For calls that cost nothing and may be made twice.
 
-    Raises the last error when the replica is not back in ``REPLICA_RETRY_S``.
+    Raises the last error when the replica is not back in ``REPLICA_RETRY_S``: RayActorError, or BrokenError.
     """
     from ray.serve.exceptions import RayServeException
 
@@ -304,7 +304,11 @@ async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
     async def asked() -> T:  # tenacity awaits what a coroutine function makes, and not what a lambda returns
         return await plain_errors(ask())
 
-    return await retrying(asked)
+    try:
+        return await retrying(asked)
+    except RayServeException as error:
+        said = str(error).strip()[:500].rstrip(".")
+        raise BrokenError(f"{type(error).__name__}: {said}. {GO_ON}") from error
 
 
 async def plain_errors(reference: Awaitable[T]) -> T:

@@ -48,8 +48,6 @@ RERANKED_TOGETHER: Final = 8
 
 ONGOING: Final = 8
 """Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
-ADDRESS: Final = "http://sara.invalid/v1"
-"""What the client takes for the server's address: a name that leads nowhere, should anybody dial it."""
 
 _JSON: Final = "application/json"
 
@@ -110,26 +108,9 @@ class QueryEmbedderReplica:
 
     def __init__(self, manifest: Mapping[str, Any], compressor: str | None = None) -> None:
         # Imported here: torch takes seconds to load, and the driver does not need it.
-        from okralong.pipelines.indexing.embedding import SentenceEmbedder
-        from okralong.pipelines.models.weights import available_cores, resolve_embedding_model
+        from okralong.pipelines.indexing.query_encoder import load_query_encoder
 
-        wanted = EmbeddingConfig(**manifest["config"]["embedding"])
-        model = resolve_embedding_model(wanted.model)
-        # Ray gives an actor one thread unless told otherwise.
-        self._encoder = SentenceEmbedder(
-            model.path,
-            wanted.max_seq_length,
-            wanted.query_precision,
-            MAX_BATCH,
-            threads=available_cores(),
-            query_prefix=wanted.query_prefix,
-        )
-        made_with = manifest["embedding"]
-        if (model.sha256, self._encoder.dimension) != (made_with["sha256"], made_with["dimension"]):
-            raise ConfigError(
-                f"The archive's vectors were made by other weights (sha256 {made_with['sha256']}, dimension "
-                f"{made_with['dimension']}) than those that {wanted.model!r} names now. Index the archive again."
-            )
+        self._encoder = load_query_encoder(manifest, MAX_BATCH)
         self._compressor = None if compressor is None else ArrayCompressor.load(Path(compressor))
         self._sizes: Counter[int] = Counter()
         self._batch_size = query_batch_sizes()

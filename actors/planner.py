@@ -22,7 +22,6 @@ from zlib import crc32
 
 import ray
 from ray.exceptions import RayActorError, RayError
-from ray.serve.exceptions import RayServeException
 
 from okralong.actors.cluster import NAMESPACE, beside_this_process, is_private, named_actor, plain_errors
 from okralong.actors.llm import (
@@ -33,8 +32,15 @@ from okralong.actors.llm import (
     start_batch_scheduler,
     start_gateway,
 )
-from okralong.actors.models import ADDRESS
-from okralong.actors.retrieval import REVIVED, RetrievalClient, RetrievalNames, hold, started_retrieval, wait_for
+from okralong.actors.retrieval import (
+    ADDRESS,
+    REVIVED,
+    RetrievalClient,
+    RetrievalNames,
+    hold,
+    started_retrieval,
+    wait_for,
+)
 from okralong.pipelines.answering.answer_types import with_value
 from okralong.pipelines.answering.cost_model import Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
@@ -74,7 +80,7 @@ from okralong.pipelines.run.rows import answer_row
 
 logger = logging.getLogger(__name__)
 
-BROKEN: Final = (RayActorError, RayServeException, OSError)
+BROKEN: Final = (RayActorError, OSError)
 """A part of the run is gone for good, or its folder cannot be written: no question can go on."""
 BRANCHES_PER_QUESTION = 4
 """Places for branches in a planner, for each question that it carries (a split has at most four sub-questions)."""
@@ -119,7 +125,8 @@ def run_actors(
     """
     config = prepared.config
     tag = uuid.uuid4().hex[:8]
-    planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners))
+    planners_wanted = config.planners or 1
+    planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(planners_wanted))
     gateway_name = f"okralong-gateway-{tag}"
     with ExitStack() as held:
         writer = {"name": gateway_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
@@ -158,7 +165,7 @@ def run_actors(
             scheduler=scheduler_name,
             run=run,
         )
-        per_planner = -(-config.in_flight // config.planners)
+        per_planner = -(-config.in_flight // planners_wanted)
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
         with_options: Any = ray.remote  # its overloads do not know concurrency_groups
         remote = with_options(concurrency_groups=groups)(Planner)
@@ -179,12 +186,16 @@ def _close(gateway: Any, run: str) -> None:
     try:
         ray.get(gateway.books.remote("close"))
     except (RayError, OSError) as error:
-        cause = getattr(error, "cause", None) or error
-        said = str(cause).strip().splitlines()[-1].rstrip(".")
-        raise BrokenError(
-            f"The run folder {run} cannot be written: {said}. Make room on its disk, or mend it, and run the same "
-            "command again: what was finished is kept."
-        ) from error
+        raise not_written(run, getattr(error, "cause", None) or error) from error
+
+
+def not_written(run: str, why: Exception) -> BrokenError:
+    """That the gateway could not write what was left."""
+    said = str(why).strip().splitlines()[-1].rstrip(".")
+    return BrokenError(
+        f"The run folder {run} cannot be written: {said}. Make room on its disk, or mend it, and run the same command "
+        "again: what was finished is kept."
+    )
 
 
 @dataclass(frozen=True)
@@ -228,19 +239,31 @@ class Planner:
     """
 
     def __init__(self, setup: PlannerSetup) -> None:
-        self._setup = setup
         log_as_json(setup.run)
-        self._strategy = load_strategy(setup.strategy.place)
-        self._gateway = gateway_client(named_actor(setup.gateway))
         context: Any = ray.get_runtime_context()
         # Then Ray may give it questions again that its predecessor has begun.
-        self._revived = bool(context.was_current_actor_reconstructed)
+        revived = bool(context.was_current_actor_reconstructed)
+        found = RetrievalClient(setup.retrieval)
+        self._open(setup, gateway_client(named_actor(setup.gateway)), found, found.transport, revived)
+
+    def _open(
+        self,
+        setup: PlannerSetup,
+        gateway: Gateway,
+        found: RetrievalClient,
+        transport: Callable[[], Any],
+        revived: bool = False,
+    ) -> None:
+        """``transport`` makes what carries requests to the generator where no network does, else None."""
+        self._setup = setup
+        self._strategy = load_strategy(setup.strategy.place)
+        self._gateway = gateway
+        self._revived = revived
         self._peers: list[Any] = []
         self._making: dict[str, asyncio.Task[Any]] = {}
         self._turn = count()
-        found = RetrievalClient(setup.retrieval)
         self._checks = found.checks
-        self._transport = found.transport
+        self._transport = transport
         self._shared_replies = SharedReplies.load(setup.replies_from)
         self._client = self._new_client(setup.llm)
         self._stronger = None if setup.llm.stronger is None else self._new_client(setup.llm.stronger)
@@ -357,10 +380,14 @@ class Planner:
         return made
 
     async def _artifact_of(self, name: str, doc_id: str, branch: Branch) -> Any:
-        key = f"{ARTIFACT}{name}/{doc_id}"
+        key = self._artifact_key(name, doc_id)
         planners = self._setup.planners
         owner = named_actor(planners[crc32(key.encode()) % len(planners)])
         return await plain_errors(owner.artifact.remote(key, doc_id, branch))
+
+    @staticmethod
+    def _artifact_key(name: str, doc_id: str) -> str:
+        return f"{ARTIFACT}{name}/{doc_id}"
 
     async def _run(
         self, question: Question, doc_ids: tuple[str, ...], branch: Branch, path: str
@@ -370,6 +397,15 @@ class Planner:
         tools = self._tools(posed, scope, path, steps)
         result = await branch.operator(tools, **branch.arguments)
         return result, tools.seconds, steps.take()
+
+    async def _elsewhere(
+        self, question: Question, doc_ids: tuple[str, ...], branch: Branch, path: str
+    ) -> tuple[Any, dict[str, float], Steps]:
+        """``_run`` on the planner whose turn it is."""
+        found: tuple[Any, dict[str, float], Steps] = await plain_errors(
+            self._peer().branch.remote(question, doc_ids, branch, path)
+        )
+        return found
 
     def _steps(self, question: Question, known: Sequence[JournalRow]) -> _QuestionSteps:
         reserve = partial(self._reserve, typed=bool(question.answer_type))
@@ -381,7 +417,7 @@ class Planner:
             if prefix:
                 result, seconds, left = await self._run(question, doc_ids, branch, path)
             else:
-                result, seconds, left = await plain_errors(self._peer().branch.remote(question, doc_ids, branch, path))
+                result, seconds, left = await self._elsewhere(question, doc_ids, branch, path)
             steps.add(left.rows)
             return result, seconds
 
@@ -613,6 +649,6 @@ def forecasters(prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig)
         remote: Any = ray.remote(Forecaster)
         options = {"namespace": NAMESPACE, "num_cpus": 0, "max_concurrency": config.concurrency, **REVIVED}
         options |= config.placement.planners.options()
-        actors = [hold(held, remote.options(**options).remote(setup)) for _ in range(config.planners)]
+        actors = [hold(held, remote.options(**options).remote(setup)) for _ in range(config.planners or 1)]
         wait_for([actor.ready.remote() for actor in actors])
         yield actors

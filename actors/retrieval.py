@@ -14,22 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import ray
-from ray import serve
 from ray.exceptions import RayError
 
 from okralong.actors.cluster import NAMESPACE, named_actor, remove_apps, retry_replica, run_apps
-from okralong.actors.models import (
-    HandleTransport,
-    analyzer_app,
-    query_embedder_app,
-    reranker_app,
-    sara_generator_app,
-    scorer_app,
-)
 from okralong.actors.shards import RayShard, Replicas, start_index_shards
 from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.archive.archive import Archive
@@ -38,8 +29,13 @@ from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, Ok
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.prepare import Prepared
 
+if TYPE_CHECKING:
+    from ray import serve
+
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
+ADDRESS: Final = "http://okralong.invalid/v1"
+"""What a client takes for the address of a server that it reaches through a transport: a name that leads nowhere."""
 REVIVED: Final[dict[str, Any]] = {"max_restarts": 3, "max_task_retries": 3}
 """Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
 
@@ -93,33 +89,47 @@ class _App:
 
 def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
     """The applications of a run by part; the generator only for ``asking``."""
+    # Imported here, as below: Ray Serve takes a second and 60 MB, and a run in one process needs none.
+    from okralong.actors import models
+
     config, places, strategy = prepared.config, prepared.config.placement, prepared.strategy
     llm, encoders, scorer = config.llm, config.query_embedder, config.scorer
     compressor = config.sara.folder() if strategy.needs_compressor else None
-    embedding = (prepared.manifest["config"]["embedding"], encoders.model_dump(), places.embedder.options(), compressor)
     replicas = encoders.replicas, encoders.gpus_per_replica
-    apps = {}
+    make: dict[str, Callable[[], serve.Application]] = {
+        "embedder": lambda: models.query_embedder_app(prepared.manifest, *replicas, places.embedder, compressor),
+        "analyzer": lambda: models.analyzer_app(config.analyzer, places.analyzer),
+        "reranker": lambda: models.reranker_app(config.reranker, places.reranker),
+        "generator": lambda: models.sara_generator_app(config.sara, llm.model, llm.window, places.generator),
+    }
+    if scorer is not None:
+        make["scorer"] = lambda: models.scorer_app(scorer, places.scorer)
+    return {
+        part: _App([identity, getattr(places, part).options()], make[part])
+        for part, identity in needed_models(prepared, asking).items()
+    }
+
+
+def needed_models(prepared: Prepared, asking: bool = True) -> dict[str, object]:
+    """The models that a run needs beside its generator, and SARA's generator for ``asking``: by part what tells them
+    from others, the same for equal ones.
+    """
+    config, strategy = prepared.config, prepared.strategy
+    needed: dict[str, object] = {}
     if prepared.archive.has_vectors:
-        apps["embedder"] = _App(
-            embedding, lambda: query_embedder_app(prepared.manifest, *replicas, places.embedder, compressor)
-        )
+        compressor = config.sara.folder() if strategy.needs_compressor else None
+        needed["embedder"] = [prepared.manifest["config"]["embedding"], config.query_embedder.model_dump(), compressor]
     if config.analyzer.kind != "llm":
-        analysis = (config.analyzer.identity(), config.analyzer.model_dump(mode="json"), places.analyzer.options())
-        apps["analyzer"] = _App(analysis, lambda: analyzer_app(config.analyzer, places.analyzer))
+        needed["analyzer"] = [config.analyzer.identity(), config.analyzer.model_dump(mode="json")]
     # An estimate sets the method beside whatever strategy the config names.
     ranks = strategy.needs_reranker if asking else prepared.policy.needs_reranker
     if ranks or (asking and config.reranker.confidence and config.reranker.reads_spans):
-        ranking = (config.reranker.identity(), config.reranker.model_dump(), places.reranker.options())
-        apps["reranker"] = _App(ranking, lambda: reranker_app(config.reranker, places.reranker))
-    if strategy.needs_scorer and scorer is not None:
-        scoring = (scorer.model_dump(), places.scorer.options())
-        apps["scorer"] = _App(scoring, lambda: scorer_app(scorer, places.scorer))
+        needed["reranker"] = [config.reranker.identity(), config.reranker.model_dump()]
+    if strategy.needs_scorer and config.scorer is not None:
+        needed["scorer"] = config.scorer.model_dump()
     if asking and strategy.reads_vectors:
-        generating = (config.sara.model_dump(), llm.model, llm.window, places.generator.options())
-        apps["generator"] = _App(
-            generating, lambda: sara_generator_app(config.sara, llm.model, llm.window, places.generator)
-        )
-    return apps
+        needed["generator"] = [config.sara.model_dump(), config.llm.model, config.llm.window]
+    return needed
 
 
 @contextmanager
@@ -227,6 +237,8 @@ class RetrievalClient:
     """
 
     def __init__(self, names: RetrievalNames) -> None:
+        from ray import serve
+
         self.archive = Archive.open(names.archive)
         self.has_embedder = names.embedder is not None
         self.has_analyzer = names.analyzer is not None
@@ -255,8 +267,10 @@ class RetrievalClient:
         made: Vectors = await retry_replica(partial(self._embedder.compress.remote, vectors))
         return made
 
-    def transport(self) -> HandleTransport | None:
+    def transport(self) -> Any:
         """What carries requests to SARA's generator; None where the run has another."""
+        from okralong.actors.models import HandleTransport
+
         return None if self._generator is None else HandleTransport(self._generator)
 
     async def analyze(self, asked: AnalysisInput) -> Analysis:

@@ -26,6 +26,7 @@ from ray.exceptions import RayActorError
 from rich.console import Console
 
 from okralong.actors.cluster import connected, homes_to_come
+from okralong.actors.own_process import OwnModels, own_actors, unfit
 from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.generator import Generator, generator
@@ -136,6 +137,27 @@ class Shared:
     interrupt: Interrupt
 
 
+@dataclass(frozen=True)
+class Session:
+    """What a warm session keeps for runs that follow one another: ``models``, and for runs of the generator config
+    ``llm`` an embedded one that is served already (None: it is an endpoint)."""
+
+    models: OwnModels
+    llm: LlmConfig
+    served: Generator | None
+
+    def misfit(self, prepared: Prepared) -> str:
+        """Why a run cannot use it, as half a sentence; "" where it can."""
+        if part := self.models.misfit(prepared):
+            return f"its {part} is another one than the run's"
+        embedded = prepared.llm.base_url == EMBEDDED
+        return "its generator is another one than the run's" if embedded and prepared.llm != self.llm else ""
+
+
+class DoesNotFit(OkraError):
+    """A run that a session cannot carry; the message is half a sentence that says why."""
+
+
 def answer_questions(
     archive: str,
     questions: Questions,
@@ -149,12 +171,13 @@ def answer_questions(
     console: Console | None = None,
     finished: Finished | None = None,
     interrupt: Interrupt | None = None,
+    session: Session | None = None,
 ) -> RunResult:
     """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
 
     What is over_budget goes on whether it is named or not. With ``changed_since``, a version, only questions whose
     documents changed since then are asked; with ``matrix`` each of them is asked of every document by itself, or of
-    those that it names. Raises OkraError before anything is spent.
+    those that it names. Raises OkraError before anything is spent, DoesNotFit where a ``session`` cannot carry it.
     """
     console = console or Console()
     unknown = sorted(retry - set(RETRIABLE))
@@ -171,7 +194,14 @@ def answer_questions(
         if not left:
             return RunResult(run, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
     return answer_prepared(
-        prepared, run, address=address, retry=retry, console=console, finished=finished, interrupt=interrupt
+        prepared,
+        run,
+        address=address,
+        retry=retry,
+        console=console,
+        finished=finished,
+        interrupt=interrupt,
+        session=session,
     )
 
 
@@ -186,6 +216,7 @@ def answer_prepared(
     shared: Shared | None = None,
     finished: Finished | None = None,
     interrupt: Interrupt | None = None,
+    session: Session | None = None,
 ) -> RunResult:
     """The same with everything checked. A part of a run that is not the ``whole`` leaves it without a manifest.
 
@@ -207,6 +238,10 @@ def answer_prepared(
         if not todo and not unscoped and (complete or not whole):
             return _result(where, prepared)
         batches = batch_setup(folder, config.llm, complete)
+        why = "it has batches to fetch" if batches else unfit(prepared, len(todo))
+        alone = address is None and shared is None and not why
+        if session is not None and (misfit := why or session.misfit(prepared)):
+            raise DoesNotFit(misfit)
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
         if note := judged_otherwise(folder, prepared):
@@ -219,24 +254,30 @@ def answer_prepared(
         with ExitStack() as held:
             panel = held.enter_context(AnswerPanel(console, len(todo)))
             panel.phase("generator", "starts" if config.llm.base_url == EMBEDDED else "is asked whether it is there")
-            served = (
-                shared.served
-                if shared
-                else held.enter_context(generator(prepared.llm, logs, reading_vectors(prepared)))
-            )
+            models = session.models if session else OwnModels() if alone else None
+            if models is not None and session is None:  # they are loaded while the generator starts
+                held.callback(models.close)
+                models.bring(prepared)
+            there = shared.served if shared else session.served if session else None
+            served = there or held.enter_context(generator(prepared.llm, logs, reading_vectors(prepared), ahead=alone))
             _check_logprobs(prepared, served)
-            panel.phase("Ray", "starts" if address is None else f"at {address}")
-            held.enter_context(connected(address))
-            for note in homes_to_come(config.placement):  # before it waits for them
-                say_line(console, note, style="yellow")
-            panel.phase("models", "and index shards are loaded")
-            started = run_actors(prepared, where, served.llm, served.address, reopened, replies, batches, looking)
+            if models is not None:
+                panel.phase("models", "are loaded, in this process")
+                listens = served.ready if served.ready is not None else served.address
+                started = own_actors(prepared, where, served.llm, listens, models, reopened, replies)
+            else:
+                panel.phase("Ray", "starts" if address is None else f"at {address}")
+                held.enter_context(connected(address))
+                for note in homes_to_come(config.placement):  # before it waits for them
+                    say_line(console, note, style="yellow")
+                panel.phase("models", "and index shards are loaded")
+                started = run_actors(prepared, where, served.llm, served.address, reopened, replies, batches, looking)
             actors = held.enter_context(started)
             for note in served.notes:
                 say_line(console, note, style="yellow")
             interrupt = shared.interrupt if shared else interrupt
             stop, totals = drive(actors, todo, unscoped, prepared, panel, console, interrupt, finished)
-            panel.phase("end", "the run is written, models and Ray are stopped")
+            panel.phase("end", "the run is written" if models else "the run is written, models and Ray are stopped")
         if stop is not None:
             return _result(where, prepared, stop.message, stop.exit_code)
         if not whole:

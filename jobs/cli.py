@@ -14,15 +14,16 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from okralong.jobs import doctor, nightly, report, show
+from okralong.jobs import doctor, nightly, report, session, show
 from okralong.jobs.lab import cli as lab
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import (
@@ -36,6 +37,7 @@ from okralong.pipelines.core.types import (
 )
 
 if TYPE_CHECKING:
+    from okralong.jobs.answer import Interrupt, Session
     from okralong.pipelines.indexing.job import IndexResult
     from okralong.pipelines.run.config import RunConfig
     from okralong.pipelines.run.matrix import MatrixRows
@@ -305,40 +307,81 @@ def _answer(
     changed_since: int | None = None,
     matrix: MatrixRows | None = None,
 ) -> None:
-    """Answer and print what came of it. Raises Exit with another exit code than 0."""
+    """Answer, in the archive's session where there is one that fits, and print what came of it. Raises Exit with
+    another exit code than 0."""
+    rows = None if matrix is None else {"documents": matrix.documents, "where": matrix.where}
+    asked = {"archive": archive, "questions": questions, "run": run, "options": asdict(options)}
+    command = asked | {"changed_since": changed_since, "matrix": rows}
+    console = Console()
+    # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        # What is read from standard input, and what is to run on a cluster, is no other process's affair.
+        there = options.address is None and questions != "-"
+        code = session.hand_over(archive, command, console) if there else None
+        if code is None:
+            code = carry(command, console)
+    except KeyboardInterrupt:
+        say_line(console, f"Stopped. {GO_ON}")
+        raise typer.Exit(EXIT_STOPPED) from None
+    if code != EXIT_OK:
+        raise typer.Exit(code)
+
+
+def carry(
+    command: Mapping[str, Any],
+    console: Console,
+    interrupt: Interrupt | None = None,
+    warm: Session | None = None,
+) -> int:
+    """Carry an answer or matrix command, in this process or over Ray, and print what came of it; its exit code.
+    ``warm`` is what a session keeps: only what it has is used, and DoesNotFit is raised where that is not enough."""
     from okralong.jobs.answer import Interrupt, answer_questions
     from okralong.jobs.show import print_summary
     from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.run.matrix import MatrixRows
 
-    settings, console = options.settings(), Console()
-    # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with ray_lines(console, run):
-            result = answer_questions(
-                archive,
-                questions,
-                run,
-                settings,
-                address=options.address,
-                retry=frozenset(options.retry or ()),
-                changed_since=changed_since,
-                matrix=matrix,
-                console=console,
-                interrupt=Interrupt(grace_s=options.grace),
-            )
-    except KeyboardInterrupt:
-        say_line(console, f"Stopped. {GO_ON}")
-        raise typer.Exit(EXIT_STOPPED) from None
-    if not result.statuses and changed_since is not None:
+    options, run, rows = RunOptions(**command["options"]), command["run"], command["matrix"]
+    settings, interrupt = options.settings(), interrupt or Interrupt()
+    interrupt.grace_s = options.grace
+    with ray_lines(console, run) if warm is None else nullcontext():
+        result = answer_questions(
+            command["archive"],
+            command["questions"],
+            run,
+            settings,
+            address=options.address,
+            retry=frozenset(options.retry or ()),
+            changed_since=command["changed_since"],
+            matrix=None if rows is None else MatrixRows(tuple(rows["documents"]), rows["where"]),
+            console=console,
+            interrupt=interrupt,
+            session=warm,
+        )
+    if not result.statuses and command["changed_since"] is not None:
         say_line(console, "Nothing was asked.")
-        raise typer.Exit(result.exit_code)
+        return result.exit_code
     print_summary(console, Folder.of(run), result.stopped, result.golds)
-    if matrix is not None:
+    if rows is not None:
         say_line(console, f"the table: okralong export {run} --to table.xlsx")
-    if result.exit_code != EXIT_OK:
-        raise typer.Exit(result.exit_code)
+    return result.exit_code
+
+
+def up(
+    archive: Indexed,
+    options: AskOptions,
+    idle: Annotated[float, typer.Option(min=0.01, help="Minutes without a run after which it ends.")] = 30.0,
+) -> None:
+    """Keep the models of an archive loaded: runs of few questions that follow begin at once."""
+    session.start(archive, asdict(options), idle * 60, Console())
+
+
+def down(
+    archive: Annotated[str | None, typer.Argument(help="The archive of the session; none: all sessions.")] = None,
+) -> None:
+    """End what okralong up has started."""
+    session.end(archive, Console())
 
 
 def read_tags(given: Sequence[str]) -> dict[str, str]:
@@ -607,6 +650,8 @@ app.command("index")(index)
 app.command("estimate")(with_options(estimate))
 app.command("answer")(with_options(answer))
 app.command("matrix")(with_options(matrix))
+app.command("up")(with_options(up))
+app.command("down")(down)
 app.command("nightly")(nightly.command)
 app.add_typer(archive_app, name="archive")
 app.command("submit")(submit)

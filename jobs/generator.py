@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from okralong.pipelines.core.loops import run_coroutine
-from okralong.pipelines.core.types import ConfigError, EndpointError
+from okralong.pipelines.core.types import ConfigError, EndpointError, OkraError
 from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.routing import check_endpoint
 from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
-from okralong.pipelines.models.serving import Engine, choose
+from okralong.pipelines.models.serving import EarlyEnd, EmbeddedServer, Engine, ServedModel, choose
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.artifact import SARA, read_shape, served_generator
 
@@ -24,19 +26,23 @@ from okralong.pipelines.sara.artifact import SARA, read_shape, served_generator
 class Generator:
     """``llm`` is the config with what the served model is known to be; ``address`` is where an embedded one listens
     (None: at ``llm.base_url``); ``facts`` go into the manifest; ``notes`` say which endpoints are out of use now, those
-    of the stronger generator among them."""
+    of the stronger generator among them; ``ready`` is the address of an embedded one that is still starting."""
 
     llm: LlmConfig
     address: str | None
     facts: dict[str, Any]
     notes: tuple[str, ...] = ()
+    ready: Future[str] | None = None
 
 
 @contextmanager
-def generator(llm: LlmConfig, log_folder: Path | None, compressor: Path | None = None) -> Iterator[Generator]:
+def generator(
+    llm: LlmConfig, log_folder: Path | None, compressor: Path | None = None, ahead: bool = False
+) -> Iterator[Generator]:
     """A generator for the time of the block, with what the config leaves open settled.
 
-    With ``compressor``, the folder of one, it is SARA's, which the run starts on Ray Serve with its other models.
+    ``ahead``: an embedded one may still be starting when the block begins (see ``Generator.ready``). With
+    ``compressor``, the folder of one, it is SARA's, which the run starts on Ray Serve with its other models.
     Raises ConfigError when its reader cannot be merged, EndpointError when it cannot be used at any endpoint.
     """
     if compressor is not None:
@@ -53,13 +59,37 @@ def generator(llm: LlmConfig, log_folder: Path | None, compressor: Path | None =
         notes = run_coroutine(_check(llm)) + second
         yield Generator(_served_there(llm), None, _endpoint_facts(llm) | known, notes)
         return
-    from okralong.pipelines.models.serving import EmbeddedServer
-
+    if ahead:
+        with _starting(llm, log_folder, reader) as ready:
+            model = choose(llm.model, "auto", parallel=1, window=llm.window, reader=reader)
+            settled = _served_here(llm, model.name, model.tokenizer, model.engine, reader)
+            yield Generator(settled, None, _served_facts(model, reader) | known, second, ready)
+        return
     with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder, reader=reader) as server:
         served = _served_here(llm, server.model, server.tokenizer, server.engine, reader)
-        said = None if reader is None else {"name": reader.name, "digest": reader.digest}
-        facts = {"model": server.model, "engine": server.engine, "identity": server.identity, "reader": said}
-        yield Generator(served, server.base_url, facts | known, second)
+        yield Generator(served, server.base_url, _served_facts(server, reader) | known, second)
+
+
+@contextmanager
+def _starting(llm: LlmConfig, log_folder: Path | None, reader: Reader | None) -> Iterator[Future[str]]:
+    """The address of an embedded server that is started in a thread, and stopped with the block."""
+    with ThreadPoolExecutor(1, "okralong-generator") as thread:
+        start = partial(EmbeddedServer.start, model=llm.model, window=llm.window, log_folder=log_folder, reader=reader)
+        held, early_end = ExitStack(), EarlyEnd()
+        ready = thread.submit(lambda: held.enter_context(start(early_end=early_end)).base_url)
+        try:
+            yield ready
+        finally:
+            early_end.now()
+            with suppress(OkraError):  # who asked has been told
+                ready.result()
+            held.close()
+
+
+def _served_facts(server: EmbeddedServer | ServedModel, reader: Reader | None) -> dict[str, Any]:
+    said = None if reader is None else {"name": reader.name, "digest": reader.digest}
+    name = server.name if isinstance(server, ServedModel) else server.model
+    return {"model": name, "engine": server.engine, "identity": server.identity, "reader": said}
 
 
 def _endpoint_facts(llm: GeneratorConfig) -> dict[str, Any]:

@@ -89,25 +89,32 @@ class EmbeddedServer:
         precision: str = "auto",
         log_folder: Path | None = None,
         reader: Reader | None = None,
+        early_end: EarlyEnd | None = None,
     ) -> EmbeddedServer:
         """Start a server and wait until it has answered a request of one token.
 
         ``parallel`` None is one request at once for each two cores. ``model`` is "embedded", a ``.gguf`` file or a
-        transformers folder; ``reader`` is merged into it. The log goes to ``log_folder``, by default the cache folder.
-        Raises ConfigError when engine, model and reader do not fit, EndpointError when the server does not come up,
-        with the end of its log.
+        transformers folder; ``reader`` is merged into it; by ``early_end`` another thread may end it. The log goes to
+        ``log_folder``, by default the cache folder. Raises ConfigError when engine, model and reader do not fit,
+        EndpointError when the server does not come up, with the end of its log.
         """
         places = parallel or max(1, available_cores() // CORES_PER_PLACE)
         served = choose(model, engine, places, window, precision, reader)
         folder = log_folder or cache_folder() / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"server-{uuid.uuid4().hex[:12]}.log"
-        for _ in range(ATTEMPTS - 1):
+        early_end = early_end or EarlyEnd()
+        try:
+            for _ in range(ATTEMPTS - 1):
+                port = _free_port()
+                with contextlib.suppress(_PortTakenError):
+                    return cls(_launch(served, port, log, early_end), served, port, window, log)
             port = _free_port()
-            with contextlib.suppress(_PortTakenError):
-                return cls(_launch(served, port, log), served, port, window, log)
-        port = _free_port()
-        return cls(_launch(served, port, log), served, port, window, log)
+            return cls(_launch(served, port, log, early_end), served, port, window, log)
+        except EndpointError:
+            if early_end.came:  # nobody will read it
+                log.unlink(missing_ok=True)
+            raise
 
     def stop(self) -> None:
         """End the server and delete its log. A second call does nothing."""
@@ -121,11 +128,34 @@ class EmbeddedServer:
         self.stop()
 
 
+class EarlyEnd:
+    """Ends a server at once from another thread, also while it is starting; its start then raises EndpointError."""
+
+    def __init__(self) -> None:
+        self.came = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def began(self, process: subprocess.Popen[bytes]) -> None:
+        """This is the server's process."""
+        with self._lock:
+            self._process = process
+            if self.came:
+                process.kill()
+
+    def now(self) -> None:
+        """End it. A server keeps nothing that a kill could harm."""
+        with self._lock:
+            self.came = True
+            if self._process is not None:
+                self._process.kill()
+
+
 class _PortTakenError(EndpointError):
     """Another process took the port between our look and the server's start."""
 
 
-def _launch(served: ServedModel, port: int, log: Path) -> subprocess.Popen[bytes]:
+def _launch(served: ServedModel, port: int, log: Path, early_end: EarlyEnd) -> subprocess.Popen[bytes]:
     hub = cache_folder() / "hub"
     hub.mkdir(parents=True, exist_ok=True)
     # `transformers serve` lists the hub cache and fails when there is none.
@@ -135,6 +165,7 @@ def _launch(served: ServedModel, port: int, log: Path) -> subprocess.Popen[bytes
         process = subprocess.Popen(
             served.command(port), stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, env=environment
         )
+    early_end.began(process)
     try:
         _wait_until_ready(process, served, port, log)
     except BaseException:

@@ -12,7 +12,8 @@ import openai
 import pytest
 
 from okralong.actors.cluster import remove_apps, run_apps
-from okralong.actors.models import ADDRESS, HandleTransport, sara_generator_app
+from okralong.actors.models import HandleTransport, sara_generator_app
+from okralong.actors.retrieval import ADDRESS
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.routing import open_client
 from okralong.pipelines.sara.artifact import SaraConfig, served_generator

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from okralong.actors.models import ADDRESS, HandleTransport
+from okralong.actors.models import HandleTransport
+from okralong.actors.retrieval import ADDRESS
 from okralong.jobs.generator import as_served
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch

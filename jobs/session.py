@@ -1,0 +1,400 @@
+"""Warm sessions: one process that keeps the models and the generator of an archive loaded for runs that follow.
+
+`okralong up` starts it, `okralong answer` and `matrix` over the same archive find it and hand their command over, and
+`okralong down`, or an idle time, ends it. A run in a session is the run that the command itself would carry in its own
+process (``actors/own_process.py``): the same folder, books and exit code, in the environment and the working directory
+of who asked, and on the terminal of who asked. One run at a time. A run that does not fit the session, because its
+config names other models or it is larger than one process carries, is carried by the command itself, which says why.
+
+The two processes speak over a socket of the file system, in a folder that only its user may enter: lines of JSON, and
+the descriptors of standard output and error. A command that is killed stops its run as Ctrl-C does; where the session
+is killed the command ends with exit code 6, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.archive.versions import Location
+from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, GO_ON, BrokenError, ConfigError, OkraError
+
+if TYPE_CHECKING:
+    from okralong.jobs.answer import Interrupt, Session
+    from okralong.pipelines.run.config import RunConfig
+
+IDLE_S: Final = 1800.0
+"""After how many seconds without a run a session ends unless told otherwise. Ours."""
+START_S: Final = 600.0
+"""How long a session may take to load its models. Ours: a merged model is built once, in minutes."""
+LOOK_S: Final = 0.1
+"""Between two looks whether a session that starts is there, or one that ends is gone. Ours."""
+END_S: Final = 60.0
+"""How long a session may take to end: a run that it carries has its grace. Ours."""
+LONGEST: Final = 1 << 20
+"""Bytes of a message at most; the longest is a command's environment. Ours."""
+
+Run = Callable[[Mapping[str, Any], Console, "Interrupt", "Session"], int]
+"""Carries a command that was handed over; its exit code."""
+
+
+def sessions_folder() -> Path:
+    """Where the sockets of this user's sessions are. Raises ConfigError when another user could reach into it."""
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    folder = base / f"okralong-sessions-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise ConfigError(
+            f"{folder} is to hold the sockets of okralong's sessions, and others may write there. Remove it, or set "
+            "XDG_RUNTIME_DIR to a folder that is yours alone."
+        )
+    return folder
+
+
+def _socket_of(archive: str) -> Path:
+    place = Location.of(archive).place
+    if "://" not in place:
+        place = str(Path(place).resolve())
+    return sessions_folder() / hashlib.sha256(place.encode()).hexdigest()[:16]
+
+
+def _connected(path: Path) -> socket.socket | None:
+    """A connection to the session behind a socket; None where there is none."""
+    if not path.exists():
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(path))
+    except OSError:  # it was killed
+        connection.close()
+        return None
+    return connection
+
+
+# The command's side.
+
+
+def hand_over(archive: str, command: Mapping[str, Any], console: Console) -> int | None:
+    """The exit code of a run that the archive's session has carried; None where there is no session, or none that the
+    run fits, which is said then. ``command`` goes as JSON.
+
+    Ctrl-C, or SIGTERM where it raises KeyboardInterrupt, stops the run there as it would here. Raises OkraError as the
+    run does, and BrokenError when the session dies.
+    """
+    connection = _connected(_socket_of(archive))
+    if connection is None:
+        return None
+    width = console.width if console.is_terminal else None
+    asked = {"ask": "run", "cwd": str(Path.cwd()), "environment": dict(os.environ), "width": width, "command": command}
+    sys.stdout.flush()
+    with connection, connection.makefile("rb") as said:
+        connection.sendall(json.dumps(asked).encode() + b"\n")
+        socket.send_fds(connection, [b"+"], [1, 2])
+        while True:
+            try:
+                line = said.readline()
+                break
+            except KeyboardInterrupt:
+                with suppress(OSError):
+                    connection.sendall(b"stop\n")
+    if not line:
+        raise BrokenError(f"The session of {archive} died while it carried this run. {GO_ON}")
+    reply = json.loads(line)
+    if "declined" in reply:
+        say_line(console, f"The session of {archive} is not used: {reply['declined']}.", style="yellow")
+        return None
+    if "error" in reply:
+        error = OkraError(reply["error"])
+        error.exit_code = int(reply["code"])
+        raise error
+    return int(reply["code"])
+
+
+def start(archive: str, options: Mapping[str, Any], idle_s: float, console: Console) -> None:
+    """Start a session and return when its models are loaded. ``options`` are those of ``okralong answer``, for which
+    it is warm. Raises what kept it from starting, ConfigError when there is one already.
+    """
+    path = _socket_of(archive)
+    if (connection := _connected(path)) is not None:
+        connection.close()
+        raise ConfigError(f"{archive} has a session already. End it first: okralong down {archive}")
+    log = path.with_suffix(".log")
+    given = json.dumps({"archive": archive, "options": dict(options), "idle_s": idle_s})
+    command = [sys.executable, "-m", "okralong.jobs.session", given]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    deadline = time.monotonic() + START_S
+    try:
+        while (connection := _connected(path)) is None:
+            if (code := process.poll()) is not None:
+                raise _ended(archive, code, log)
+            if time.monotonic() > deadline:
+                raise BrokenError(f"The session of {archive} was not ready within {START_S:g} s. Its log is {log}.")
+            time.sleep(LOOK_S)
+        connection.close()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    say_line(
+        console,
+        f"The session of {archive} is up (process {process.pid}); it ends after {idle_s / 60:g} minutes without a run, "
+        f"or by: okralong down {archive}",
+    )
+
+
+def _ended(archive: str, code: int, log: Path) -> OkraError:
+    words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    error = OkraError(words[-1] if words else f"The session of {archive} ended with {code} before it was ready.")
+    error.exit_code = code if code > 0 else EXIT_BROKEN
+    return error
+
+
+def end(archive: str | None, console: Console) -> None:
+    """End the session of an archive, or all of this user's (None). Raises BrokenError when one does not end."""
+    paths = sorted(sessions_folder().glob("*")) if archive is None else [_socket_of(archive)]
+    ended = 0
+    for path in paths:
+        if path.suffix or (connection := _connected(path)) is None:
+            continue
+        with connection:
+            connection.settimeout(END_S)
+            connection.sendall(json.dumps({"ask": "end"}).encode() + b"\n")
+            try:
+                connection.recv(1)  # it closes when the session ends
+            except TimeoutError:
+                raise BrokenError(f"The session behind {path} does not end. Its log is {path}.log.") from None
+        ended += 1
+    if ended:
+        say_line(console, f"{ended} session{'s' if ended > 1 else ''} ended")
+    else:
+        say_line(console, "There is no session" if archive is None else f"{archive} has no session")
+
+
+# The session's side.
+
+
+@dataclass
+class _Asked:
+    """A message to the session, and who sent it."""
+
+    message: Mapping[str, Any]
+    connection: socket.socket
+
+    def reply(self, **said: Any) -> None:
+        """Say how it went; a command that was killed does not hear it."""
+        with suppress(OSError):
+            self.connection.sendall(json.dumps(said).encode() + b"\n")
+
+
+class SessionServer:
+    """Takes commands of one user, one run at a time, until it is told to end or has been idle."""
+
+    def __init__(self, listening: socket.socket, session: Session, run: Run, idle_s: float) -> None:
+        self._listening, self._session, self._run, self._idle_s = listening, session, run, idle_s
+        self._busy = threading.Lock()
+        self._ended = threading.Event()
+        self._last = time.monotonic()
+        self._interrupt: Interrupt | None = None
+        self._goodbyes: list[socket.socket] = []  # closed by the end of the process, which they wait for
+
+    def serve(self) -> None:
+        """Until the end; a run under way is stopped then, as by Ctrl-C, and waited for."""
+        self._listening.settimeout(1.0)
+        while not self._ended.is_set():
+            if not self._busy.locked() and time.monotonic() - self._last > self._idle_s:
+                break
+            try:
+                connection, _ = self._listening.accept()
+            except TimeoutError:
+                continue
+            asked = _read(connection)
+            if asked is None:
+                connection.close()
+            elif asked.message["ask"] == "end":
+                self._goodbyes.append(connection)
+                self.end()
+            else:
+                threading.Thread(target=self._take, args=(asked,), daemon=True).start()
+        self.end()
+        if self._busy.acquire(timeout=END_S):
+            self._busy.release()
+
+    def end(self) -> None:
+        """Take nothing more. For signals, too."""
+        self._ended.set()
+        if self._interrupt is not None:
+            self._interrupt.fire()
+
+    def _take(self, asked: _Asked) -> None:
+        from okralong.jobs.answer import Interrupt
+
+        with asked.connection:
+            if not self._busy.acquire(blocking=False):
+                asked.reply(declined="it is at work on another run")
+                return
+            try:
+                _, descriptors, _, _ = socket.recv_fds(asked.connection, 1, 2)
+                if len(descriptors) != 2:
+                    return
+                interrupt = Interrupt()
+                self._interrupt = interrupt
+                threading.Thread(target=_listen, args=(asked.connection, interrupt), daemon=True).start()
+                with os.fdopen(descriptors[0], "w", encoding="utf-8") as out, os.fdopen(descriptors[1], "w"):
+                    self._carry(asked, Console(file=out, width=asked.message["width"]), interrupt)
+            finally:
+                self._interrupt = None
+                self._last = time.monotonic()
+                self._busy.release()
+
+    def _carry(self, asked: _Asked, console: Console, interrupt: Interrupt) -> None:
+        from okralong.jobs.answer import DoesNotFit
+
+        with _as_asked(asked.message):
+            try:
+                asked.reply(code=self._run(asked.message["command"], console, interrupt, self._session))
+            except DoesNotFit as error:
+                asked.reply(declined=str(error))
+            except OkraError as error:
+                asked.reply(error=str(error), code=error.exit_code)
+            except (asyncio.CancelledError, KeyboardInterrupt):
+                say_line(console, f"Stopped. {GO_ON}")
+                asked.reply(code=EXIT_STOPPED)
+            except Exception as error:
+                traceback.print_exc()
+                bug = f"{type(error).__name__}: {error}; this is a bug. What was finished is kept."
+                asked.reply(error=bug, code=EXIT_BROKEN)
+
+
+def _read(connection: socket.socket) -> _Asked | None:
+    """The first message of a connection of this user; None for another's, and for what is none."""
+    if hasattr(socket, "SO_PEERCRED"):
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        if int.from_bytes(peer[4:8], sys.byteorder) != os.getuid():
+            return None
+    connection.settimeout(5.0)
+    found = bytearray()
+    try:
+        # By the byte: what follows the line is a message of its own, with descriptors.
+        while not found.endswith(b"\n") and len(found) < LONGEST:
+            some = connection.recv(LONGEST, socket.MSG_PEEK)
+            if not some:
+                return None
+            end = some.find(b"\n")
+            found += connection.recv(end + 1 if end >= 0 else len(some))
+        message = json.loads(found)
+    except (OSError, ValueError):
+        return None
+    connection.settimeout(None)
+    return _Asked(message, connection)
+
+
+def _listen(connection: socket.socket, interrupt: Interrupt) -> None:
+    """Stop the run at each word of the command, and when it is gone."""
+    while True:
+        try:
+            word = connection.recv(64)
+        except OSError:  # the run is over
+            return
+        interrupt.fire()
+        if not word:
+            return
+
+
+@contextmanager
+def _as_asked(message: Mapping[str, Any]) -> Iterator[None]:
+    """The working directory and the environment of who asked, for the time of the block."""
+    ours, here = dict(os.environ), Path.cwd()
+    os.environ.clear()
+    os.environ.update(message["environment"])
+    try:
+        os.chdir(message["cwd"])
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(ours)
+        os.chdir(here)
+
+
+@contextmanager
+def opened(archive: str, config: RunConfig) -> Iterator[Session]:
+    """The models that runs of this config need, loaded and tried once, and the embedded generator where it is used.
+
+    Raises OkraError when one cannot be loaded, ConfigError for a config whose runs are not carried in one process.
+    """
+    from okralong.actors.own_process import OwnModels, unfit
+    from okralong.jobs.answer import Session
+    from okralong.jobs.generator import generator
+    from okralong.pipelines.models.weights import EMBEDDED
+    from okralong.pipelines.run.prepare import prepare
+
+    prepared = prepare(archive, ["What is it?"], config)
+    if why := unfit(prepared, 1):
+        raise ConfigError(f"A session carries runs in one process, and those of this config are not: {why}.")
+    models = OwnModels()
+    with ExitStack() as held:
+        held.callback(models.close)
+        models.bring(prepared)
+        served = None
+        if config.llm.base_url == EMBEDDED:
+            served = held.enter_context(generator(prepared.llm, None))
+        models.wait()
+        yield Session(models, prepared.llm, served)
+
+
+def main() -> None:
+    """The session's process: ``python -m okralong.jobs.session {...}``, with what ``start`` gives it as JSON."""
+    from okralong.jobs.cli import RunOptions, carry
+
+    given = json.loads(sys.argv[1])
+    path = _socket_of(given["archive"])
+    logging.getLogger("okralong").addHandler(logging.NullHandler())
+    try:
+        with opened(given["archive"], RunOptions(**given["options"]).settings()) as session:
+            path.unlink(missing_ok=True)  # of one that was killed
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+                listening.bind(str(path))
+                path.chmod(0o600)
+                listening.listen()
+                server = SessionServer(listening, session, carry, given["idle_s"])
+                signal.signal(signal.SIGTERM, lambda *_: server.end())
+                signal.signal(signal.SIGINT, lambda *_: server.end())
+                try:
+                    server.serve()
+                finally:
+                    path.unlink(missing_ok=True)
+    except OkraError as error:
+        print(str(error))
+        sys.exit(error.exit_code)
+    with suppress(OSError):
+        path.with_suffix(".log").unlink()
+    sys.stdout.flush()
+    os._exit(0)  # nothing is left to be kept, and Python would take a second to take its modules apart
+
+
+if __name__ == "__main__":
+    main()
