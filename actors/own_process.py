@@ -372,6 +372,7 @@ def own_actors(
         tags=config.tags,
         replies_from=replies_from,
         planners=(),
+        makers=(),
         retrieval=RetrievalNames(prepared.archive.location, (), None, None, None, None),
         gateway="",
         run=run,

@@ -88,11 +88,16 @@ BRANCHES_PER_QUESTION = 4
 
 @dataclass(frozen=True)
 class RunActors:
-    """The planners of a run, the ledger that knows how far it is, and the scheduler where requests wait for batches."""
+    """The planners of a run, the ledger that knows how far it is, and the scheduler where requests wait for batches.
+
+    ``more`` starts a further planner, which is used once its ``ready`` has returned; None where the config says how
+    many there are, or others use the cluster too.
+    """
 
     planners: list[Any]
     ledger: RunLedger
     scheduler: BatchScheduler | None = None
+    more: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +130,7 @@ def run_actors(
     """
     config = prepared.config
     tag = uuid.uuid4().hex[:8]
-    planners_wanted = config.planners or 1
-    planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(planners_wanted))
+    planner_names = tuple(f"okralong-planner-{tag}-{number}" for number in range(config.planners or 1))
     gateway_name = f"okralong-gateway-{tag}"
     with ExitStack() as held:
         writer = {"name": gateway_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
@@ -160,12 +164,13 @@ def run_actors(
             tags=config.tags,
             replies_from=replies_from,
             planners=planner_names,
+            makers=planner_names,
             retrieval=retrieval or held.enter_context(started_retrieval(prepared, run, tag)),
             gateway=gateway_name,
             scheduler=scheduler_name,
             run=run,
         )
-        per_planner = -(-config.in_flight // planners_wanted)
+        per_planner = -(-config.in_flight // (config.planners or 1))
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
         with_options: Any = ray.remote  # its overloads do not know concurrency_groups
         remote = with_options(concurrency_groups=groups)(Planner)
@@ -174,10 +179,17 @@ def run_actors(
             place = beside_this_process(place)
         anew: dict[str, Any] = {"namespace": NAMESPACE, "num_cpus": 0, **REVIVED, **place.options()}
         planners = [hold(held, remote.options(name=name, **anew).remote(setup)) for name in planner_names]
+        later = (f"okralong-planner-{tag}-{number}" for number in count(len(planners)))
+
+        def more() -> Any:
+            name = next(later)
+            return hold(held, remote.options(name=name, **anew).remote(replace(setup, planners=(name,))))
+
         schedulers = [] if scheduler is None else [scheduler]
         wait_for([gateway.books.remote("totals"), *(actor.ready.remote() for actor in [*schedulers, *planners])])
         batches_client = None if scheduler is None else batch_scheduler_client(scheduler)
-        yield RunActors(planners, ledger_client(gateway), batches_client)
+        grows = config.planners is None and is_private()
+        yield RunActors(planners, ledger_client(gateway), batches_client, more if grows else None)
         _close(gateway, run)
 
 
@@ -204,9 +216,10 @@ class PlannerSetup:
     others again. (Handles in here would lie in the driver's memory, and Ray would warn of it at each run.)
 
     ``address`` is where an embedded generator listens; ``replies_from`` are other runs, at absolute places.
-    ``planners`` (all of the run, among which branches are dealt out) and ``gateway`` (whose limiters are of all
-    endpoints, in order, then of those of the stronger generator) name actors of okralong's namespace, and so does
-    ``scheduler`` (None: nothing waits for batches). ``run`` is the place of the run, for the log.
+    ``planners`` (among which branches are dealt out), ``makers`` (those that a run begins with, which make documents'
+    artifacts) and ``gateway`` (whose limiters are of all endpoints, in order, then of those of the stronger generator)
+    name actors of okralong's namespace, and so does ``scheduler`` (None: nothing waits for batches). ``run`` is the
+    place of the run, for the log.
     """
 
     strategy: StrategySpec
@@ -217,6 +230,7 @@ class PlannerSetup:
     tags: Mapping[str, str]
     replies_from: tuple[str, ...]
     planners: tuple[str, ...]
+    makers: tuple[str, ...]
     retrieval: RetrievalNames
     gateway: str
     scheduler: str | None = None
@@ -278,6 +292,11 @@ class Planner:
     async def ready(self) -> bool:
         """True once the archive is open."""
         return True
+
+    @ray.method(concurrency_group="control")
+    async def spent(self) -> float:
+        """Processor seconds of this process so far."""
+        return time.process_time()
 
     @ray.method(concurrency_group="control")
     async def halt(self, why: str) -> int:
@@ -381,8 +400,8 @@ class Planner:
 
     async def _artifact_of(self, name: str, doc_id: str, branch: Branch) -> Any:
         key = self._artifact_key(name, doc_id)
-        planners = self._setup.planners
-        owner = named_actor(planners[crc32(key.encode()) % len(planners)])
+        makers = self._setup.makers
+        owner = named_actor(makers[crc32(key.encode()) % len(makers)])
         return await plain_errors(owner.artifact.remote(key, doc_id, branch))
 
     @staticmethod

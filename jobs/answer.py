@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import os
 import signal
 import threading
 import time
@@ -259,19 +260,20 @@ def answer_prepared(
                 held.callback(models.close)
                 models.bring(prepared)
             there = shared.served if shared else session.served if session else None
-            served = there or held.enter_context(generator(prepared.llm, logs, reading_vectors(prepared), ahead=alone))
+            served = there or held.enter_context(generator(prepared.llm, logs, reading_vectors(prepared), ahead=True))
             _check_logprobs(prepared, served)
             if models is not None:
                 panel.phase("models", "are loaded, in this process")
-                listens = served.ready if served.ready is not None else served.address
-                started = own_actors(prepared, where, served.llm, listens, models, reopened, replies)
+                late = served.ready if served.ready is not None else served.address
+                started = own_actors(prepared, where, served.llm, late, models, reopened, replies)
             else:
                 panel.phase("Ray", "starts" if address is None else f"at {address}")
                 held.enter_context(connected(address))
                 for note in homes_to_come(config.placement):  # before it waits for them
                     say_line(console, note, style="yellow")
                 panel.phase("models", "and index shards are loaded")
-                started = run_actors(prepared, where, served.llm, served.address, reopened, replies, batches, looking)
+                listens = served.ready.result() if served.ready is not None else served.address
+                started = run_actors(prepared, where, served.llm, listens, reopened, replies, batches, looking)
             actors = held.enter_context(started)
             for note in served.notes:
                 say_line(console, note, style="yellow")
@@ -454,13 +456,16 @@ async def _drive(
     stops: list[Stop] = []
     done = 0
     places = asyncio.Semaphore(prepared.config.in_flight)
+    carrying = Counter[int]()
 
-    async def carry(number: int, scoped: Scoped) -> None:
+    async def carry(scoped: Scoped) -> None:
         nonlocal done
         async with places:
             if stops:
                 return
-            planner = actors.planners[number % len(actors.planners)]
+            turn = min(range(len(actors.planners)), key=lambda number: carrying[number])
+            planner = actors.planners[turn]
+            carrying[turn] += 1
             try:
                 new = scoped.question.query_id not in begun
                 ended = await planner.answer.remote(scoped.question, scoped.doc_ids, new)
@@ -470,6 +475,8 @@ async def _drive(
             except RayActorError as error:
                 last = str(error).strip().splitlines()[-1]
                 stop = Stop(f"A planner died more often than it is revived: {last} {GO_ON}", EXIT_BROKEN)
+            finally:
+                carrying[turn] -= 1
             done += 1
             if stop is not None:
                 stops.append(stop)
@@ -478,11 +485,13 @@ async def _drive(
 
     watch = _Progress(actors.ledger, actors.scheduler, panel, console)
     watching = asyncio.create_task(watch.go_on(lambda: done))
-    carried = [asyncio.create_task(carry(number, scoped)) for number, scoped in enumerate(todo)]
+    growing = asyncio.create_task(_grow(actors, lambda: len(todo) - done > prepared.config.in_flight))
+    carried = [asyncio.create_task(carry(scoped)) for scoped in todo]
     try:
         if carried:
             await asyncio.wait(carried, return_when=asyncio.FIRST_EXCEPTION)
     except asyncio.CancelledError:
+        growing.cancel()
         stops.append(Stop(f"Stopped. {GO_ON}", EXIT_STOPPED))
         await _halt(actors, grace_s, console)
         await asyncio.wait(carried, timeout=ENDING_S)
@@ -496,6 +505,7 @@ async def _drive(
         except OkraError as error:
             stops.append(Stop(str(error), error.exit_code))
     watching.cancel()
+    growing.cancel()
     totals = await watch.look(done)
     return (stops[0] if stops else None), {
         "statuses": dict(totals.questions),
@@ -510,6 +520,48 @@ async def _drive(
         "failures": totals.failures,
         "snapshots": snapshot_rows(totals.snapshots),
     }
+
+
+BUSY: Final = 0.7
+"""The share of a core that a planner takes when another is started. Ours: above it calls wait for the planner."""
+GROW_EVERY_S: Final = 5.0
+"""Between two looks at the planners, in seconds. Ours: a planner takes two to start."""
+MOST_PLANNERS: Final = 16
+"""Ours: each lists the documents of the archive, about 1 kB a document, beside some 200 MiB."""
+
+
+def busy(spent_s: Sequence[float], seconds: float, idle_cores: float) -> bool:
+    """Whether a further planner would help: each has taken most of a core, and a core has nothing to do. ``spent_s``
+    are their processor seconds in the last ``seconds``."""
+    return bool(spent_s) and min(spent_s) > BUSY * seconds and idle_cores >= 1
+
+
+async def _grow(actors: RunActors, goes_on: Callable[[], bool]) -> None:
+    """Start further planners while those that there are cannot keep up, questions wait, and this machine has a core for
+    one more."""
+    spent, cores, at = [0.0], _core_seconds(), time.monotonic()
+    while actors.more is not None and len(actors.planners) < MOST_PLANNERS:
+        await asyncio.sleep(GROW_EVERY_S)
+        if not goes_on():
+            return
+        with suppress(RayActorError):  # it is being revived, or the run ends
+            before, spent = spent, await asyncio.gather(*(planner.spent.remote() for planner in actors.planners))
+            now, idle = time.monotonic(), _core_seconds()
+            took = [after - former for former, after in zip(before, spent, strict=False)]
+            free = (idle - cores) / (now - at)
+            cores, at = idle, now
+            if len(before) == len(spent) and busy(took, GROW_EVERY_S, free):
+                planner = actors.more()
+                await planner.ready.remote()
+                actors.planners.append(planner)
+
+
+def _core_seconds() -> float:
+    """Seconds that this machine's cores have had nothing to do, together; 0 where the system does not say."""
+    with suppress(OSError):
+        words = Path("/proc/stat").read_text(encoding="ascii").split()
+        return int(words[4]) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 async def _halt(actors: RunActors, grace_s: float, console: Console) -> None:

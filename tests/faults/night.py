@@ -77,16 +77,20 @@ class Night:
                 settings[key] = value
         (self.folder / "answer.yaml").write_text(yaml.safe_dump(settings))
 
+    def variables(self) -> dict[str, str]:
+        """The environment of the command."""
+        ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+        ours |= {"PYTHONPATH": str(CHECKOUT), "OPENAI_API_KEY": "sk-of-the-fault-suite-01", MARK: self.mark}
+        return {**ours, **self.environment}
+
     def start(self, *further: str) -> subprocess.Popen[str]:
         """Start the command, or the same command again."""
         command = [sys.executable, "-m", "okralong.jobs.cli", "answer", str(self.archive)]
         command += ["--questions", str(self.questions), "--run", str(self.run)]
         command += ["--config", str(self.folder / "answer.yaml"), *self.arguments, *further]
-        ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-        ours |= {"PYTHONPATH": str(CHECKOUT), "OPENAI_API_KEY": "sk-of-the-fault-suite-01", MARK: self.mark}
         return subprocess.Popen(
             command,
-            env={**ours, **self.environment},
+            env=self.variables(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

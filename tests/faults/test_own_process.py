@@ -1,0 +1,160 @@
+"""Runs without Ray, in the command's own process and in a warm session, killed and stopped: the same promises hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, LockedError
+from tests.faults.checks import check, snapshot
+from tests.faults.conftest import SCENARIO, ids_of
+from tests.faults.night import IN_FLIGHT, START_S, Night
+from tests.faults.processes import left_over
+
+FEW = 12
+GONE_S = 60.0
+
+
+@pytest.fixture
+def small(night: Night, tmp_path: Path) -> Night:
+    """A run that is small enough for one process."""
+    lines = night.questions.read_text().splitlines()[:FEW]
+    night.questions = tmp_path / "small.jsonl"
+    night.questions.write_text("\n".join(lines))
+    night.configure(planners=None)
+    return night
+
+
+@pytest.fixture
+def session(small: Night) -> Iterator[Night]:
+    """The same with a session that is up; its sockets lie in a folder of the test's own, of a short name."""
+    place = tempfile.mkdtemp(prefix="ok")
+    small.environment = {"XDG_RUNTIME_DIR": place}
+    said = _okralong(small, "up", "--config", str(small.folder / "answer.yaml"))
+    assert "is up" in said
+    yield small
+    for process in psutil.process_iter(["cmdline"]):
+        if "okralong.jobs.session" in (process.info["cmdline"] or ()) and _serves(process, small):
+            process.kill()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _serves(process: psutil.Process, night: Night) -> bool:
+    return bool(json.loads(process.cmdline()[-1])["archive"] == str(night.archive))
+
+
+def _okralong(night: Night, command: str, *further: str, code: int = 0) -> str:
+    """What a session's command says."""
+    full = [sys.executable, "-m", "okralong.jobs.cli", command, str(night.archive), *further]
+    done = subprocess.run(full, env=night.variables(), capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == code, done
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def _session_of(night: Night) -> psutil.Process:
+    (found,) = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if "okralong.jobs.session" in (process.info["cmdline"] or ()) and _serves(process, night)
+    ]
+    return found
+
+
+def test_it_starts_no_ray_and_goes_on_after_kill_9(small: Night) -> None:
+    driver = small.start()
+    small.wait_for_requests(driver, 5)
+    assert not psutil.Process(driver.pid).children(recursive=True), "it is one process"
+    driver.kill()
+    small.end(driver)
+    small.wait_for_silence()
+    before = snapshot(small)
+    assert len(before.answers) < FEW
+    again = small.finish()
+    assert again.code == 0, again
+    check(small, ids_of(small.questions), [before], IN_FLIGHT)
+
+
+def test_sigterm_keeps_the_replies_in_flight_and_a_run_goes_on_over_ray(small: Night) -> None:
+    driver = small.start()
+    small.wait_for_requests(driver, 5)
+    driver.send_signal(signal.SIGTERM)
+    ended = small.end(driver)
+    assert (ended.code, ended.complained) == (EXIT_STOPPED, ""), ended
+    assert "kept" in ended.said
+    small.wait_for_silence()
+    before = snapshot(small)
+    assert {row["status"] for row in small.table("ledger")} <= {"ok", "failed"}  # none is unknown
+    small.configure(planners=1)
+    again = small.finish()
+    assert again.code == 0, again
+    check(small, ids_of(small.questions), [before], 0)
+
+
+def test_a_session_carries_runs_and_ends(session: Night) -> None:
+    ended = session.finish()
+    assert (ended.code, ended.complained) == (0, ""), ended
+    assert "is not used" not in ended.said
+    assert f"{FEW} answered" in ended.said or "unanswerable" in ended.said
+    check(session, ids_of(session.questions), [], 0)
+    assert "has a session already" in _okralong(session, "up", code=2)
+
+    session.configure(planners=None, reranker={"confidence": True})
+    second = session.finish("--run", str(session.folder / "second"))
+    assert second.code == 0, second
+    assert "is not used: its reranker is another one than the run's" in second.said
+
+    process = _session_of(session)
+    assert "1 session ended" in _okralong(session, "down")
+    assert not psutil.pid_exists(process.pid) or process.status() == psutil.STATUS_ZOMBIE
+    assert "has no session" in _okralong(session, "down")
+
+
+def test_kill_9_of_the_command_stops_its_run_and_of_the_session_ends_the_command(session: Night) -> None:
+    driver = session.start()
+    session.wait_for_requests(driver, 5)
+    driver.kill()
+    session.end(driver)
+    _wait_until_free(session)
+    session.wait_for_silence()
+    before = snapshot(session)
+    assert Folder.of(session.run).read_manifest() is None
+    assert {row["status"] for row in session.table("ledger")} <= {"ok", "failed"}  # it had its grace
+
+    session.endpoint.change({"latency": {"median_s": 3.0, "sigma": 0.0}})
+    asked = session.asked()
+    driver = session.start()
+    session.wait_for_requests(driver, asked + 1)
+    _session_of(session).kill()
+    ended = session.end(driver)
+    assert ended.code == EXIT_BROKEN, ended
+    assert "died while it carried this run" in " ".join(ended.complained.split())
+    session.wait_for_silence()
+    session.endpoint.change({"latency": SCENARIO["latency"]})
+    later = snapshot(session)
+    again = session.finish()
+    assert again.code == 0, again
+    check(session, ids_of(session.questions), [before, later], IN_FLIGHT)
+    assert not left_over(session.mark, GONE_S)
+
+
+def _wait_until_free(night: Night) -> None:
+    """Until the run of a command that was killed has ended, and let go of its folder."""
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            with Folder.of(night.run).locked("a test"):
+                return
+        except LockedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
