@@ -6,6 +6,7 @@ command needs is imported when it is called, so that ``okralong --help`` is quic
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import json
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -673,7 +674,24 @@ app.command("compare")(lab.compare)
 
 
 def main() -> None:
-    """Run the command line. Exit codes: see ``pipelines/core/types.py``."""
+    """The process of the command line. What loaded torch ends without taking its thousands of modules apart, which
+    Python would spend seconds on: all that a command has to put away is put away by then."""
+    try:
+        run_command()
+        code: str | int | None = EXIT_OK
+    except SystemExit as ended:
+        code = ended.code
+    if "torch" not in sys.modules or isinstance(code, str):
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    with suppress(OSError):  # whoever read it has gone
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code or EXIT_OK)
+
+
+def run_command() -> None:
+    """Parse and run. Exit codes: see ``pipelines/core/types.py``."""
     console = Console(stderr=True)
     try:
         app()

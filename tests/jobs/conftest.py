@@ -129,6 +129,6 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
     """Exit code, and output and errors together on one line."""
     monkeypatch.setattr(sys, "argv", ["okralong", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        cli.run_command()
     printed = capsys.readouterr()
     return int(ended.value.code or 0), " ".join((printed.out + printed.err).split())
