@@ -312,6 +312,7 @@ class _Loop:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
+        await self._loop.shutdown_default_executor()
 
 
 class _Handle:
@@ -377,20 +378,22 @@ def own_actors(
         gateway="",
         run=run,
     )
-    loop = _Loop()
+    loop, finished = _Loop(), False
     with _warnings_to(run):
         try:
             late = listens if isinstance(listens, Future) else None
             planner = OwnPlanner(setup, gateway, OwnRetrieval(prepared, models), late)
             models.wait()
-            yield RunActors([loop.handle(planner)], cast(RunLedger, _Ledger(loop.handle(ledger))))
-            loop.run(planner.aclose())
+            try:
+                yield RunActors([loop.handle(planner)], cast(RunLedger, _Ledger(loop.handle(ledger))))
+                finished = True
+            finally:
+                loop.run(planner.aclose())
         finally:
-            failed = sys.exception() is not None
             try:
                 loop.run(ledger.close())
             except OSError as error:
-                if not failed:
+                if finished:  # else what ended the run is told
                     raise not_written(run, error) from error
             finally:
                 loop.close()
