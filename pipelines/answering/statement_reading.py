@@ -44,12 +44,18 @@ SHOWN: Final = 600
 _LEAD: Final = re.compile(
     r"^\s*(?:what|how)\s+(?:is|are|was|were|much|many)\s+(?:the\s+)?(?:number of\s+)?", re.IGNORECASE
 )
-_WHEN: Final = re.compile(r"\b(?:in|for|during)\s+(?:fiscal\s+(?:year\s+)?)?(?:FY)?(?:19|20)\d\d\b.*$")
+_WHEN: Final = re.compile(
+    r"(?:[\s,]*\b(?:in|for|during|as|at|of|on|by|the|fiscal|financial|years?|ended|ending|fy|f)\b)*[\s,']*\x00",
+    re.IGNORECASE,
+)
+"""A time (in its place stands a zero) with the words before it that belong to it."""
 _EMPTY: Final = frozenset(
     ["the", "of", "and", "a", "at", "in", "for", "by", "from", "balance", "amount", "period", "year"]
 )
 _SAME: Final = {"profit": "income", "loss": "income", "earning": "income", "operation": "operating", "ending": "end"}
 """Words for which the rows of statements have another one."""
+_LOOSE: Final = frozenset(["total", "company", "end", "net", "overall"])
+"""Words that a question may add to a label, or leave out, where all others are the same; ours."""
 _HEADS: Final = 40
 """Lines above a row in which its years are looked for; ours."""
 _ROW_WORDS: Final = 14
@@ -495,13 +501,14 @@ def row_answer(question: str, kind: str, passages: Sequence[Passage], document: 
     """The value of the row of the passages whose label is nearest to what ``question`` asks for; None where none is
     near. ``document`` holds the passages. The row is cited.
     """
-    wanted = _words(_WHEN.sub("", _LEAD.sub("", question)))
+    wanted = _words(_without_times(_LEAD.sub("", question)))
     best: tuple[float, int, int] | None = None
     for passage in passages:
         for start, end, label in _rows(passage):
             own = _words(label)
             alike = len(wanted & own) / max(len(wanted | own), 1)
-            if wanted and wanted <= own and alike >= ALIKE and (best is None or alike > best[0]):
+            near = (wanted <= own and alike >= ALIKE) or wanted - _LOOSE == own - _LOOSE != frozenset()
+            if wanted and near and (best is None or alike > best[0]):
                 best = alike, start, end
     if best is None:
         return None
@@ -513,9 +520,19 @@ def row_answer(question: str, kind: str, passages: Sequence[Passage], document: 
     return Answer("answered", found[0], (cited,), context=tuple(passages), value=found[1])
 
 
+def _without_times(question: str) -> str:
+    """``question`` without the times that it names."""
+    spans = [span for span, _ in [*periods(question), *dates(question)]]
+    spans += [match.span() for match in re.finditer(r"(?:(?<=\bFY)|(?<=\bF)|\b)(?:19|20)\d\d\b", question)]
+    marked = list(question)
+    for start, end in spans:
+        marked[start:end] = "\x00" * (end - start)
+    return _WHEN.sub(" ", re.sub("\x00+", "\x00", "".join(marked)))
+
+
 def _row_value(question: str, kind: str, document: Document, start: int, end: int) -> tuple[str, TypedValue] | None:
     """The words and the value of the cell of a row that the question asks for; None where it has none."""
-    line, years = document.text[start:end], set(YEAR.findall(question))
+    line, years = document.text[start:end], {year for _, year in _years(question)}
     cells = _cells(line)
     if not cells:
         return None
@@ -582,16 +599,16 @@ def _of_year(text: str, start: int, row: str, cells: Sequence[Amount], year: str
     """
     lines = text[max(0, start - ABOVE) : start].split("\n")[-_HEADS:]
     for line in reversed(lines):
-        named = list(re.finditer(r"(?<!\d)(?:19|20)\d\d(?!\d|,\d)", line))
+        named = _years(line)
         if not named or [each for each in amounts(line) if not each.year and each.places]:
             continue
-        years = [each[0] for each in named]
+        years = [each for _, each in named]
         wanted = year or max(years)
         if wanted not in years:
             return None
         place = years.index(wanted)
         if "|" in line and "|" in row:
-            column = line[: named[place].start()].count("|")
+            column = line[: named[place][0]].count("|")
             found = [each for each in cells if row[: each.start].count("|") == column]
             if found:
                 return found[0], wanted
@@ -599,6 +616,12 @@ def _of_year(text: str, start: int, row: str, cells: Sequence[Amount], year: str
             return cells[place], wanted
         return None if year else (cells[0], "")
     return cells[0], ""
+
+
+def _years(text: str) -> list[tuple[int, str]]:
+    """The years of a text with where they stand; "FY18" is one."""
+    found = re.finditer(r"(?<!\d)((?:19|20)\d\d)(?!\d|,\d)|\bFY?[\s'\u2019]?(\d\d)\b", text)
+    return [(match.start(), match[1] or f"20{match[2]}") for match in found]
 
 
 def _words(text: str) -> frozenset[str]:

@@ -139,7 +139,7 @@ def test_a_question_for_more_or_for_a_part_is_for_no_line_item(question: str) ->
             "4800000000",
             "Q1 2023",
         ),
-        (CASH, "It was mostly due to $9 million of cash generated from operations and $3 million of loans.", "9000000", ""),
+        (CASH, "It was due to $9 million of cash generated from operations and $3 million of loans.", "9000000", ""),
         (CASH, "The fall was offset by $38.6 billion of cash generated from operations.", "38600000000", ""),
         (
             "What was total revenue in 2022?",
@@ -308,3 +308,34 @@ async def test_a_cell_is_read_off_the_whole_document_without_a_call() -> None:
     assert found.value is not None
     assert found.value.period == "2023"
     assert not [call for call in tools.calls if call.tool == "complete"]
+
+
+LABELS = """|  | FY19 | FY18 |
+| --- | --- | --- |
+| Net receivables | 31 | 30 |
+| Provision for taxes | 21 | 20 |
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("What were net receivables as at December 31, 2018?", "30"),
+        ("How much was the provision for taxes for the year ended 31 December 2019?", "21"),
+        ("What is the total provision for taxes in FY18?", "20"),
+        ("What was the 2018 provision for taxes?", "20"),
+    ],
+)
+def test_times_in_any_words_choose_the_column_and_belong_to_no_label(question: str, value: str) -> None:
+    passages = [Passage("alder", 0, len(LABELS), LABELS, 0, 1.0)]
+    found = row_answer(question, "number", passages, Document("alder", LABELS))
+    assert found is not None
+    assert found.answer == value
+
+
+@pytest.mark.parametrize(
+    "question", ["What were receivables in 2017?", "What was the provision for warranties in 2018?"]
+)
+def test_another_years_or_another_label_is_no_answer(question: str) -> None:
+    passages = [Passage("alder", 0, len(LABELS), LABELS, 0, 1.0)]
+    assert row_answer(question, "number", passages, Document("alder", LABELS)) is None
