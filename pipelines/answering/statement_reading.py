@@ -42,7 +42,8 @@ ABOVE: Final = 6000
 SHOWN: Final = 600
 """Characters on each side of what was read that go along as its context; ours."""
 _LEAD: Final = re.compile(
-    r"^\s*(?:what|how)\s+(?:is|are|was|were|much|many)\s+(?:the\s+)?(?:number of\s+)?", re.IGNORECASE
+    r"^\s*(?:what|how(?:\s+(?:much|many))?)\s+(?:(?:is|are|was|were)\s+)?(?:the\s+)?(?:(?:number|amount|value) of\s+)?",
+    re.IGNORECASE,
 )
 _WHEN: Final = re.compile(
     r"(?:[\s,]*\b(?:in|for|during|as|at|of|on|by|the|fiscal|financial|years?|ended|ending|fy|f)\b)*[\s,']*\x00",
@@ -50,7 +51,10 @@ _WHEN: Final = re.compile(
 )
 """A time (in its place stands a zero) with the words before it that belong to it."""
 _EMPTY: Final = frozenset(
-    ["the", "of", "and", "a", "at", "in", "for", "by", "from", "balance", "amount", "period", "year"]
+    [
+        *("the", "of", "and", "a", "at", "in", "for", "by", "from", "balance", "amount", "period", "year"),
+        *("is", "are", "was", "were", "there"),
+    ]
 )
 _SAME: Final = {"profit": "income", "loss": "income", "earning": "income", "operation": "operating", "ending": "end"}
 """Words for which the rows of statements have another one."""
