@@ -15,6 +15,7 @@ from okralong.pipelines.answering.statement_reading import (
 )
 from okralong.pipelines.core.types import Answer, Citation, Document, Passage, Question, TypedValue
 from okralong.pipelines.methods.registry import load_strategy
+from okralong.pipelines.samples.questions import generate
 from tests.fakes.tools import ScriptedTools, analysis
 
 TEXT = """Alder's year. Revenue was a word that the board used often in 2023.
@@ -339,3 +340,26 @@ def test_times_in_any_words_choose_the_column_and_belong_to_no_label(question: s
 def test_another_years_or_another_label_is_no_answer(question: str) -> None:
     passages = [Passage("alder", 0, len(LABELS), LABELS, 0, 1.0)]
     assert row_answer(question, "number", passages, Document("alder", LABELS)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "label"),
+    [
+        ("What was the total revenue of the year?", "Revenue"),
+        ("What was the net income or net loss of the year?", "Net income"),
+        ("How much cash came from operations?", "Cash from operations"),
+        ("What was the gross profit?", "Gross profit"),
+        ("What were total assets at the end of the year?", "Total assets"),
+    ],
+)
+def test_the_line_items_of_made_up_reports(question: str, label: str) -> None:
+    item = line_item_of(question)
+    assert item is not None
+    for document in generate(reports=3, questions=0, seed=11, words=1_500).documents:
+        row = next(line for line in document.text.splitlines() if line.startswith(f"{label}  "))
+        thousands = int(row[len(label) :].split()[0].replace(",", ""))
+        found = item_row(question, "money", item, document)
+        assert found is not None
+        assert found.value is not None
+        assert (found.value.number, found.value.currency) == (thousands * 1000, "USD")
+        assert found.value.period == document.doc_id[-4:]
