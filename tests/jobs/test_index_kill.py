@@ -16,6 +16,7 @@ import okralong
 from okralong.pipelines.archive.vectors import VECTORS, VectorStore
 from okralong.pipelines.archive.versions import latest_version
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_STOPPED
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.conftest import CHECKOUT
 
@@ -26,27 +27,46 @@ MOST_LOST = 0.05
 """Of the texts of the job, those that may be embedded twice: the issue's bound."""
 
 
-def test_a_killed_index_job_recomputes_under_a_twentieth(ray_cluster: None, tmp_path: Path) -> None:
-    write_sample(generate(reports=3, questions=3, seed=5, words=4_500), tmp_path)
-    config = tmp_path / "index.yaml"
+def _job(folder: Path) -> subprocess.Popen[str]:
+    """An index job over three reports below ``folder``, into ``archive``."""
+    write_sample(generate(reports=3, questions=3, seed=5, words=4_500), folder)
+    config = folder / "index.yaml"
     config.write_text(yaml.safe_dump({"granularities": [40, 64]}))
-    archive = tmp_path / "archive"
     ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {
         "PYTHONPATH": str(CHECKOUT)
     }
-    command = [sys.executable, "-m", "okralong.jobs.cli", "index", str(archive)]
-    command += ["--from", str(tmp_path / "reports"), "--config", str(config)]
-    job = subprocess.Popen(command, env=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "okralong.jobs.cli", "index", str(folder / "archive")]
+    command += ["--from", str(folder / "reports"), "--config", str(config)]
+    return subprocess.Popen(command, env=ours, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _end(job: subprocess.Popen[str], archive: Path, files: int, by: signal.Signals) -> str:
+    """What the job has said when a signal ended it, sent when so many vector files were there."""
     try:
-        vectors = Folder.of(archive)
         deadline = time.monotonic() + 300
-        while len(list(archive.glob(f"{VECTORS}/*/*.parquet"))) < FILES_BEFORE_KILL and job.poll() is None:
+        while len(list(archive.glob(f"{VECTORS}/*/*.parquet"))) < files and job.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
     finally:
-        job.send_signal(signal.SIGKILL)
-        job.wait()
-    assert latest_version(vectors) is None
+        job.send_signal(by)
+        said, _ = job.communicate()
+    assert latest_version(Folder.of(archive)) is None
+    return " ".join(said.split())
+
+
+def test_sigterm_ends_an_index_job_with_the_code_of_a_stop(tmp_path: Path) -> None:
+    job = _job(tmp_path)
+    said = _end(job, tmp_path / "archive", 1, signal.SIGTERM)
+    assert job.returncode == EXIT_STOPPED, said
+    assert "Stopped. The archive is as it was." in said
+    assert "SIGTERM" not in said
+    assert "Traceback" not in said
+
+
+def test_a_killed_index_job_recomputes_under_a_twentieth(ray_cluster: None, tmp_path: Path) -> None:
+    archive, config = tmp_path / "archive", tmp_path / "index.yaml"
+    _end(_job(tmp_path), archive, FILES_BEFORE_KILL, signal.SIGKILL)
+    vectors = Folder.of(archive)
     time.sleep(3)  # its workers notice that it is gone
     (encoder,) = (name.removeprefix("encoder=") for name in vectors.at(VECTORS).names())
     store = VectorStore.of(vectors, encoder)
