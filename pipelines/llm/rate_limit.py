@@ -260,9 +260,9 @@ class Quota:
         self._age(now)
         wait = max(0.0, self._paid_at - self._lead(amount) - now, self._freed(now, self._total + amount - self.limit))
         if self._others and now < self._others_until:
+            # The rule ends with what others used; by then the limit may be another than the one that they left.
             over = self._total + self._others + amount - self._ceiling
-            without_others = max(self._others_until - now, self._freed(now, over - self._others))
-            wait = max(wait, min(self._freed(now, over), without_others))
+            wait = max(wait, min(self._freed(now, over), self._others_until - now))
         return wait
 
     def take(self, now: float, amount: int) -> None:

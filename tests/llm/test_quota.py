@@ -59,6 +59,33 @@ def test_whatever_the_headers_say_no_minute_passes_the_limits_and_work_goes_on(
     assert busiest_minute(admitted, weigh=True) <= tokens
 
 
+@pytest.mark.parametrize("raised", [LimitHeaders(limit=4), LimitHeaders(limit=4, reset_s=1.0), None])
+def test_a_limit_that_is_raised_while_others_use_the_account_makes_nobody_wait_for_ever(
+    raised: LimitHeaders | None,
+) -> None:
+    limiter = Limiter(Limits(None, 10_000 if raised else 3, max_in_flight=50))
+    permits = [limiter.reserve(0.0, 1, 100.0)[1] for _ in range(2)]
+    told = LimitHeaders(limit=3 if raised else None, remaining=0)
+    limiter.observe(1.0, permits[0], RateLimitHeaders(tokens=told))
+    if raised:
+        limiter.observe(2.0, permits[1], RateLimitHeaders(tokens=raised))
+    else:
+        limiter.join(2.0, Limits(None, 10_000, max_in_flight=50))
+        for permit in permits:
+            limiter.release(permit)
+        limiter.join(2.0, Limits(None, 10_000, max_in_flight=50))
+    assert limiter.refusal(4) is None
+    now = 2.0
+    for _ in range(50):
+        wait, permit = limiter.reserve(now, 4, 100.0)
+        assert wait < 62
+        now += wait
+        if permit:
+            break
+    assert permit
+    assert now < 130
+
+
 @dataclass
 class Server:
     """Keeps a minute of what came, ours and others', and says so in its headers; refuses what passes a limit."""
