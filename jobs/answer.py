@@ -486,7 +486,7 @@ async def _drive(
     watch = _Progress(actors.ledger, actors.scheduler, panel, console)
     watching = asyncio.create_task(watch.go_on(lambda: done))
     growing = asyncio.create_task(_grow(actors, lambda: len(todo) - done > prepared.config.in_flight))
-    carried = [asyncio.create_task(carry(scoped)) for scoped in todo]
+    carried = [asyncio.create_task(carry(scoped)) for scoped in _by_scope(todo)]
     try:
         if carried:
             await asyncio.wait(carried, return_when=asyncio.FIRST_EXCEPTION)
@@ -562,6 +562,16 @@ def _core_seconds() -> float:
         words = Path("/proc/stat").read_text(encoding="ascii").split()
         return int(words[4]) / os.sysconf("SC_CLK_TCK")
     return 0.0
+
+
+def _by_scope(todo: Sequence[Scoped]) -> list[Scoped]:
+    """The questions of one scope after each other, in the order of their first ones: prompts that show the same
+    documents come while the endpoint still has these in its cache.
+    """
+    places: dict[tuple[str, ...], int] = {}
+    for scoped in todo:
+        places.setdefault(tuple(scoped.doc_ids), len(places))
+    return sorted(todo, key=lambda scoped: places[tuple(scoped.doc_ids)])
 
 
 async def _halt(actors: RunActors, grace_s: float, console: Console) -> None:

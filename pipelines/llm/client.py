@@ -37,7 +37,7 @@ from okralong.pipelines.llm.prices import Price, PriceTable
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import Call, unknown, unsent
 from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, read_completion, usable
-from okralong.pipelines.llm.request import LlmRequest, PromptMeter, hash_of
+from okralong.pipelines.llm.request import LlmRequest, PrefixTurns, PromptMeter, hash_of, prefix_key
 from okralong.pipelines.llm.routing import ApiError, Route, Router, best_effort, error_headers, open_routes
 from okralong.pipelines.models.weights import EMBEDDED
 
@@ -95,6 +95,8 @@ class LlmClient:
         routes = open_routes(config, limiters, prices or PriceTable.load(), address, backoff, transport)
         self._router = Router(routes)
         self._batch_price = routes[0].price.in_batch()
+        self._prefixes = PrefixTurns()
+        self._caches = routes[0].price.cached_input < routes[0].price.input
         self._tags = dict(tags or {})
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
         self._grammar = grammar
@@ -241,7 +243,7 @@ class LlmClient:
         schema = request.json_schema if self.config.json_schema == "auto" else None
         refused = route.fields.refuse(api_error, sent, schema)
         if refused:
-            logger.info("%s does not take %s, which is left out", route.endpoint.base_url, refused)
+            logger.warning("%s does not take %s, which is left out from here on", route.endpoint.base_url, refused)
             return True
         if api_error.http_status in (400, 422):
             for name in ("reasoning_effort", "service_tier", "logprobs"):
@@ -285,7 +287,8 @@ class LlmClient:
             reserved_usd=price.most(tokens, request.max_tokens),
             mode="batch",
         )
-        item = BatchItem.of(request, call, tokens, first.fields)
+        more = self._cache_key(first, request)
+        item = BatchItem.of(request, call, tokens, first.fields, more)
         if steps := pending():  # the scheduler knows nothing of them
             await self._gateway.record(call.query_id, steps)
         failures = 0
@@ -297,7 +300,7 @@ class LlmClient:
             if isinstance(got, UseRealtime) or (got.api_error.final and config.endpoints):
                 return None
             if self._refuses(first, request, item.sent, got.api_error):
-                item = BatchItem.of(request, call, tokens, first.fields)
+                item = BatchItem.of(request, call, tokens, first.fields, more)
                 continue
             if not got.api_error.retry:
                 raise got.api_error.error()
@@ -316,9 +319,10 @@ class LlmClient:
         )
         numbers = itertools.count(1)
         try:
-            async for one in rounds:
-                with one:
-                    raw = await self._round(request, call, numbers, pending, tier)
+            async with self._prefixes.turn(prefix_key(request.messages) if self._caches else None):
+                async for one in rounds:
+                    with one:
+                        raw = await self._round(request, call, numbers, pending, tier)
         except _NoReplyError as last:
             self._exhausted += 1
             raise self._given_up(last.api_errors) from None
@@ -442,7 +446,14 @@ class LlmClient:
             route.fields.limit_field, route.endpoint.model, route.fields.left_out(request.json_schema)
         )
         extra: dict[str, Any] = body.pop("extra_body", {})
-        return body | extra
+        return body | extra | self._cache_key(route, request)
+
+    def _cache_key(self, route: Route, request: LlmRequest) -> dict[str, str]:
+        """The field by which an endpoint finds the machine that has a prompt's prefix, where it has that field."""
+        if not route.keyed or "prompt_cache_key" in route.fields.left_out(None):
+            return {}
+        key = prefix_key(request.messages)
+        return {} if key is None else {"prompt_cache_key": key}
 
     async def _send(
         self, route: Route, request: LlmRequest, call: Call, body: Mapping[str, Any], timeout_s: float

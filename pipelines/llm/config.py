@@ -260,9 +260,10 @@ class GeneratorConfig(EndpointConfig):
 
     ``reasoning_effort`` is sent to models that think before they answer. ``reasoning_tokens`` is the room that a reply
     has for thought besides ``max_completion_tokens``; None is by effort for models of names that are known to think,
-    and for any that is sent an effort, and 0 for all others. ``service_tier`` "flex" asks for the cheaper, slower tier
-    in real time, as ``flex`` says, "standard" for the ordinary one, whatever the account's default; None leaves it to
-    that.
+    and for any that is sent an effort, and 0 for all others. ``prompt_cache_key`` is sent with prompts that are long
+    enough to be cached, the same for those that begin alike: "auto" to OpenAI, Azure and Mistral. ``service_tier``
+    "flex" asks for the cheaper, slower tier in real time, as ``flex`` says, "standard" for the ordinary one, whatever
+    the account's default; None leaves it to that.
     """
 
     base_url: BaseUrl = EMBEDDED
@@ -278,6 +279,7 @@ class GeneratorConfig(EndpointConfig):
     stop: list[str] = Field(default_factory=list)
     reasoning_effort: Effort | None = None
     reasoning_tokens: Annotated[int, Field(ge=0, le=200_000)] | None = None
+    prompt_cache_key: Literal["auto", "always", "never"] = "auto"
     service_tier: Literal["standard", "flex"] | None = None
     flex: FlexConfig = FlexConfig()
     demonstrations: bool | None = None

@@ -1,11 +1,17 @@
-"""One request to a generator: its fields, its hash, its form on the wire, and its size in tokens on the safe side."""
+"""One request to a generator: its fields, its hash, its form on the wire, its size in tokens on the safe side, and the
+prefix that it shares with others.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Collection, Sequence
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, Final
@@ -183,3 +189,69 @@ class PromptMeter:
             self._extra = max(self._extra, counted - plain)
         else:
             self._ratio = max(self._ratio, counted / plain)
+
+
+PREFIX_CHARS: Final = 6000
+"""Characters by which two prompts are known to share a prefix that endpoints cache: of 1,024 tokens at least (OpenAI's
+guide to prompt caching), which are some 4,600 characters of English prose. Ours."""
+PREFIX_LASTS_S: Final = 240.0
+"""How long after its last use a prefix is taken to be cached. OpenAI's guide: 5 to 10 minutes."""
+PREFIX_WAIT_S: Final = 60.0
+"""How long a prompt waits for the first of its kind: that may itself wait, for money that the others hold. Ours."""
+PREFIXES_KEPT: Final = 10_000
+
+
+def prefix_key(messages: Sequence[Message]) -> str | None:
+    """The same for prompts that begin with the same ``PREFIX_CHARS`` characters; None for one that has no more."""
+    taken: list[str] = []
+    left = PREFIX_CHARS
+    for message in messages:
+        taken.append(f"{message.role}\n{message.content[:left]}\n")
+        left -= len(message.content)
+        if left < 0:
+            return hashlib.sha256("".join(taken).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return None
+
+
+class PrefixTurns:
+    """Lets the first of the prompts that share a prefix be answered before the others are sent, which then find it in
+    the endpoint's cache. One event loop; ``clock`` in seconds, and nobody waits longer than ``wait_s``.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, wait_s: float = PREFIX_WAIT_S) -> None:
+        self._clock, self._wait_s = clock, wait_s
+        self._first: dict[str, asyncio.Event] = {}
+        self._used_at: dict[str, float] = {}
+
+    @asynccontextmanager
+    async def turn(self, key: str | None) -> AsyncIterator[None]:
+        """The time in which a prompt of this prefix (None: of none) may be asked. Waits while the first of its kind is
+        under way, at most so long; whatever becomes of that one, the others go on.
+        """
+        if key is None:
+            yield
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._wait_s):
+                while key in self._first and not self._is_warm(key):  # of one that failed the next is the first
+                    await self._first[key].wait()
+        if key in self._first or self._is_warm(key):
+            yield
+            self._used(key)
+            return
+        mine = self._first[key] = asyncio.Event()
+        try:
+            yield
+            self._used(key)
+        finally:
+            del self._first[key]
+            mine.set()
+
+    def _is_warm(self, key: str) -> bool:
+        return self._clock() < self._used_at.get(key, -math.inf) + PREFIX_LASTS_S
+
+    def _used(self, key: str) -> None:
+        self._used_at.pop(key, None)
+        self._used_at[key] = self._clock()  # the last in order of use
+        while len(self._used_at) > PREFIXES_KEPT:
+            del self._used_at[next(iter(self._used_at))]

@@ -54,6 +54,8 @@ PREFERENCE_S = 0.1
 LOOK_AGAIN_S = 1.0
 """How often a call that waits looks who is worth asking by now. Ours."""
 _FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
+_KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
+"""Endpoints whose documentation has ``prompt_cache_key`` (November 2026)."""
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
 """What a flex tier says that is full: a 429 at OpenAI, "resource unavailable"; 498 at others."""
 LEFT_OUT: Final = ("temperature", "top_p", "seed", "prompt_cache_key")
@@ -179,6 +181,8 @@ class Route:
     key: str = field(repr=False)
     breaker: Breaker
     fields: RequestFields
+    keyed: bool = False
+    """Whether requests are sent with a ``prompt_cache_key``."""
 
     def api_error(self, error: Exception) -> ApiError:
         """What went wrong with a call that went there."""
@@ -218,7 +222,10 @@ def open_routes(
                 f"llm.service_tier is flex, and the price of {endpoint.model!r} has no flex_discount. Give it in "
                 "llm.price or in the price table, or leave llm.service_tier out. Nothing was run."
             )
-        routes.append(Route(endpoint, http, limiter, price, key, breaker, fields))
+        keyed = config.prompt_cache_key == "always" or (
+            config.prompt_cache_key == "auto" and _KEYED.search(endpoint.base_url) is not None
+        )
+        routes.append(Route(endpoint, http, limiter, price, key, breaker, fields, keyed))
     if len(missing) == len(routes):
         raise missing[0]
     return routes

@@ -108,6 +108,7 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
         "timeout_s",
         "max_attempts",
         "api_key_env",
+        "prompt_cache_key",
         "service_tier",
         "flex",
     }

@@ -59,9 +59,19 @@ def test_doctor_looks_at_every_endpoint(tmp_path: Path) -> None:
             f"{{base_url: '{first.base_url}', model: fake-model, price: {price}, endpoints: "
             f"[{{base_url: '{second.base_url}', model: fake-model}}]}}}}"
         )
-        found = [(finding.name, finding.ok) for finding in examine(str(config), None)]
-    told = [one for one in found if one[0] in ("endpoint", "price")]
+        found = list(examine(str(config), None))
+        assert first.received == second.received == [], "nothing is spent"
+        asked = [finding for finding in examine(str(config), None, ask=True) if finding.name == "protocol"]
+        assert len(first.received) == 3
+    told = [(one.name, one.ok) for one in found if one.name in ("endpoint", "price")]
     assert told == [("endpoint", True), ("price", True), ("endpoint", False), ("price", False)]
+    (free,) = [one.says for one in found if one.name == "protocol"]
+    assert free.startswith("no batches")
+    assert "JSON schema ignored" in asked[0].says
+    assert (
+        f"3 calls for ${sum(one.prompt_tokens + one.completion_tokens for one in first.received) / 1e6:.6f}"
+        in asked[0].says
+    )
 
 
 def test_a_run_whose_first_endpoint_is_revoked_half_way_is_finished_by_the_second(
