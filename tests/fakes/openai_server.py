@@ -141,6 +141,10 @@ class FakeOpenAI:
         """By field of a request, what it is refused with where it is there."""
         self.thought = 0
         """Tokens of thought before each reply, which count against its limit; 0: a model that does not think."""
+        self.counts = 1.0
+        """How many times our tokens of a prompt it counts, as another tokenizer or a longer template does."""
+        self.writes = 1.0
+        """How many times the limit of a reply it may write, as some servers do."""
         self.flex_is_full = 0
         """So many of the next requests to the flex tier find no capacity there."""
         self.received: list[Received] = []
@@ -232,14 +236,15 @@ class FakeOpenAI:
 
     def _charge(self, one: Received, trouble: Trouble) -> dict[str, Any]:
         text = self._text(one.messages) if trouble.text is None else trouble.text
-        limit = one.body.get("max_tokens") or one.body.get("max_completion_tokens") or 10**9
+        limit = int(self.writes * (one.body.get("max_tokens") or one.body.get("max_completion_tokens") or 10**9))
         one.reasoning_tokens = min(self.thought, limit)
         limit -= one.reasoning_tokens
         finish = trouble.finish_reason or ("length" if count_tokens(text) > limit else "stop")
         text = text if limit else ""
         while count_tokens(text) > limit:
             text = text[: max(1, len(text) * limit // count_tokens(text)) - 1]
-        one.prompt_tokens = sum(count_tokens(message["content"]) + 4 for message in one.messages) + 3
+        ours = sum(count_tokens(message["content"]) + 4 for message in one.messages) + 3
+        one.prompt_tokens = round(self.counts * ours)
         one.cached_tokens = min(self.cached_tokens, one.prompt_tokens)
         shown = count_tokens(text) if trouble.refusal is None else count_tokens(trouble.refusal)
         one.completion_tokens = shown + one.reasoning_tokens

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
@@ -23,7 +24,8 @@ from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.llm.tools import PRICE, ask, rows
+from tests.fakes.openai_server import FakeOpenAI
+from tests.llm.tools import PRICE, ask, client_over, config_for, rows
 from tests.money import settled_and_unknown
 
 pytestmark = pytest.mark.slow
@@ -216,3 +218,40 @@ def test_the_bill_never_passes_the_cap(server: EndpointProcess, case: Case) -> N
 @given(case=cases)
 def test_the_bill_never_passes_the_cap_in_many_cases(server: EndpointProcess, case: Case) -> None:
     play(server, case)
+
+
+strange = st.tuples(st.sampled_from([1.0, 1.15, 1.6]), st.sampled_from([1.0, 1.4, 2.0]), st.integers(20, 400))
+
+
+@settings(max_examples=15, derandomize=True, **EVERY)
+@given(how=strange, cap=st.floats(0.002, 0.05))
+def test_an_endpoint_that_counts_more_and_writes_longer_passes_the_cap_by_one_calls_excess(
+    how: tuple[float, float, int], cap: float
+) -> None:
+    counts, writes, words = how
+    with (
+        FakeOpenAI(rules=[(lambda messages: True, "word " * 200)], delay_s=0.005) as server,
+        TemporaryDirectory() as run,
+    ):
+        server.counts, server.writes = counts, writes
+        limits = CompletionLimits(generate=80)
+        asyncio.run(
+            all_at_once(Path(run), config_for(server, max_in_flight=64, max_completion_tokens=limits), cap, words)
+        )
+        paid = [row for row in rows(Path(run), "ledger") if row["status"] == "ok"]
+        assert sum(row["cost_usd"] for row in paid) == pytest.approx(server.bill_usd, abs=1e-12)
+        excess = max([0.0, *(row["cost_usd"] - row["reserved_usd"] for row in paid)])
+        assert excess == 0.0 or max(counts, writes) > 1.0
+        assert server.bill_usd <= cap + excess + 1e-12
+
+
+async def all_at_once(run: Path, config: LlmConfig, cap: float, words: int) -> None:
+    """128 questions of two calls, all asked beside each other."""
+    async with client_over(run, config, cap) as (client, _):
+
+        async def one(query: str) -> None:
+            for step in ("first", "second"):
+                await client.complete(query, step, "generate", ask(f"{query} {step} {'plant ' * words}"))
+
+        ended = await asyncio.gather(*(one(f"q{number}") for number in range(128)), return_exceptions=True)
+    assert all(end is None or isinstance(end, OverBudget) for end in ended)
