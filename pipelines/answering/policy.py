@@ -406,10 +406,14 @@ class SplitPolicy(Settings):
 
 
 class StepPolicy(Settings):
-    """The step-wise reasoner: at most ``max_steps``. ``count`` is that of each look-up; null: the scope's."""
+    """The step-wise reasoner: at most ``max_steps``. ``count`` is that of each look-up; null: the scope's. ``carry`` is
+    what a step shows of earlier look-ups: all their "passages", or the "evidence" that the steps have quoted from them
+    (of a step that quoted nothing its first chunk) beside what is new. The last prompt shows all passages.
+    """
 
     max_steps: Annotated[int, Field(ge=1, le=16)]
     count: Count | None = None
+    carry: Literal["passages", "evidence"] = "passages"
 
 
 class DoubtPolicy(Settings):
@@ -515,6 +519,8 @@ class Policy(Settings):
             plain["fusion"] = fusion
         if self.selection.space == "encoder":
             plain["selection"] = {"space"}
+        if self.step.carry == "passages":
+            plain["step"] = {"carry"}
         if "sara" not in plain:
             usual = SaraPolicy()
             names = ("retriever", "rerank")

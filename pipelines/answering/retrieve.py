@@ -17,8 +17,8 @@ from itertools import zip_longest
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import with_value
-from okralong.pipelines.answering.citations import ask_for, find_citations
-from okralong.pipelines.answering.context import fit_passages, process_context, prompt_fits
+from okralong.pipelines.answering.citations import ask_for, find_citations, whole_lines
+from okralong.pipelines.answering.context import fit_passages, merge, passage_of, process_context, prompt_fits
 from okralong.pipelines.answering.generate import calculate, generate
 from okralong.pipelines.answering.policy import FusionPolicy
 from okralong.pipelines.answering.prompts import (
@@ -32,6 +32,7 @@ from okralong.pipelines.answering.prompts import (
 from okralong.pipelines.answering.rerank import rerank, stretched
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Branch, Retriever, Tools
+from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Answer,
     Candidates,
@@ -178,14 +179,21 @@ async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
 
     A reply that says neither, also when it is asked for once more, ends the reasoning in the same way.
 
+    What a step shows of earlier look-ups, ``policy.step.carry`` says.
+
     Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair`` when its reply is of no
     use), ``step/1/retrieve`` onward, and ``generate``.
     """
     finds = [await assembled_retrieval(tools, "retrieve", question, plan)]
     asked = {same_words(question)}
+    carried: list[Passage] = []
     for number in range(1, plan.max_steps + 1):
         hits = pool(finds)
-        parsed, shown = await _reason(tools, f"step/{number}/reason", question, hits, plan)
+        fresh = hits
+        if tools.policy.step.carry == "evidence":
+            seen = {hit.chunk.chunk_id for hit in pool(finds[:-1])}
+            fresh = [hit for hit in finds[-1] if hit.chunk.chunk_id not in seen]
+        parsed, shown = await _reason(tools, f"step/{number}/reason", question, fresh, plan, carried)
         if parsed.answer:
             citations = find_citations(parsed.evidence, shown)
             said = calculate(parsed.answer) if tools.calculator else parsed.answer
@@ -204,16 +212,20 @@ async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
         if known.issuperset(hit.chunk.chunk_id for hit in found):
             # The next step would send the same prompt and pay for the same reply.
             break
+        if tools.policy.step.carry == "evidence":
+            carried = [*carried, *(_quoted(parsed, shown) or map(passage_of, fresh[:1]))]
         finds.append(found)
     hits = pool(finds)
     return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)
 
 
 async def _reason(
-    tools: Tools, step: str, question: str, hits: list[Hit], plan: Plan
+    tools: Tools, step: str, question: str, hits: list[Hit], plan: Plan, carried: Sequence[Passage]
 ) -> tuple[ParsedStep, list[Passage]]:
-    """One step's reply, and the passages that it saw."""
+    """One step's reply, and the passages that it saw: those of ``hits``, and what is ``carried`` from earlier steps."""
     passages = await process_context(hits, plan, tools)
+    if carried:
+        passages = merge([*carried, *passages])
     shown = fit_passages(passages, hits, partial(step_prompt, question), "step", tools)
     if not shown:
         return ParsedStep(), []
@@ -221,6 +233,29 @@ async def _reason(
         return await ask_for(tools, "step", step, step_prompt(question, shown), read_step), shown
     except ReplyError:  # NobodyAsked is one
         return ParsedStep(), shown
+
+
+def _quoted(parsed: ParsedStep, shown: Sequence[Passage]) -> list[Passage]:
+    """The sentences and lines that a step's reply quotes, as passages; none where no quotation holds."""
+    kept = []
+    for citation in find_citations(parsed.evidence, shown):
+        holding = [each for each in shown if each.doc_id == citation.doc_id]
+        source = next(e for e in holding if e.start_char <= citation.start_char and citation.end_char <= e.end_char)
+        start, end = whole_lines(
+            source.text, citation.start_char - source.start_char, citation.end_char - source.start_char
+        )
+        text = source.text[start:end]
+        kept.append(
+            replace(
+                source,
+                start_char=source.start_char + start,
+                end_char=source.start_char + end,
+                text=text,
+                n_tokens=count_tokens(text),
+                chunk_ids=(),
+            )
+        )
+    return kept
 
 
 def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:

@@ -8,6 +8,7 @@ generator replies, or the first ones of their kind; how prompts grow with furthe
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 from okralong.pipelines.answering.answer_types import TEXT, AnswerType
 from okralong.pipelines.answering.context import BuildPrompt, fit_passages, process_context
-from okralong.pipelines.answering.cost_model import Forecast, LookUps, Prompt
+from okralong.pipelines.answering.cost_model import Forecast, LookUps, Prompt, cacheable
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, step_prompt, with_demonstration
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.retrieve import assembled_retrieval
@@ -30,6 +31,7 @@ from okralong.pipelines.core.codec import decode
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import (
+    QUESTION_MARK,
     Answer,
     Hit,
     Message,
@@ -59,6 +61,8 @@ TOKENS_PER_PROMPT: Final = 3
 """What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
 cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from a pilot."""
 
+CARRIED_TOKENS: Final = 60
+"""What a step keeps of one look-up where evidence is carried on: a sentence or two with their frame. Ours."""
 _STRUCTURED: Final = (ANALYZE, "split", "step", "documents")
 """Roles whose replies are read for more than an answer. All others are told that there is no answer."""
 
@@ -220,7 +224,11 @@ async def prompt_growth(
         passages = await process_context(shown, plan, tools)
         answers.append(sized(passages, shown, build_answer, "generate"))
         if not split and number <= plan.max_steps:
-            reasons.append(sized(passages, shown, partial(step_prompt, question), "step"))
+            carried = 0
+            if tools.policy.step.carry == "evidence":
+                shown = hits[(number - 1) * count : number * count] or shown
+                passages, carried = await process_context(shown, plan, tools), CARRIED_TOKENS * (number - 1)
+            reasons.append(sized(passages, shown, partial(step_prompt, question), "step") + carried)
     return tuple(answers), tuple(reasons)
 
 
@@ -228,6 +236,16 @@ def prompt_tokens(messages: Sequence[Message], count: CountTokens) -> int:
     """The tokens that an endpoint will charge for a prompt."""
     each = (count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE for message in messages)
     return sum(each) + TOKENS_PER_PROMPT
+
+
+def _prompt(role: str, messages: Sequence[Message], count: CountTokens) -> Prompt:
+    tokens = prompt_tokens(messages, count)
+    before, mark, asked = messages[-1].content.rpartition(QUESTION_MARK)
+    shared = tokens - count(f"{mark}{asked}") - TOKENS_PER_PROMPT
+    if not mark or not cacheable(shared):
+        return Prompt(role, tokens)
+    text = "\n".join([*(message.content for message in messages[:-1]), before])
+    return Prompt(role, tokens, (hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), shared))
 
 
 @dataclass
@@ -252,7 +270,7 @@ class DryRunClient:
         """Count the prompt and reply "unanswerable". Raises NobodyAsked where more than an answer is wanted: the
         keyword rules then speak, and nothing further is looked up.
         """
-        self.prompts.append(Prompt(role, prompt_tokens(messages, self.count)))
+        self.prompts.append(_prompt(role, messages, self.count))
         if role in _STRUCTURED:
             raise NobodyAsked("Nobody was asked: this is an estimate.")
         return Reply(f"Answer: {UNANSWERABLE}", "none", Usage(), "stop", 0.0)

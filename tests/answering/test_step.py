@@ -16,7 +16,7 @@ FIRST = 'Evidence: [1] "The chair of Alder is Ida Moss"\nQuery: Where did Ida Mo
 FOUND = 'Evidence: [2] "Ida Moss grew up in Tarn"\nQuery: none\nAnswer: Tarn'
 
 
-def tools_for(*steps: Scripted, calculator: bool = False, **policy: int) -> ScriptedTools:
+def tools_for(*steps: Scripted, calculator: bool = False, **policy: int | str) -> ScriptedTools:
     return ScriptedTools(
         [ALDER, BIRCH],
         {"step": steps, "generate": ["Answer: Tarn, at last"]},
@@ -107,3 +107,43 @@ async def test_the_context_of_a_step_stays_inside_the_window() -> None:
     await ask(tools)
     for call in tools.of("complete"):
         assert sum(tools.count(message.content) for message in call.details["messages"]) + 256 <= 1500
+
+
+async def test_evidence_is_carried_on_in_place_of_passages_and_the_last_prompt_shows_all() -> None:
+    tools = tools_for(
+        FIRST, "Query: How many crews has the harbour?\nAnswer: none", step__carry="evidence", step__count=1
+    )
+    await ask(tools)
+    first, second, last = (tools.prompt(step) for step in ("step/1/reason", "step/2/reason", "generate"))
+    (line,) = [each for each in ALDER.text.split(".") if "The chair of Alder is Ida Moss" in each]
+    others = [each for each in ALDER.text.split(".") if each.strip() and each != line and each in first]
+    assert others, "the first step reads the passage"
+    assert line.strip() in second
+    assert "Ida Moss grew up in Tarn" in second
+    assert not any(each in second for each in others), "the second reads what was quoted of it"
+    assert all(each in last for each in others)
+    assert "Ida Moss grew up in Tarn" in last
+
+
+async def test_a_carried_line_can_be_cited_where_it_stands_in_its_document() -> None:
+    answered = (
+        'Evidence: [1] "The chair of Alder is Ida Moss"\n[2] "Ida Moss grew up in Tarn"\nQuery: none\nAnswer: Tarn'
+    )
+    swapped = answered.replace("[1]", "[0]").replace("[2]", "[1]").replace("[0]", "[2]")
+    for reply in (answered, swapped):
+        answer = await ask(tools_for(FIRST, reply, step__carry="evidence", step__count=1))
+        cited = {(each.doc_id, each.quote) for each in answer.citations}
+        assert (BIRCH.doc_id, "Ida Moss grew up in Tarn") in cited
+        assert (ALDER.doc_id, "The chair of Alder is Ida Moss") in cited
+        for each in answer.citations:
+            text = {ALDER.doc_id: ALDER.text, BIRCH.doc_id: BIRCH.text}[each.doc_id]
+            assert text[each.start_char : each.end_char] == each.quote
+
+
+async def test_a_step_that_quotes_nothing_leaves_its_first_chunk() -> None:
+    asks = "Query: Where did Ida Moss grow up?\nAnswer: none"
+    tools = tools_for(asks, FOUND, step__carry="evidence", step__count=1)
+    await ask(tools)
+    first, second = tools.prompt("step/1/reason"), tools.prompt("step/2/reason")
+    shown = first.split("<passage", 1)[1].split("</passage>")[0].split(">", 1)[1].strip()
+    assert shown in second
