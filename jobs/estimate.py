@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -244,13 +244,15 @@ def print_estimate(console: Console, result: EstimateResult) -> None:
         grid.add_column(title, overflow="fold")
     groups = _groups(result.strategies)
     # Only a pilot can have seen any.
-    cached = any(each.cached_tokens.high for found in groups.values() for each in found.values())
-    titles = ("prompt", *(("cached",) if cached else ()), "completion", "weighted tokens", "real time", "batch")
+    shown = [each for found in groups.values() for each in found.values()]
+    cached = any(each.cached_tokens.high for each in shown)
+    ways = _ways(shown)
+    titles = ("prompt", *(("cached",) if cached else ()), "completion", "weighted tokens", *ways)
     for title in titles:
         grid.add_column(title, justify="right", no_wrap=True)
     for name, found in groups.items():
         for strategy, figures in found.items():
-            grid.add_row(f"{name} ({figures.questions:,})", strategy, *_cells(figures, cached))
+            grid.add_row(f"{name} ({figures.questions:,})", strategy, *_cells(figures, cached, ways))
         grid.add_section()
     console.print(grid)
     say_line(console, f"expected [low, high]: the actual lies between them in {SHARE:.0%} of the draws")
@@ -287,11 +289,24 @@ def _groups(strategies: Mapping[str, StrategyEstimate]) -> dict[str, dict[str, F
     return groups
 
 
-def _cells(figures: Figures, cached: bool) -> list[str]:
+def _ways(figures: Sequence[Figures]) -> dict[str, Callable[[Figures], Range | None]]:
+    """How a run may be paid for, each where any of the figures has it: real time, with what prompts share cached, the
+    flex tier, batches.
+    """
+    ways: dict[str, Callable[[Figures], Range | None]] = {"real time": lambda each: each.usd}
+    if any(each.warm_usd for each in figures):
+        ways["prefixes cached"] = lambda each: each.warm_usd or each.usd
+    if any(each.flex_usd for each in figures):
+        ways["flex"] = lambda each: each.flex_usd
+    ways["batch"] = lambda each: each.batch_usd
+    return ways
+
+
+def _cells(figures: Figures, cached: bool, ways: Mapping[str, Callable[[Figures], Range | None]]) -> list[str]:
     kept = (figures.cached_tokens,) if cached else ()
     tokens = (figures.prompt_tokens, *kept, figures.completion_tokens, figures.weighted_tokens)
-    batch = "-" if figures.batch_usd is None else _dollars(figures.batch_usd)
-    return [*(_tokens(each) for each in tokens), _dollars(figures.usd), batch]
+    costs = [each(figures) for each in ways.values()]
+    return [*(_tokens(each) for each in tokens), *("-" if each is None else _dollars(each) for each in costs)]
 
 
 def _tokens(each: Range) -> str:

@@ -26,6 +26,15 @@ from okralong.pipelines.llm.prices import Price
 PROMPT_OVERHEAD: Final = 600
 """Tokens of instructions, frames and question around the passages of one prompt, at most. Ours."""
 
+CACHED_FROM, CACHED_BY = 1024, 128
+"""Prompt tokens from which on, and steps in which, endpoints cache a prefix (OpenAI's guide to prompt caching)."""
+
+
+def cacheable(tokens: int) -> int:
+    """Tokens of a prefix that are cached."""
+    return 0 if tokens < CACHED_FROM else CACHED_FROM + (tokens - CACHED_FROM) // CACHED_BY * CACHED_BY
+
+
 ROLES: Final = tuple(role for role in CompletionLimits.model_fields if role not in LATER_ROLES)
 """The roles of a generator that have priors: generate, split, step, full_text, analyze. Baselines' own have none."""
 
@@ -38,10 +47,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, in tokens."""
+    """One prompt, in tokens. ``prefix`` is the hash of what stands before its question, and the tokens of that; None
+    where it is too short to be cached.
+    """
 
     role: str
     tokens: int
+    prefix: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

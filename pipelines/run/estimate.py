@@ -18,9 +18,17 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from okralong.pipelines.answering.cost_model import ANSWERS, ROLES, Forecast, LookUps, Priors, SharePrior
+from okralong.pipelines.answering.cost_model import (
+    ANSWERS,
+    ROLES,
+    Forecast,
+    LookUps,
+    Priors,
+    SharePrior,
+    cacheable,
+)
 from okralong.pipelines.core.types import Usage
-from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.prices import MILLION, Price
 from okralong.pipelines.run.dry_run import AskedQuestion, Outlook
 
 Floats = npt.NDArray[np.float64]
@@ -64,7 +72,9 @@ class Range:
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What ``questions`` questions use together. Tokens, the weighted ones input + 4 x output; US dollars in real time,
-    and for a batch (None: the price knows none).
+    for a batch and at the flex tier (None: the price knows none), and in real time where each prefix that prompts are
+    sure to share is found in the endpoint's cache (``warm_usd``; None where they share none, and where it was seen how
+    much is cached).
     """
 
     questions: int
@@ -74,6 +84,8 @@ class Figures:
     weighted_tokens: Range
     usd: Range
     batch_usd: Range | None
+    flex_usd: Range | None = None
+    warm_usd: Range | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +169,15 @@ def _one(
         for figure, row in enumerate(used):
             sums[draw, :, figure] = np.bincount(group, row, len(cells))
     counts = np.bincount(group, minlength=len(cells))
+    longer, shared = _sure(name, able, setting.price, group, len(cells))
     known = any(outlook.query_id in asked for outlook in able)
 
     def of(chosen: Sequence[bool], first: bool = True) -> Figures:
         which = list(chosen)
-        return _figures(int(counts[which].sum()), sums[:, which, :].sum(axis=1), setting, known, first)
+        figures = _figures(int(counts[which].sum()), sums[:, which, :].sum(axis=1), setting, known, first)
+        return (
+            _with_prompts(figures, longer[which].sum(), shared[which].sum(), setting.price, known) if first else figures
+        )
 
     return StrategyEstimate(
         again=of([True] * len(cells), first=False) if any(each.forecasts[name].again for each in able) else None,
@@ -169,6 +185,40 @@ def _one(
         by_type={kind: of([cell[0] == kind for cell in cells]) for kind in sorted({cell[0] for cell in cells})},
         by_workflow={way: of([cell[1] == way for cell in cells]) for way in sorted({cell[1] for cell in cells})},
         problems={each.query_id: each.problems[name] for each in outlooks if name in each.problems},
+    )
+
+
+def _sure(name: str, outlooks: Sequence[Outlook], price: Price, group: Indices, cells: int) -> tuple[Floats, Floats]:
+    """By cell: US dollars that the prompts that are sure to be sent cost beyond the rates of short ones, and their
+    tokens that are cached where each prefix is read once.
+    """
+    longer, shared = np.zeros(len(outlooks)), np.zeros(len(outlooks))
+    seen: set[str] = set()
+    for at, outlook in enumerate(outlooks):
+        for prompt in outlook.forecasts[name].certain:
+            longer[at] += price.cost(Usage(prompt.tokens)) - prompt.tokens * price.input / MILLION
+            if prompt.prefix is not None:
+                shared[at] += cacheable(prompt.prefix[1]) if prompt.prefix[0] in seen else 0
+                seen.add(prompt.prefix[0])
+    more, kept = np.zeros(cells), np.zeros(cells)
+    more[:], kept[:] = np.bincount(group, longer, cells), np.bincount(group, shared, cells)
+    return more, kept
+
+
+def _with_prompts(figures: Figures, longer: float, shared: float, price: Price, known: bool) -> Figures:
+    """The same with what is known of the prompts themselves (see ``_sure``)."""
+
+    def more(each: Range | None, usd: float) -> Range | None:
+        return None if each is None else Range(each.low + usd, each.expected + usd, each.high + usd)
+
+    usd = more(figures.usd, longer) or figures.usd
+    spared = shared * (price.input - price.cached_input) / MILLION
+    return replace(
+        figures,
+        usd=usd,
+        batch_usd=more(figures.batch_usd, longer * (1 - price.batch_discount)),
+        flex_usd=more(figures.flex_usd, longer * (1 - price.flex_discount)),
+        warm_usd=more(usd, -spared) if spared > 0 and not known else None,
     )
 
 
@@ -191,7 +241,8 @@ def _figures(questions: int, sums: Floats, setting: Setting, known: bool, first:
         )
 
     # The stronger generator is asked in real time, whatever the mode.
-    late = partial(_usd, price=other) if setting.stronger else partial(_batch_usd, price=price)
+    late = partial(_usd, price=other) if setting.stronger else partial(_usd, price=price.in_batch())
+    flexible = other if setting.stronger else price.in_flex()
     return Figures(
         questions=questions,
         prompt_tokens=ranged(lambda tokens: tokens[0]),
@@ -199,7 +250,10 @@ def _figures(questions: int, sums: Floats, setting: Setting, known: bool, first:
         completion_tokens=ranged(lambda tokens: tokens[2]),
         weighted_tokens=ranged(lambda tokens: tokens[0] + 4 * tokens[2]),
         usd=ranged(partial(_usd, price=price), partial(_usd, price=other)),
-        batch_usd=ranged(partial(_batch_usd, price=price), late) if price.batch_discount else None,
+        batch_usd=ranged(partial(_usd, price=price.in_batch()), late) if price.batch_discount else None,
+        flex_usd=ranged(partial(_usd, price=price.in_flex()), partial(_usd, price=flexible))
+        if price.flex_discount
+        else None,
     )
 
 
@@ -209,11 +263,6 @@ def _usd(tokens: Floats, price: Price) -> Floats:
     """
     fresh, kept, out = (price.cost(usage) for usage in (Usage(1), Usage(1, 1), Usage(0, 0, 1)))
     usd: Floats = (tokens[0] - tokens[1]) * fresh + tokens[1] * kept + tokens[2] * out
-    return usd
-
-
-def _batch_usd(tokens: Floats, price: Price) -> Floats:
-    usd: Floats = tokens[0] * price.batch_cost(Usage(1)) + tokens[2] * price.batch_cost(Usage(0, 0, 1))
     return usd
 
 

@@ -71,6 +71,16 @@ def test_cached_tokens_are_shown_where_a_pilot_saw_any() -> None:
     assert "│ 200 [100, 300] │" in said
 
 
+def test_all_ways_to_pay_stand_side_by_side() -> None:
+    plain = figures(10, 0.001)
+    usd = replace(plain, flex_usd=Range(0.001, 0.002, 0.003), warm_usd=Range(0.002, 0.0025, 0.003))
+    estimates = {"long_context": StrategyEstimate(usd, {}, {}, {}), "okralong": StrategyEstimate(plain, {}, {}, {})}
+    said = page(EstimateResult("m", 10, 0, 0, 0.0, estimates, {}))
+    assert "real time ┃ prefixes cached ┃ flex ┃ batch" in said
+    assert "$0.0025 [0.0020, 0.0030] │ $0.0020 [0.0010, 0.0030] │ $0.0020" in said
+    assert "$0.0040 [0.0036, 0.0044] │ $0.0040 [0.0036, 0.0044] │ - │ $0.0020" in said
+
+
 def test_a_price_without_a_batch_shows_none() -> None:
     alone = StrategyEstimate(figures(3, 0.001, batch=False), {}, {}, {})
     said = page(EstimateResult("mine", 3, 0, 0, 0.0, {"okralong": alone}, {}))

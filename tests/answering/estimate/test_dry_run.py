@@ -94,7 +94,8 @@ async def test_what_is_asked_again_is_counted_in_the_stronger_ones_prompts(made:
     again = on.forecasts[PRECISE].again
     assert again is not None
     assert 0 < again.full_text < full.tokens, "as much as its window holds"
-    assert read.forecasts["okralong"].again == Forecast((full,))
+    assert read.forecasts["okralong"].again == Forecast((replace(full, prefix=None),))
+    assert full.prefix is not None, "whole documents stand before the question, and are cached"
     assert on.forecasts["std_rag"] == off.forecasts["std_rag"], "a baseline is asked once"
 
 

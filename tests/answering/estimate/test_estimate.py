@@ -12,7 +12,7 @@ from okralong.pipelines.answering.cost_model import Forecast, Priors, Prompt
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Usage
-from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.prices import LongRates, Price
 from okralong.pipelines.run.dry_run import AskedQuestion, ObservedCall, Outlook
 from okralong.pipelines.run.estimate import Again, Setting, StrategyEstimate, estimate
 
@@ -213,3 +213,33 @@ def test_a_pilot_tells_how_many_are_asked_again() -> None:
 def test_an_estimate_is_plain_json() -> None:
     data = json.loads(encode(run()))
     assert set(data["okralong"]["total"]["usd"]) == {"low", "expected", "high"}
+
+
+def test_what_prompts_share_is_read_once_where_the_endpoint_caches_it() -> None:
+    shared = Forecast((Prompt("generate", 5100, ("the report", 5000)),))
+    alone = Forecast((Prompt("generate", 5100, ("another", 5000)),))
+    outlooks = [Outlook(f"q{n}", "extractive", "linear", {"okralong": shared}, {}) for n in range(19)]
+    outlooks.append(Outlook("q19", "abstractive", "linear", {"okralong": alone}, {}))
+    found = estimate(outlooks, ("okralong",), SETTING)["okralong"]
+    assert found.total.warm_usd is not None
+    spared = 18 * (1024 + 31 * 128) * (2.5 - 1.25) / 1e6  # of 5,000 tokens 4,992 are cached, once they were read
+    assert found.total.usd.expected - found.total.warm_usd.expected == pytest.approx(spared)
+    assert found.by_type["abstractive"].warm_usd is None
+    assert run()["okralong"].total.warm_usd is None
+    pilot = AskedQuestion("q0", (ObservedCall("generate", Usage(5100, 4992, 47), 5100),), 0.01)
+    assert estimate(outlooks, ("okralong",), SETTING, {"q0": pilot})["okralong"].total.warm_usd is None
+
+
+def test_the_flex_tier_and_long_prompts_have_their_prices() -> None:
+    rates = LongRates(above=4000, input=5.0, cached_input=2.5, output=10.0)
+    price = PRICE.model_copy(update={"flex_discount": 0.4, "longer": [rates]})
+    setting = replace(SETTING, price=price)
+    long = [Outlook("q", "extractive", "linear", {"okralong": Forecast((Prompt("generate", 5000),))}, {})]
+    found = estimate(long, ("okralong",), setting)["okralong"].total
+    cheap = estimate(long, ("okralong",), SETTING)["okralong"].total
+    assert found.flex_usd is not None
+    assert found.batch_usd is not None
+    assert cheap.flex_usd is None
+    assert found.usd.expected - cheap.usd.expected == pytest.approx(5000 * 2.5 / 1e6)
+    assert found.flex_usd.expected == pytest.approx(0.6 * found.usd.expected)
+    assert found.batch_usd.expected == pytest.approx(0.5 * found.usd.expected)
