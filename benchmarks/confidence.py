@@ -1,11 +1,15 @@
-"""Does the confidence of answers tell right ones from wrong ones? Risk against coverage, of runs with gold answers.
+"""Does the confidence of answers tell right ones from wrong ones? Risk against coverage, and calibration.
 
-    python -m benchmarks.confidence RUN... --questions questions.jsonl --out benchmarks/results/confidence.md
+    python -m benchmarks.answers --rows ROWS --side test --out spans_test.jsonl      # and --by bare, and on validation
+    python -m benchmarks.confidence spans_test.jsonl --fit spans_validation.jsonl --out confidence_test.md
+    python -m benchmarks.confidence RUN... --questions questions.jsonl      # runs, by the confidence that they wrote
 
-The answers of a run that have a confidence are taken surest first. *Coverage* is the share of them that is taken,
-*risk* the mean of 1 - F1 (or of 1 - exact match) over these. The area under that curve (AURC) is set against that of
-random order, which is the risk of all: 1 and more means that the confidence tells nothing. Answers of equal confidence
-count as taken in any order. Intervals: 95 %, bootstrap over documents.
+The answers are taken surest first. *Coverage* is the share of them that is taken, *risk* the mean of 1 - F1 (or of 1 -
+exact match) over these. The area under that curve (AURC) is set against that of random order, which is the risk of all:
+1 and more means that the confidence tells nothing. Answers of equal confidence count as taken in any order. *Brier* is
+the mean square of confidence less F1, *ECE* the mean gap of the two over ten bins of equal width. Intervals: 95 %,
+bootstrap over documents. ``--fit`` fits weights over what is known of
+answers (``lab/training/confidence.py``) and sets them beside the cross-encoder's own word.
 """
 
 from __future__ import annotations
@@ -18,17 +22,29 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.answers import Marked, read_answers
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.pictures import RiskLine, draw_risk
+from okralong.pipelines.lab.training.calibration import BINS
+from okralong.pipelines.lab.training.confidence import Judge, answer_features, fit_judge, own_word
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
-from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
+from okralong.pipelines.reporting.statistics import (
+    Estimate,
+    Floats,
+    clustered_mean,
+    estimate,
+    joined_by_documents,
+    resample,
+)
 from okralong.pipelines.reporting.tables import estimate_words, markdown_table
 from okralong.pipelines.run.questions import read_questions
 
 SHOWN: Final = (0.25, 0.5, 0.75, 1.0)
 """Coverages in the table."""
+FEWEST: Final = 20
+"""Answers of a set that are shown by themselves at least."""
 
 
 @dataclass(frozen=True)
@@ -103,38 +119,118 @@ def judged(run: str, questions: Sequence[Question]) -> Judged:
     )
 
 
-def main() -> None:
-    """Print the table, and write it and the picture beside it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+")
-    parser.add_argument("--questions", required=True, help="the questions of the runs, with gold answers")
-    parser.add_argument("--out", type=Path, help="a Markdown file; the picture lies beside it")
-    given = parser.parse_args()
-    asked, _ = read_questions(given.questions, strict=False)
-    rows, lines = [], []
-    for each in (judged(run, asked) for run in given.runs):
-        coverage, risk = risks(each.confidence, each.wrong)
-        lines.append(RiskLine(each.name, coverage.tolist(), risk.tolist()))
+def judged_by(name: str, judge: Judge | None, rows: Sequence[Marked]) -> Judged:
+    """Answers as ``judge`` sees them; None: the cross-encoder by its own word."""
+    sure = [
+        own_word(row.answer, row.readings)
+        if judge is None
+        else judge.probability(answer_features(row.question, row.answer, row.texts, row.readings))
+        for row in rows
+    ]
+    wrong, missed = (
+        np.array([1 - mark for mark in marks]) for marks in zip(*((r.f1, r.em) for r in rows), strict=True)
+    )
+    return Judged(name, np.array(sure), wrong, missed, [row.cluster for row in rows])
+
+
+def fitted(rows: Sequence[Marked]) -> Judge:
+    """The weights by which what is known of these answers foretells their F1."""
+    known = [answer_features(row.question, row.answer, row.texts, row.readings) for row in rows]
+    return fit_judge(known, np.array([row.f1 for row in rows]))
+
+
+def both(name: str, judge: Judge | None, rows: Sequence[Marked]) -> list[Judged]:
+    """All answers and those of each set of at least ``FEWEST``, by the cross-encoder alone and, where there is one, by
+    ``judge``.
+    """
+    parts = {"": rows, **{f" {each}": [row for row in rows if row.source == each] for each in {r.source for r in rows}}}
+    ways = {"own word": None, **({} if judge is None else {"fitted": judge})}
+    return [
+        judged_by(f"{name}{part}, {way}", of, own)
+        for part, own in sorted(parts.items())
+        if len(own) >= FEWEST
+        for way, of in ways.items()
+    ]
+
+
+def calibration(found: Judged) -> tuple[Estimate, float]:
+    """Brier score with its interval, and the expected calibration error, of the confidence against F1."""
+    right = 1 - found.wrong
+    brier = clustered_mean(((found.confidence - right) ** 2).tolist(), found.clusters)
+    bins = np.minimum((found.confidence * BINS).astype(int), BINS - 1)
+    gaps = [(bins == b).mean() * abs(right[bins == b].mean() - found.confidence[bins == b].mean()) for b in set(bins)]
+    return brier, float(sum(gaps))
+
+
+def curve_table(every: Sequence[Judged]) -> str:
+    """Risk against coverage by both measures, a line for each."""
+    rows = []
+    for each in every:
         for measure, wrong in (("1 - F1", each.wrong), ("not exact", each.missed)):
             coverage, risk = risks(each.confidence, wrong)
             at = [f"{risk[np.searchsorted(coverage, share - 1e-9)]:.2f}" for share in SHOWN]
             words = [estimate_words(figure) for figure in areas(each, wrong)]
             rows.append([each.name, f"{len(wrong):,}", measure, *words, *at])
-    head = ["run", "answers", "risk", "AURC", "random order", "ratio", *(f"risk at {share:.0%}" for share in SHOWN)]
-    shown = " ".join(Path(run).name for run in given.runs)
+    head = ["answers of", "answers", "risk", "AURC", "random order", "ratio"]
+    return markdown_table([*head, *(f"risk at {share:.0%}" for share in SHOWN)], rows)
+
+
+def calibration_table(every: Sequence[Judged]) -> str:
+    """Mean confidence beside mean F1, Brier score and calibration error."""
+    rows = []
+    for each in every:
+        brier, error = calibration(each)
+        means = [f"{each.confidence.mean():.2f}", f"{1 - each.wrong.mean():.2f}"]
+        rows.append([each.name, f"{len(each.wrong):,}", *means, estimate_words(brier), f"{error:.3f}"])
+    return markdown_table(["answers of", "answers", "mean confidence", "mean F1", "Brier", "ECE"], rows)
+
+
+def answers_of(files: Sequence[Path]) -> dict[str, list[Marked]]:
+    """The answers in files of ``benchmarks.answers`` that were judged and are no refusals, by the file's name."""
+    return {file.stem: [row for row in read_answers(file) if row.answer.status == "answered"] for file in files}
+
+
+def main() -> None:
+    """Print the tables, and write them and the picture beside them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="*", help="run folders, or files of `benchmarks.answers`")
+    parser.add_argument("--questions", help="the questions of run folders, with gold answers")
+    parser.add_argument("--fit", type=Path, nargs="+", default=[], help="files of answers that weights are fitted on")
+    parser.add_argument("--out", type=Path, help="a Markdown file; the picture lies beside it")
+    given = parser.parse_args()
+    learned = [row for rows in answers_of(given.fit).values() for row in rows]
+    judge = fitted(learned) if learned else None
+    rows = answers_of([Path(run) for run in given.runs if run.endswith(".jsonl")])
+    every = [each for name, own in rows.items() for each in both(name, judge, own)]
+    others = [run for run in given.runs if not run.endswith(".jsonl")]
+    if others:
+        if given.questions is None:
+            parser.error("run folders need --questions")
+        asked, _ = read_questions(given.questions, strict=False)
+        every += [judged(run, asked) for run in others]
+    told = [
+        *(Path(run).name for run in given.runs),
+        *(["--fit", *(file.name for file in given.fit)] if given.fit else []),
+    ]
+    _write(given.out, every, " ".join(told))
+
+
+def _write(out: Path | None, every: Sequence[Judged], command: str) -> None:
     page = "\n\n".join(
         [
             "# Risk against coverage of answers, by their confidence",
-            f"`python -m benchmarks.confidence {shown} --questions {Path(given.questions).name}`",
+            f"`python -m benchmarks.confidence {command}`",
             "Answers surest first; risk is the mean over those taken. Ratio: area under the curve by that of random "
             "order, 1 where the confidence tells nothing. Intervals: 95 %, bootstrap over documents.",
-            markdown_table(head, rows),
+            curve_table(every),
+            calibration_table(every),
         ]
     )
     print(page)
-    if given.out is not None:
-        given.out.write_text(f"{page}\n\n![Risk against coverage]({given.out.stem}.svg)\n", encoding="utf-8")
-        draw_risk(given.out.with_suffix(".svg"), lines)
+    if out is not None:
+        out.write_text(f"{page}\n\n![Risk against coverage]({out.stem}.svg)\n", encoding="utf-8")
+        lines = [RiskLine(each.name, *(part.tolist() for part in risks(each.confidence, each.wrong))) for each in every]
+        draw_risk(out.with_suffix(".svg"), lines)
 
 
 if __name__ == "__main__":

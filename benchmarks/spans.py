@@ -21,6 +21,7 @@ from okralong.pipelines.answering.reading import probability
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Reading
+from okralong.pipelines.lab.split import Side
 from okralong.pipelines.lab.training.rows import RANKING, RankingRow
 from okralong.pipelines.reporting.metrics import answer_marks
 from okralong.pipelines.reporting.statistics import clustered_mean, joined_by_documents
@@ -39,6 +40,14 @@ class Read:
     sure: float
     f1: float | None
     em: float | None
+
+
+def questions_of(rows: Path, side: Side, limit: int | None) -> tuple[list[RankingRow], list[RankingRow]]:
+    """Questions one of whose passages holds the answer at a known place, and those none of whose passages does."""
+    found = [row for row in RANKING.read(Folder.of(rows), side) if len(row.passages[0]) < SMALL]
+    random.Random(7).shuffle(found)
+    placed = [row for row in found if 1 in row.answerable and any(start >= 0 for start in row.starts)]
+    return placed[:limit], [row for row in found if not any(row.answerable)][:limit]
 
 
 def read(row: RankingRow, readings: Sequence[Reading]) -> Read:
@@ -61,10 +70,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=600, help="questions of each kind at most")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    rows = [row for row in RANKING.read(Folder.of(given.rows), given.side) if len(row.passages[0]) < SMALL]
-    random.Random(7).shuffle(rows)
-    placed = [row for row in rows if 1 in row.answerable and any(start >= 0 for start in row.starts)][: given.limit]
-    empty = [row for row in rows if not any(row.answerable)][: given.limit]
+    placed, empty = questions_of(given.rows, given.side, given.limit)
     model = load_reranker(RerankerConfig())
     asked = [(row.question, list(row.passages)) for row in (*placed, *empty)]
     found = [read(row, each) for row, each in zip((*placed, *empty), model.read_each(asked), strict=True)]

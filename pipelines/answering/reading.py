@@ -43,14 +43,20 @@ async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
     readings = await tools.read(step, question, [passage.text for passage in shown])
+    found = span_answer(shown, readings)
+    # Whether it is there at all is asked of all passages, where it stands of the one that names a place.
+    if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not found.answer:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
+    return found
+
+
+def span_answer(shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer:
+    """The most probable span of the passages, with its line or sentence as citation; its text may be empty."""
     passage, reading = max(zip(shown, readings, strict=True), key=lambda pair: probability(pair[1]))
     first, last = whole_words(passage.text, reading.start, reading.end)
-    text = passage.text[first:last].strip()
-    # Whether it is there at all is asked of all passages, where it stands of the one that names a place.
-    if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not text:
-        return Answer("unanswerable", UNANSWERABLE, context=shown)
     start, end = line_around(passage.text, first, last)
-    return Answer("answered", text, (_cited(passage, start, end),), context=shown)
+    text = passage.text[first:last].strip()
+    return Answer("answered", text, (_cited(passage, start, end),), context=tuple(shown))
 
 
 async def read_value_of(
