@@ -285,7 +285,9 @@ def _lines(text: str) -> Iterator[str]:
 def _sentence_cuts(text: str) -> Iterator[int]:
     for match in _SENTENCE_END.finditer(text):
         end = match.end()
-        if end < len(text) and text[end].islower():
+        # Within a line a full stop before a small letter is an abbreviation's; at its end it ends the sentence also of
+        # texts in small letters.
+        if end < len(text) and text[end].islower() and "\n" not in match[0]:
             continue
         if text[match.start()] == "." and _is_abbreviation(text, match.start()):
             continue

@@ -69,6 +69,16 @@ def test_chunks_end_at_sentences_and_not_at_abbreviations_or_decimals() -> None:
     assert {chunk.text[-8:] for chunk in chunks} == {"of all. "}
 
 
+def test_a_sentence_ends_with_its_line_also_in_small_letters() -> None:
+    text = "the mill in the valley of the wend sold all of its flour to the bakers of marrow bay .\n" * 30
+    chunks = chunk_document(Document("d", text, sha256="a" * 64), 60)
+    assert {chunk.text[-7:] for chunk in chunks} == {" bay .\n"}
+    wrapped = "it sold to al.\nfernhill and to others who paid as well as they could for what was brought to them.\n"
+    assert {chunk.text[-6:] for chunk in chunk_document(Document("d", wrapped * 30, sha256="a" * 64), 60)} == {
+        "them.\n"
+    }
+
+
 def test_chunks_cut_at_words_are_filled_to_the_last_one() -> None:
     doc = Document("d", "The orchard sold its apples to the mill in autumn. " * 40, sha256="0" * 64)
     *full, _ = chunk_document(doc, 64, "words")
