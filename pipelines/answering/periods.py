@@ -30,6 +30,9 @@ _DATE: Final = re.compile(
 )
 YEAR: Final = re.compile(r"(?<![\w.,$€£/-])(?:19|20)\d\d(?![\w%]|[.,]\d|-\d)")
 
+DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)"))
+"""A year where a date is asked for: older ones too, such as that in which a company was founded."""
+
 
 def dates(text: str) -> list[tuple[Span, str]]:
     """Days and months in a text, in ISO 8601."""

@@ -98,6 +98,8 @@ async def read_value_of(
                 if level is None:
                     continue
                 first, last = level
+                if wanted.kind == "date":
+                    first, last = _date_of_event(question, passage.text, begin, stop) or (first, last)
                 context = Context(passage.text, first, last, question, verbatim=True)
                 said = passage.text[first:last].strip()
                 try:
@@ -146,6 +148,25 @@ _TO: Final = re.compile(r"\bto\s+(?:approximately\s+|about\s+)?$", re.IGNORECASE
 _COMPARED: Final = re.compile(r"\b(?:compared\s+(?:to|with)|versus|vs\.?)\s[^.;]*$", re.IGNORECASE)
 _JOINED: Final = re.compile(r"\s*(?:,|,?\s*\band\b)\s*", re.IGNORECASE)
 """Between the members of a list."""
+
+
+_EVENT: Final = re.compile(
+    r"\b(?:when|year|date|day|month)\b.*\b(?:was|were|is|been)\b.*?\b(?P<what>\w+ed)\s*\?\s*$", re.I
+)
+"""A question for the time of something that was done."""
+
+
+def _date_of_event(question: str, text: str, first: int, last: int) -> Span | None:
+    """Of a line that names several times the one of what ``question`` asks for: "founded in 1886", where it asks when
+    something was founded; None where the line says that of no time.
+    """
+    asked = _EVENT.search(question)
+    if asked is None:
+        return None
+    dated = re.compile(rf"\b{re.escape(asked['what'])}\s(?:in|on|as\sof)\s(?:the\syear\s)?", re.IGNORECASE)
+    done = dated.search(text, first, last)
+    spans = [span for span in spans_of("date", text) if done and done.end() <= span[0] < last]
+    return spans[0] if done and spans and spans[0][0] == done.end() else None
 
 
 def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:

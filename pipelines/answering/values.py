@@ -30,7 +30,7 @@ from okralong.pipelines.answering.amounts import (
     in_words,
     line_of,
 )
-from okralong.pipelines.answering.periods import YEAR, Span, dates, forms_of, periods
+from okralong.pipelines.answering.periods import DATE_YEAR, YEAR, Span, dates, forms_of, periods
 from okralong.pipelines.core.types import TypedValue
 
 
@@ -68,7 +68,7 @@ def spans_of(kind: str, text: str) -> list[Span]:
     """
     if kind == "date":
         found = [span for span, _ in dates(text)]
-        return sorted([*found, *_apart([match.span() for match in YEAR.finditer(text)], found)])
+        return sorted([*found, *_apart([match.span() for match in DATE_YEAR.finditer(text)], found)])
     if kind == "period":
         found = [span for span, value in periods(text) if value]
         others = [*(span for span, _ in dates(text)), *(match.span() for match in YEAR.finditer(text))]
@@ -383,7 +383,7 @@ def _read_date(said: str, context: Context) -> TypedValue:
     text, wanted = _around(said, context)
     found = _meant([*dates(text)], wanted)
     days = [each for each in found if len(each) == 10]
-    found = days or found or _meant([(match.span(), match[0]) for match in YEAR.finditer(text)], wanted)
+    found = days or found or _meant([(match.span(), match[0]) for match in DATE_YEAR.finditer(text)], wanted)
     return TypedValue(_the_one(found, "one date"))
 
 

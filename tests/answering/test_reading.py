@@ -354,3 +354,22 @@ def test_a_row_of_a_table_keeps_its_span() -> None:
     row = "| Net decrease | $54 | $63 |"
     span = (row.index("$54"), row.index("$54") + 3)
     assert level_of("money", row, span, CASH) == span
+
+
+@pytest.mark.parametrize(
+    ("question", "year"),
+    [
+        ("In which year was the company founded?", "1886"),
+        ("When was the mill opened?", "2022"),  # the line says that of no time: the span stands
+        ("Which year was it?", "2022"),
+    ],
+)
+async def test_of_a_line_with_several_times_the_one_of_the_event(tmp_path: Path, question: str, year: str) -> None:
+    text = "Alder was founded in 1886 by Piers Halloran. We sold more than in 2022."
+    start = text.index("2022")
+    hit = Hit(Chunk("d:0", "d", 150, 0, 0, len(text), 20, text), 1.0)
+    asked = tools(tmp_path, {text: Reading(1.0, 0.9, start, start + 4, 0.8)})
+    found = await read_value_of(asked, "read", question, [hit], AnswerType.of("date"))
+    assert found is not None
+    assert found.value is not None
+    assert found.value.value == year
