@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -30,21 +30,30 @@ class Watch:
         self.samples: list[Sample] = []
         self._spent: dict[tuple[int, float], tuple[str, float]] = {}
 
-    def run(self, command: Sequence[str]) -> float:
-        """Seconds that the command took. Raises SystemExit when it fails."""
+    def run(self, command: Sequence[str], kill_when: Callable[[], bool] | None = None) -> float:
+        """Seconds that the command took. With ``kill_when`` it gets a ``kill -9`` as soon as that is true.
+
+        Raises SystemExit when it fails, or ends before it was to be killed.
+        """
         started = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         ended = threading.Event()
         watching = threading.Thread(target=self._go_on, args=(process.pid, ended))
         watching.start()
         try:
+            while kill_when is not None and process.poll() is None:
+                if kill_when():
+                    process.kill()
+                    process.wait()
+                    return time.monotonic() - started
+                time.sleep(0.05)
             code = process.wait()
         finally:
             process.terminate()  # where this process was told to end; else it has ended
             process.wait()
             ended.set()
             watching.join()
-        if code:
+        if code or kill_when is not None:
             raise SystemExit(f"{' '.join(command[:4])} ended with {code}")
         return time.monotonic() - started
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,17 @@ class Work:
         if not (self.folder / "first" / "manifest.json").exists():
             self.answer("first", in_flight)
 
-    def answer(self, run: str, in_flight: int, limits: dict[str, int] | None = None) -> tuple[Watch, float]:
-        """One run; what was seen of it, and its seconds from start to end, those of Ray included."""
+    def answer(
+        self,
+        run: str,
+        in_flight: int,
+        limits: dict[str, int] | None = None,
+        kill_when: Callable[[], bool] | None = None,
+        again: bool = False,
+    ) -> tuple[Watch, float]:
+        """One run; what was seen of it, and its seconds from start to end, those of Ray included. ``kill_when`` is
+        ``Watch.run``'s; ``again`` goes on with the run as it was left.
+        """
         config = self.folder / f"{run}.yaml"
         settings = yaml.safe_load(shipped_config("answer.yaml"))
         settings["analyzer"] = {"kind": "rules"}
@@ -58,11 +68,11 @@ class Work:
         named = {"base_url": self.base_url, "model": MODEL, "window": 128_000, "max_in_flight": in_flight}
         settings["llm"].update(named | {"demonstrations": False, "calculator": False} | (limits or {}))
         config.write_text(yaml.safe_dump(settings), encoding="utf-8")
-        if run != "first":
+        if run != "first" and not again:
             self._replay(run)
         asked = ("--questions", self.folder / "questions.jsonl", "--run", self.folder / run, "--config", config)
         watch = Watch()
-        return watch, watch.run(_command("answer", self.folder / "archive", *asked))
+        return watch, watch.run(_command("answer", self.folder / "archive", *asked), kill_when)
 
     def rows(self, run: str, table: str) -> list[dict[str, Any]]:
         """A table of a run."""
