@@ -97,7 +97,7 @@ def _ways(folder: Path, given: argparse.Namespace, url: str) -> list[Seen]:
         settings = yaml.safe_load(shipped_config("answer.yaml"))
         if url != EMBEDDED:
             settings["llm"] |= {"base_url": url, "model": MODEL, "window": 128_000, "tokenizer": "o200k_base"}
-        config.write_text(yaml.safe_dump(settings | {"own_process": 0 if way == "ray" else 16}), encoding="utf-8")
+        config.write_text(yaml.safe_dump(settings | {"own_process": 0 if way == "ray" else 32}), encoding="utf-8")
         up = way == "warm"
         if up:
             subprocess.run(module_command("okralong", "up", archive, "--config", str(config)), check=True)

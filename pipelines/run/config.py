@@ -57,7 +57,7 @@ class RunConfig(Settings):
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     concurrency: Annotated[int, Field(ge=1, le=4096)] = 64
     planners: Annotated[int, Field(ge=1, le=256)] | None = None
-    own_process: Annotated[int, Field(ge=0, le=4096)] = 16
+    own_process: Annotated[int, Field(ge=0, le=4096)] = 32
     tags: dict[str, str] = Field(default_factory=dict)
     replies_from: list[str] = Field(default_factory=list)
     carry: list[str] = Field(default_factory=list)

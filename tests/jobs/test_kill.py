@@ -39,6 +39,7 @@ def command(sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: F
     settings["strategy"] = "std_rag"
     settings["concurrency"] = 3
     settings["reranker"] = {"confidence": False}  # the models of tests/faults are killed
+    settings["own_process"] = 0  # tests/faults/test_own_process.py kills a command that carries its run itself
     config.write_text(yaml.safe_dump(settings))
     reader.delay_s = 0.3
     given = ["--questions", str(sample_folder / "questions.jsonl"), "--run", str(tmp_path / "run")]
