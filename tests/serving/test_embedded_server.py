@@ -125,7 +125,7 @@ def test_broken_weights_end_in_a_clear_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(64))
     with pytest.raises(EndpointError, match=r"ended with code .*Its log .* ends: "):
-        serving._launch(_served(broken), serving._free_port(), tmp_path / "log")
+        serving._launch(_served(broken), serving._free_port(), tmp_path / "log", serving.EarlyEnd())
 
 
 def _served(gguf: Path) -> Any:
