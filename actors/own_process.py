@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -103,8 +104,9 @@ class OwnModels:
             "embedder": lambda: _query_encoder(prepared.manifest),
             "analyzer": lambda: load_analyzer(config.analyzer),
             "reranker": lambda: load_reranker(config.reranker),
-            "scorer": lambda: load_scorer(config.scorer),  # type: ignore[arg-type]
         }
+        if config.scorer is not None:
+            load["scorer"] = partial(load_scorer, config.scorer)
         for part, identity in needed_models(prepared).items():
             if part not in self._loaded or self._loaded[part][0] != identity:
                 self._loaded[part] = identity, self._thread.submit(load[part])

@@ -359,8 +359,8 @@ def _arrow(kind: pa.DataType) -> str:
 
 def python_page() -> str:
     """The functions of the package, what they return and raise, and what a strategy may call."""
-    from okralong.jobs.answer import RunResult
     from okralong.jobs.estimate import EstimateResult
+    from okralong.jobs.run_folder import RunResult
     from okralong.pipelines.indexing.job import IndexResult
 
     lines = ["# Python", "", "Made from signatures and docstrings.", "", "## Functions", ""]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import os
 import signal
@@ -22,7 +21,6 @@ from queue import SimpleQueue
 from threading import RLock
 from typing import Any, Final, TypeVar
 
-import pyarrow as pa
 from ray.exceptions import RayActorError
 from rich.console import Console
 
@@ -33,6 +31,7 @@ from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import (
     BEGUN,
+    RunResult,
     archive_of_run,
     begin,
     judged_otherwise,
@@ -80,52 +79,8 @@ GRACE_S: Final = 20.0
 """How long calls in flight are waited for when a run is told to stop. Ours: most replies are there in that time."""
 ENDING_S: Final = 5.0
 """How long questions may take beyond that to notice that they are to end. Ours."""
-ROWS_IN_NOTEBOOK: Final = 20
 RETRIABLE: Final = ("failed", "unanswerable", "invalid_output", "over_budget")
 """Ends of a question with which ``retry`` may ask again."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else "". ``golds``
-    are the gold answers that the questions file gives, by query_id. What it holds is read from the run's tables.
-    """
-
-    run: str
-    statuses: dict[str, int]
-    exit_code: int
-    stopped: str = ""
-    golds: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def to_arrow(self) -> pa.Table:
-        """The flat table of the run's answers, a row a question: ``FLAT_ANSWERS`` and the columns carried along."""
-        return flat_answers(Folder.of(self.run))
-
-    def to_pandas(self) -> Any:
-        """The same as a pandas data frame."""
-        return self.to_arrow().to_pandas()
-
-    @property
-    def failures(self) -> list[dict[str, Any]]:
-        """The rows of the ``failures`` table: id, stage, error_type, message and time."""
-        return table(Folder.of(self.run), "failures")
-
-    @property
-    def cost(self) -> float:
-        """US dollars that the run's ledger has, what is unknown at its reserve."""
-        return bill(table(Folder.of(self.run), "ledger", COLUMNS)).billed_usd
-
-    def show(self, query_id: str | None = None) -> None:
-        """Print the run, or how one question was answered, as ``okralong show`` does."""
-        from okralong.jobs.show import command
-
-        command(self.run, query_id)
-
-    def _repr_html_(self) -> str:
-        """The first answers as a table, for notebooks."""
-        columns = ["query_id", "question", "answer", "status", "section", "doc_id", "cost_usd"]
-        held = self.to_arrow().select(columns).slice(0, ROWS_IN_NOTEBOOK).to_pandas()
-        return f"<p>{html.escape(self.run)}: {html.escape(str(self.statuses))}</p>{held.to_html(index=False)}"
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from okralong.pipelines.core.config import load_config
 
 if TYPE_CHECKING:
-    from okralong.jobs.answer import RunResult
     from okralong.jobs.estimate import EstimateResult
+    from okralong.jobs.run_folder import RunResult
     from okralong.pipelines.indexing.job import IndexResult
     from okralong.pipelines.reporting.diff import RunDiff
     from okralong.pipelines.run.questions import Questions

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from okralong.actors.cluster import connected, plain_errors
 from okralong.actors.planner import forecasters
-from okralong.jobs.answer import RunResult, answer_prepared, reading_vectors, say_unusable
+from okralong.jobs.answer import answer_prepared, reading_vectors, say_unusable
 from okralong.jobs.generator import as_served
-from okralong.jobs.run_folder import BEGUN, archive_of_run, begin, statuses
+from okralong.jobs.run_folder import BEGUN, RunResult, archive_of_run, begin, statuses
 from okralong.jobs.terminal import EstimatePanel, say_line
 from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.answering.policy import Policy

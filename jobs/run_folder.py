@@ -1,25 +1,31 @@
-"""A run folder seen from outside: whether it may be continued, what is done in it, and its manifest."""
+"""A run folder seen from outside: whether it may be continued, what is done in it, its manifest, what it came to."""
 
 from __future__ import annotations
 
+import html
 import importlib.metadata
 import json
 import platform
 import uuid
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from okralong.pipelines.archive.versions import Location, version_numbers
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.prices import COLUMNS, bill
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from okralong.pipelines.run.prepare import Prepared
 
 BEGUN = "run.json"
 """Written first: with what the run was begun, so that a rerun under another config is refused, not mixed in."""
 PACKAGES = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "openai", "numpy")
+ROWS_IN_NOTEBOOK: Final = 20
 
 
 def archive_of_run(folder: Folder, archive: str) -> str:
@@ -163,3 +169,48 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "from a source tree"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else "". ``golds``
+    are the gold answers that the questions file gives, by query_id. What it holds is read from the run's tables.
+    """
+
+    run: str
+    statuses: dict[str, int]
+    exit_code: int
+    stopped: str = ""
+    golds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def to_arrow(self) -> pa.Table:
+        """The flat table of the run's answers, a row a question: ``FLAT_ANSWERS`` and the columns carried along."""
+        from okralong.pipelines.reporting.export import flat_answers
+
+        return flat_answers(Folder.of(self.run))
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas data frame."""
+        return self.to_arrow().to_pandas()
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The rows of the ``failures`` table: id, stage, error_type, message and time."""
+        return table(Folder.of(self.run), "failures")
+
+    @property
+    def cost(self) -> float:
+        """US dollars that the run's ledger has, what is unknown at its reserve."""
+        return bill(table(Folder.of(self.run), "ledger", COLUMNS)).billed_usd
+
+    def show(self, query_id: str | None = None) -> None:
+        """Print the run, or how one question was answered, as ``okralong show`` does."""
+        from okralong.jobs.show import command
+
+        command(self.run, query_id)
+
+    def _repr_html_(self) -> str:
+        """The first answers as a table, for notebooks."""
+        columns = ["query_id", "question", "answer", "status", "section", "doc_id", "cost_usd"]
+        held = self.to_arrow().select(columns).slice(0, ROWS_IN_NOTEBOOK).to_pandas()
+        return f"<p>{html.escape(self.run)}: {html.escape(str(self.statuses))}</p>{held.to_html(index=False)}"

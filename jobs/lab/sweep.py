@@ -23,9 +23,9 @@ from rich.table import Table
 
 from okralong.actors.cluster import connected
 from okralong.actors.retrieval import RetrievalNames, SharedModels
-from okralong.jobs.answer import Interrupt, RunResult, Shared, answer_prepared, reading_vectors
+from okralong.jobs.answer import Interrupt, Shared, answer_prepared, reading_vectors
 from okralong.jobs.generator import Generator, generator
-from okralong.jobs.run_folder import begun_alike, statuses, table
+from okralong.jobs.run_folder import RunResult, begun_alike, statuses, table
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import MANIFEST, Folder

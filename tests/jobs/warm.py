@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.actors.retrieval import RetrievalNames, SharedModels
-from okralong.jobs.answer import Interrupt, RunResult, Shared, answer_prepared, reading_vectors
+from okralong.jobs.answer import Interrupt, Shared, answer_prepared, reading_vectors
 from okralong.jobs.generator import generator
-from okralong.jobs.run_folder import archive_of_run
+from okralong.jobs.run_folder import RunResult, archive_of_run
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.run.config import RunConfig
