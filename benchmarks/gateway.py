@@ -1,7 +1,7 @@
 """What the books of a call cost: processor time of each process, and the clock beside what the endpoint's replies take.
 
     python -m benchmarks.gateway --out benchmarks/results/gateway.md
-    python -m benchmarks.gateway --questions 200 --in-flight 32 --profile /tmp/profiles      # and where the time goes
+    python -m benchmarks.gateway --questions 200 --in-flight 32 --profile profiles      # and where the time goes
     python -m benchmarks.gateway --in-process      # client and books without Ray, and what a commit costs in each form
 
 Questions of one call each, over a private Ray, against the scripted endpoint in a process of its own: a planner's part
