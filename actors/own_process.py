@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import httpx2
 import numpy as np
 
-from okralong.actors.planner import Planner, PlannerSetup, RunActors, not_written
+from okralong.actors.planner import Forecaster, ForecasterSetup, Planner, PlannerSetup, RunActors, not_written
 from okralong.actors.retrieval import RetrievalClient, RetrievalNames, Vectors, needed_models
 from okralong.pipelines.answering.analysis import AnalysisInput, load_scorer
 from okralong.pipelines.answering.analyzer import load_analyzer
@@ -96,9 +96,9 @@ class OwnModels:
         self._thread = ThreadPoolExecutor(1, "okralong-models")
         self._loaded: dict[str, tuple[object, Future[Any]]] = {}
 
-    def bring(self, prepared: Prepared) -> None:
-        """Begin to load what the run needs and what is not here, in the order in which a question needs it. What is
-        here and another than the run's is let go."""
+    def bring(self, prepared: Prepared, asking: bool = True) -> None:
+        """Begin to load what the run needs (an estimate, where nobody is ``asking``) and what is not here, in the order
+        in which a question needs it. What is here and another than the run's is let go."""
         config = prepared.config
         load: dict[str, Callable[[], Any]] = {
             "embedder": lambda: _query_encoder(prepared.manifest),
@@ -107,7 +107,7 @@ class OwnModels:
         }
         if config.scorer is not None:
             load["scorer"] = partial(load_scorer, config.scorer)
-        for part, identity in needed_models(prepared).items():
+        for part, identity in needed_models(prepared, asking).items():
             if part not in self._loaded or self._loaded[part][0] != identity:
                 self._loaded[part] = identity, self._thread.submit(load[part])
 
@@ -173,8 +173,8 @@ class _Together(Generic[A, B]):
 class OwnRetrieval(RetrievalClient):
     """Shards and models of this process, as a planner uses them."""
 
-    def __init__(self, prepared: Prepared, models: OwnModels) -> None:
-        needed = needed_models(prepared)
+    def __init__(self, prepared: Prepared, models: OwnModels, asking: bool = True) -> None:
+        needed = needed_models(prepared, asking)
         says = RetrievalNames.of(prepared, (), dict.fromkeys(needed, ""))
         self.archive = prepared.archive
         self.has_embedder, self.has_analyzer = "embedder" in needed, "analyzer" in needed
@@ -345,6 +345,22 @@ class _Ledger:
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         return cast(Callable[..., Awaitable[Any]], getattr(self._handle, name).remote)
+
+
+@contextmanager
+def own_forecasters(prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig) -> Iterator[list[Any]]:
+    """What ``forecasters`` starts on Ray, in this process; closed with the block. Raises OkraError when a model cannot
+    be loaded."""
+    setup = ForecasterSetup(strategies, prepared.policy, llm, RetrievalNames.of(prepared, (), {}))
+    models, loop = OwnModels(), _Loop()
+    try:
+        models.bring(prepared, asking=False)
+        forecaster = Forecaster(setup, OwnRetrieval(prepared, models, asking=False))
+        models.wait()
+        yield [loop.handle(forecaster)]
+    finally:
+        loop.close()
+        models.close()
 
 
 @contextmanager

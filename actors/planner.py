@@ -636,12 +636,13 @@ class ForecasterSetup:
 
 
 class Forecaster:
-    """Looks at questions under several strategies. Made remote by ``forecasters``."""
+    """Looks at questions under several strategies. Made remote by ``forecasters``, which gives no ``found``."""
 
-    def __init__(self, setup: ForecasterSetup) -> None:
+    def __init__(self, setup: ForecasterSetup, found: RetrievalClient | None = None) -> None:
         self._strategies = setup.strategies
         client = DryRunClient(token_counter(setup.llm.tokenizer))
-        ports = _ports(RetrievalClient(setup.retrieval), setup.policy, setup.llm, client.complete, client.admit)
+        found = RetrievalClient(setup.retrieval) if found is None else found
+        ports = _ports(found, setup.policy, setup.llm, client.complete, client.admit)
         self._ports = _with_stronger(ports, setup.llm, client.complete)
 
     async def ready(self) -> bool:

@@ -23,6 +23,7 @@ from ray.exceptions import RayError
 from okralong.actors.cluster import NAMESPACE, named_actor, remove_apps, retry_replica, run_apps
 from okralong.actors.shards import RayShard, Replicas, start_index_shards
 from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
 from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError, Reading
@@ -47,9 +48,10 @@ APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "generator")
 class RetrievalNames:
     """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace, for each shard
     number one or more; ``analyzer`` (None: the generator analyses), ``embedder`` (None: the archive has no vectors),
-    ``reranker``, ``scorer`` and ``generator`` (None where nothing needs one) run on Ray Serve; ``compresses`` says
-    whether the embedder has a compressor, ``reads_spans`` whether the reranker says where answers stand,
-    ``reads_answers`` whether it may answer and ``checks`` whether it says how probably an answer is right.
+    ``reranker``, ``scorer`` and ``generator`` (None where nothing needs one) run on Ray Serve; ``rules`` is an analyzer
+    that each planner has in its own process; ``compresses`` says whether the embedder has a compressor, ``reads_spans``
+    whether the reranker says where answers stand, ``reads_answers`` whether it may answer and ``checks`` whether it
+    says how probably an answer is right.
     """
 
     archive: str
@@ -59,6 +61,7 @@ class RetrievalNames:
     reranker: str | None
     scorer: str | None
     generator: str | None = None
+    rules: AnalyzerConfig | None = None
     compresses: bool = False
     reads_spans: bool = False
     reads_answers: bool = False
@@ -71,6 +74,7 @@ class RetrievalNames:
         return cls(
             prepared.archive.location,
             shards,
+            rules=prepared.config.analyzer if prepared.config.analyzer.kind == "rules" else None,
             compresses=prepared.strategy.needs_compressor,
             reads_spans=ours,
             reads_answers=ours and reranker.may_answer(prepared.config.llm.base_url == EMBEDDED),
@@ -107,6 +111,8 @@ def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
     return {
         part: _App([identity, getattr(places, part).options()], make[part])
         for part, identity in needed_models(prepared, asking).items()
+        # Keyword rules take microseconds: a process for them would take longer to start than all that they do.
+        if (part, config.analyzer.kind) != ("analyzer", "rules")
     }
 
 
@@ -237,21 +243,18 @@ class RetrievalClient:
     """
 
     def __init__(self, names: RetrievalNames) -> None:
-        from ray import serve
-
         self.archive = Archive.open(names.archive)
         self.has_embedder = names.embedder is not None
-        self.has_analyzer = names.analyzer is not None
+        self.has_analyzer = names.analyzer is not None or names.rules is not None
         self.has_reranker = names.reranker is not None
         self.reads_spans, self.reads_answers, self.checks = names.reads_spans, names.reads_answers, names.checks
         self.has_scorer = names.scorer is not None
         self.has_compressor = names.compresses
         self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]
-        self._embedder: Any = serve.get_app_handle(names.embedder) if names.embedder else None
-        self._analyzer: Any = serve.get_app_handle(names.analyzer) if names.analyzer else None
-        self._reranker: Any = serve.get_app_handle(names.reranker) if names.reranker else None
-        self._scorer: Any = serve.get_app_handle(names.scorer) if names.scorer else None
-        self._generator: Any = serve.get_app_handle(names.generator) if names.generator else None
+        self._rules = None if names.rules is None else load_analyzer(names.rules)
+        self._embedder, self._analyzer = _app_handle(names.embedder), _app_handle(names.analyzer)
+        self._reranker, self._scorer = _app_handle(names.reranker), _app_handle(names.scorer)
+        self._generator = _app_handle(names.generator)
 
     def shards(self, granularity: int) -> list[RayShard]:
         """All shards of a granularity, in order of their numbers."""
@@ -275,6 +278,8 @@ class RetrievalClient:
 
     async def analyze(self, asked: AnalysisInput) -> Analysis:
         """The analyzer's word; only where there is one."""
+        if self._rules is not None:
+            return self._rules.analyze([asked])[0]
         analysis: Analysis = await retry_replica(partial(self._analyzer.remote, asked))
         return analysis
 
@@ -292,6 +297,15 @@ class RetrievalClient:
         """Where the tokens end that ``score`` measures; only where there is a scorer."""
         ends: list[list[int]] = await retry_replica(partial(self._scorer.token_ends.remote, texts))
         return ends
+
+
+def _app_handle(name: str | None) -> Any:
+    """The handle of an application on Ray Serve; None without a name."""
+    if name is None:
+        return None
+    from ray import serve
+
+    return serve.get_app_handle(name)
 
 
 def hold(held: ExitStack, actor: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from okralong.actors.cluster import connected, plain_errors
+from okralong.actors.own_process import own_forecasters, unfit
 from okralong.actors.planner import forecasters
 from okralong.jobs.answer import answer_prepared, reading_vectors, say_unusable
 from okralong.jobs.generator import as_served
@@ -119,8 +121,9 @@ def estimate_prepared(
         begin(run, prepared)  # raises when the folder is another run's
         statuses(run, prepared)
     pilot: RunResult | None = None
-    with connected(address):
-        with forecasters(prepared, strategies, llm) as hands:
+    alone = address is None and not unfit(prepared, len(prepared.questions))
+    with nullcontext() if alone else connected(address):
+        with (own_forecasters if alone else forecasters)(prepared, strategies, llm) as hands:
             outlooks = run_coroutine(_look(hands, prepared, console))
         if asking.pilot and asking.run is not None:
             pilot = _ask(prepared, outlooks, asking, asking.run, console)

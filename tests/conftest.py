@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ import pytest
 from filelock import FileLock
 
 if TYPE_CHECKING:
+    from okralong.pipelines.indexing.job import IndexResult
     from tests.fakes.endpoint.process import EndpointProcess
     from tests.fakes.object_store import ObjectStore
 
@@ -33,6 +35,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["LOG_NAME_UPDATE_INTERVAL_S"] = "30"
 os.environ["REPORTER_UPDATE_INTERVAL_MS"] = "60000"
 os.environ["RAY_SERVE_CONTROL_LOOP_INTERVAL_S"] = "0.3"
+# As for a cluster of okralong's own: at Ray's 15 its workers starve beside the other process of tests.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # Ray keeps the first token that a process reads, which a client of the job server does too: it is there from the start.
 TOKEN: Final = Path(tempfile.mkdtemp(prefix="okralong-ray-token-")) / "token"
@@ -198,15 +202,20 @@ def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pyt
         sys.modules["tests.jobs.warm"].WARM.close()
 
 
+def index_plain(archive: Path, sources: Path, **overrides: Any) -> IndexResult:
+    """``okralong.index`` without vectors, in this process: Ray Data takes ten times longer to start than this takes."""
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.indexing.job import LocalStreams, run_index
+
+    config = load_config(IndexConfig, "index.yaml", {"embedding.of": "none"} | overrides)
+    return run_index(str(archive), [str(sources)], config, partial(LocalStreams, encoder=None))
+
+
 @pytest.fixture(scope="session")
-def plain_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plain_archive(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same reports without vectors: a run over them starts no encoder, which takes it seconds of a processor."""
-    import okralong
-
-    def make(archive: Path) -> None:
-        okralong.index(archive, sources=[sample_folder / "reports"], **{"embedding.of": "none"})
-
-    return made_once(tmp_path_factory, "plain-archive", make)
+    return made_once(tmp_path_factory, "plain-archive", lambda archive: index_plain(archive, sample_folder / "reports"))
 
 
 @pytest.fixture(scope="session")

@@ -33,10 +33,10 @@ class RunConfig(Settings):
     ``strategy`` is the name of a method, a file (mine.py) or module:function; ``policy`` and ``prices`` are paths
     or names of shipped configs; ``concurrency`` is questions in flight over all ``planners``, the processes that
     work on them (null: one, and further ones as long as they are busy and cores are free; in batch mode
-    ``llm.batch.concurrency`` is); at most ``own_process`` questions over a small archive are carried in the command's
-    own process, without Ray (0: never); ``reranker`` is the cross-encoder of policies that
-    rank by one, ``scorer`` the model of those that measure likelihoods (null: none); ``sara`` are the models of the
-    strategy of that name; ``search`` says how many processes hold the index; ``budget_usd`` is a hard cap (null:
+    ``llm.batch.concurrency`` is); at most ``own_process`` questions over a small archive are carried, or looked at by
+    an estimate, in the command's own process, without Ray (0: never); ``reranker`` is the cross-encoder of policies
+    that rank by one, ``scorer`` the model of those that measure likelihoods (null: none); ``sara`` are the models of
+    the strategy of that name; ``search`` says how many processes hold the index; ``budget_usd`` is a hard cap (null:
     none); ``tags`` go to every ledger row; ``replies_from`` are other run folders, whose replies to equal requests
     are taken instead of paid for; ``carry`` names columns of the questions that go along into the answers;
     ``placement`` says on which nodes of a cluster the parts run.

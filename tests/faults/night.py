@@ -45,12 +45,14 @@ def _hears_ctrl_c() -> None:
 
 @dataclass
 class Night:
-    """One command, its run folder and the endpoint it asks. ``environment`` is laid over this process's."""
+    """One command, its run folder and the endpoint it asks. ``analyzer`` is its kind; ``environment`` is laid over this
+    process's."""
 
     folder: Path
     archive: Path
     questions: Path
     endpoint: EndpointProcess
+    analyzer: str = "rules"
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: Sequence[str] = ()
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -61,12 +63,12 @@ class Night:
         return self.folder / "run"
 
     def configure(self, **changes: Any) -> None:
-        """Write the command's config: OkraLong by the paper's policy and the keyword rules, ``changes`` laid over.
+        """Write the command's config: OkraLong by the paper's policy, ``changes`` laid over.
 
         Keys of ``llm`` are given as ``llm_timeout_s=5``.
         """
         settings = yaml.safe_load(shipped_config("answer.yaml"))
-        settings |= {"policy": "policy/paper.yaml", "analyzer": {"kind": "rules"}, "concurrency": IN_FLIGHT}
+        settings |= {"policy": "policy/paper.yaml", "analyzer": {"kind": self.analyzer}, "concurrency": IN_FLIGHT}
         settings |= {"planners": 2, "budget_usd": 20.0, "reranker": {"confidence": False}}
         told = {"base_url": self.endpoint.base_url, "model": MODEL, "tokenizer": "o200k_base", "window": 128_000}
         settings["llm"] |= told | {"timeout_s": 30.0}

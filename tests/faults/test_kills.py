@@ -22,8 +22,10 @@ GONE_S: Final = 120.0
 
 @pytest.fixture
 def night(night: Night, sample_archive: Path) -> Night:
-    """Over vectors: the embedder is one of the parts that are killed."""
+    """Over vectors and with a trained analyzer: embedder and analyzer are among the parts that are killed."""
     night.archive = sample_archive
+    night.analyzer = "heads"
+    night.configure()
     return night
 
 

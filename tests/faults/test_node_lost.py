@@ -77,7 +77,7 @@ def test_a_node_with_unfinished_work_is_lost(night: Night, cluster: Any, chance:
         assert again.code == 0, again
     check(night, ids_of(night.questions), [before], IN_FLIGHT)
     deadline = time.monotonic() + 60
-    titles = tuple(PARTS[part] for part in (*OF_A_RUN, "embedder", "analyzer"))
+    titles = tuple(PARTS[part] for part in (*OF_A_RUN, "embedder"))
     while (left := [one for one in marked(night.mark) if one.title.startswith(titles)]) and time.monotonic() < deadline:
         time.sleep(0.5)
     assert not left, f"actors outlive their run: {left}"

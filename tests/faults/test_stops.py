@@ -21,7 +21,7 @@ from tests.jobs.warm import answer
 GONE_S = 120.0
 
 
-def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(night: Night) -> None:
+def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(ray_cluster: None, night: Night) -> None:
     driver = night.start()
     night.wait_for_requests(driver, 12)
     night.endpoint.change({"latency": {"median_s": 8.0, "sigma": 0.0}})  # the second starts while the first still runs

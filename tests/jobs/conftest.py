@@ -43,6 +43,15 @@ def always(messages: Messages) -> bool:
     return True
 
 
+@pytest.fixture
+def own_process() -> Iterator[None]:
+    """Commands of few questions begin as for a user: in this process, and not on the Ray of the session."""
+    from tests.jobs.warm import without_ray
+
+    with without_ray():
+        yield
+
+
 @pytest.fixture(scope="session")
 def run_rows(sample_archive: Path, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One run by the paper's policy and the shipped analyzer and cross-encoder: its exit code, tables and manifest, and

@@ -39,7 +39,7 @@ def command(archive: Path, sample: Path, folder: Path, server: EndpointProcess) 
 
 
 def test_a_batch_that_the_killed_driver_never_recorded_is_adopted(
-    plain_archive: Path, sample_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ray_cluster: None, plain_archive: Path, sample_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     environment = {**ours, "PYTHONPATH": str(CHECKOUT)}

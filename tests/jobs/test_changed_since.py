@@ -12,6 +12,7 @@ import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OK
+from tests.conftest import index_plain
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, endpoint
 from tests.jobs.warm import answer
@@ -19,13 +20,11 @@ from tests.jobs.warm import answer
 pytestmark = pytest.mark.slow
 
 
-def test_only_questions_on_changed_documents_are_asked(
-    ray_cluster: None, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
-) -> None:
+def test_only_questions_on_changed_documents_are_asked(sample_folder: Path, tmp_path: Path, reader: FakeOpenAI) -> None:
     sources = tmp_path / "reports"
     shutil.copytree(sample_folder / "reports", sources)
     archive, questions = tmp_path / "archive", tmp_path / "questions.jsonl"
-    first = okralong.index(archive, sources=[sources], **{"embedding.of": "none"})
+    first = index_plain(archive, sources)
     changed, other = sorted(sources.iterdir())[:2]
     rows = [
         {"query_id": "changed", "question": "What is the revenue?", "doc_ids": [changed.stem]},
@@ -38,7 +37,7 @@ def test_only_questions_on_changed_documents_are_asked(
     nothing = okralong.answer(archive, questions, run, changed_since=first.version, **given)
     assert (nothing.exit_code, nothing.statuses, run.exists()) == (EXIT_OK, {}, False)
     changed.write_text(changed.read_text(encoding="utf-8") + "\nA tail was added.\n", encoding="utf-8")
-    second = okralong.index(archive, sources=[sources], **{"embedding.of": "none"})
+    second = index_plain(archive, sources)
     assert (second.version, second.changes["changed"], second.work["files_read"]) == (2, 1, 1)
     answer(archive, questions, run, changed_since=first.version, **given)
     assert sorted(row["query_id"] for row in table(Folder.of(run), "answers")) == ["changed", "whole"]

@@ -52,6 +52,7 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
     tmp_path: Path,
     reader: FakeOpenAI,
     stronger: FakeOpenAI,
+    own_process: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -1,4 +1,4 @@
-"""The estimate job end to end, on real Ray: nothing asked without a pilot, and nothing of the pilot asked twice."""
+"""The estimate job end to end: nothing asked without a pilot, and nothing of the pilot asked twice."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def test_a_pilot_is_part_of_the_run_and_is_paid_once(
     sample_folder: Path,
     tmp_path: Path,
     reader: FakeOpenAI,
+    own_process: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -92,7 +93,7 @@ def test_a_folder_of_another_set_up_is_refused(
 
 
 def test_a_local_model_is_counted_in_its_own_tokens_without_starting_it(
-    plain_archive: Path, sample_folder: Path, tmp_path: Path
+    plain_archive: Path, sample_folder: Path, tmp_path: Path, own_process: None
 ) -> None:
     few = tmp_path / "few.jsonl"
     few.write_text("".join((sample_folder / "questions.jsonl").read_text().splitlines(keepends=True)[:4]))

@@ -15,6 +15,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_FAILURES, EXIT_OK
 from okralong.pipelines.run.nightly import nights
+from tests.conftest import index_plain
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.jobs.conftest import PAPER, call, endpoint
 
@@ -77,7 +78,7 @@ def write(folder: Path, **changed: str) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, reader: FakeOpenAI, ray_cluster: None) -> Path:
+def folder(tmp_path: Path, reader: FakeOpenAI, own_process: None) -> Path:
     """Two reports, three columns with a schema beside them, and the configs; the endpoint answers typed prompts."""
     write(tmp_path)
     (tmp_path / "columns.yaml").write_text(COLUMNS, encoding="utf-8")
@@ -90,7 +91,6 @@ def folder(tmp_path: Path, reader: FakeOpenAI, ray_cluster: None) -> Path:
     config = {"folder": "nightly", "archive": "archive", "sources": ["reports"], "questions": "columns.yaml"}
     (tmp_path / "nightly.yaml").write_text(yaml.safe_dump(config | {"index": index, "answer": answer}))
     (tmp_path / "answer.yaml").write_text(yaml.safe_dump(answer))
-    (tmp_path / "index.yaml").write_text(yaml.safe_dump(index))
     reader.rules = [(lambda messages: True, typed)]
     return tmp_path
 
@@ -105,7 +105,7 @@ def test_a_typed_table_is_asked_repaired_and_resumed(
     folder: Path, reader: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive, config = folder / "archive", folder / "answer.yaml"
-    call(monkeypatch, capsys, "index", archive, "--from", folder / "reports", "--config", folder / "index.yaml")
+    index_plain(archive, folder / "reports", shards=1)
     asked = ("--questions", folder / "columns.yaml", "--config", config)
     code, _ = call(monkeypatch, capsys, "estimate", archive, *asked)
     assert (code, reader.received) == (EXIT_OK, [])
@@ -145,7 +145,7 @@ def test_an_endpoint_without_schemas_gives_the_same_table(
     reader.takes_schemas = False
     reader.rules.insert(0, (lambda messages: "lantern" in messages[1]["content"], "I would rather not say."))
     archive, config = folder / "archive", folder / "answer.yaml"
-    call(monkeypatch, capsys, "index", archive, "--from", folder / "reports", "--config", folder / "index.yaml")
+    index_plain(archive, folder / "reports", shards=1)
     asked = ("--questions", folder / "columns.yaml", "--config", config, "--run", folder / "run")
     code, printed = call(monkeypatch, capsys, "matrix", archive, *asked)
     assert set(forms(reader)) == {""}
@@ -166,7 +166,9 @@ def test_an_endpoint_without_schemas_gives_the_same_table(
     assert rows["revenue@lantern"]["value"] == "-12010000"
 
 
-def test_a_night_asks_only_the_cells_of_the_changed_document(folder: Path, reader: FakeOpenAI) -> None:
+def test_a_night_asks_only_the_cells_of_the_changed_document(
+    ray_cluster: None, folder: Path, reader: FakeOpenAI
+) -> None:
     config = folder / "nightly.yaml"
     assert run_nightly(config) == EXIT_CHANGED
     current = Folder.of(folder / "nightly" / "current")

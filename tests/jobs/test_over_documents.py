@@ -15,6 +15,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT
 from okralong.pipelines.samples.questions import Sample, generate, write_sample
+from tests.conftest import index_plain
 from tests.fakes.openai_server import FakeOpenAI, Messages, Trouble
 from tests.jobs.conftest import always, call, endpoint, quoting
 from tests.jobs.warm import answer
@@ -32,10 +33,10 @@ def sample() -> Sample:
 
 
 @pytest.fixture(scope="module")
-def archive(ray_cluster: None, sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports")
     write_sample(sample, folder)
-    okralong.index(folder / "archive", sources=[folder / "reports"], **{"embedding.of": "none"})
+    index_plain(folder / "archive", folder / "reports")
     return folder / "archive"
 
 
@@ -129,6 +130,7 @@ def test_an_endpoint_writes_the_task_and_a_run_that_stops_goes_on(
     archive: Path,
     tmp_path: Path,
     reader: FakeOpenAI,
+    own_process: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -1,4 +1,4 @@
-"""Runs over an archive of BM25 alone, on real Ray: no query embedder is started, and every question is answered."""
+"""Runs over an archive of BM25 alone: no query embedder is loaded, and every question is answered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import okralong
-from okralong.actors.retrieval import SharedModels
+from okralong.actors.retrieval import needed_models
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
@@ -28,16 +28,12 @@ def retrievals(run: Path) -> list[dict[str, Any]]:
 
 
 def test_it_answers_without_a_query_embedder(
-    plain_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
+    plain_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI, own_process: None
 ) -> None:
     questions = sample_folder / "questions.jsonl"
     rules = endpoint(reader)
     prepared = prepare(str(plain_archive), str(questions), load_config(RunConfig, "answer.yaml", rules))
-    models = SharedModels("okralong-plain")
-    models.bring([prepared])
-    with models.over([prepared]) as (names,):
-        assert (names.embedder, names.analyzer is not None) == (None, True)
-    models.keep([])
+    assert set(needed_models(prepared)) == {"analyzer", "reranker"}
     found = okralong.estimate(plain_archive, questions, **rules)
     assert set(found.strategies) == {"okralong", "long_context"}
     assert "embedding.of: none" in found.left_out["std_rag"]

@@ -1,14 +1,20 @@
-"""Answer runs beside shards and models that the test session has started already."""
+"""Answer runs beside models that the test session has loaded or started already: in this process, as a warm session
+carries them, or on the session's Ray."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+import ray
+
+from okralong.actors import own_process
+from okralong.actors.own_process import OwnModels, unfit
 from okralong.actors.retrieval import RetrievalNames, SharedModels
-from okralong.jobs.answer import Interrupt, Shared, answer_prepared, reading_vectors
+from okralong.jobs.answer import DoesNotFit, Interrupt, Session, Shared, answer_prepared, reading_vectors
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import RunResult, archive_of_run
 from okralong.pipelines.core.config import load_config
@@ -46,6 +52,16 @@ class Warm:
 
 
 WARM: Final = Warm()
+OWN: Final = OwnModels()
+"""Of runs in this process."""
+
+
+@contextmanager
+def without_ray() -> Iterator[None]:
+    """For the time of the block runs begin as where this process is not connected to Ray."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own_process, "_on_ray", lambda: False)
+        yield
 
 
 def answer(
@@ -58,12 +74,19 @@ def answer(
     changed_since: int | None = None,
     **overrides: Any,
 ) -> RunResult:
-    """``okralong.answer`` beside shards and models that run already, as each cell of a sweep does it: their start takes
-    longer than a short run. Not for runs with ``search`` options of their own."""
+    """``okralong.answer`` beside models that are there already, whose start takes longer than a short run: in this
+    process where the run fits it, as for a user, else on the session's Ray as each cell of a sweep. A test of Ray says
+    ``own_process=0``. Not for runs with ``search`` options of their own."""
     settings = load_config(RunConfig, config, overrides)
     prepared = prepare(archive_of_run(Folder.of(str(run)), str(archive)), str(questions), settings)
     if changed_since is not None:
         prepared, _ = since_version(prepared, changed_since)
     with generator(prepared.llm, None, reading_vectors(prepared)) as served:
+        with without_ray(), suppress(DoesNotFit):
+            if not unfit(prepared, len(prepared.questions)):
+                OWN.bring(prepared)
+            session = Session(OWN, prepared.llm, served)
+            return answer_prepared(prepared, str(run), retry=frozenset(retry), session=session)
+        assert ray.is_initialized(), "the run needs Ray: let the test use ray_cluster"
         shared = Shared(served, WARM.looking(prepared), Interrupt())
         return answer_prepared(prepared, str(run), retry=frozenset(retry), shared=shared)
