@@ -7,7 +7,7 @@ follows its paper stands in its file and in ``docs/methods.md``.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -219,24 +219,6 @@ class GraphRagPolicy(Settings):
 
 Weight = Annotated[float, Field(ge=0, le=100)]
 Budget = Annotated[int, Field(ge=16, le=1_000_000)]
-
-BASELINES: Final = (
-    "adaptive_rag",
-    "flare",
-    "longllmlingua",
-    "compact",
-    "raptor",
-    "sara",
-    "budget_rag",
-    "recomp",
-    "self_route",
-    "iter_retgen",
-    "self_rag",
-    "llmlingua",
-    "instructrag",
-    "graphrag",
-)
-"""Sections that one strategy each reads, under its own name."""
 
 
 class PrimaryPolicy(Settings):
@@ -507,11 +489,16 @@ class Policy(Settings):
         return self.selection.method == "novelty" or self.fusion.only == "semantic"
 
     def identity(self) -> dict[str, Any]:
-        """What tells this policy from another. A baseline's section with nothing changed is left out, and what of
-        ``fusion`` and ``selection`` is not said: runs that began before there was one go on.
+        """What tells this policy from another. A section that a file need not have is left out where nothing of it is
+        changed (but ``doubt``, which was there from the start), and what of ``fusion`` and ``selection`` is not said:
+        runs that began before there was one go on.
         """
-        later = (*BASELINES, "rerank", "read", "line_items", "over_documents")
-        plain: dict[str, Any] = {name: True for name in later if getattr(self, name) == type(getattr(self, name))()}
+        optional = {name: field.default for name, field in Policy.model_fields.items() if name != "doubt"}
+        plain: dict[str, Any] = {
+            name: True
+            for name, usual in optional.items()
+            if isinstance(usual, Settings) and getattr(self, name) == usual
+        }
         fusion: dict[str, Any] = {name: True for name in ("only", "named") if getattr(self.fusion, name) is None}
         if self.fusion.surroundings is not None and self.fusion.surroundings.most_documents is None:
             fusion["surroundings"] = {"most_documents"}
