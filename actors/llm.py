@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import itertools
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -24,6 +22,7 @@ from weakref import WeakKeyDictionary
 import ray
 
 from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, named_actor, plain_errors
+from okralong.actors.post import Address, GatewayPost, Inbox, Message, Replies
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
@@ -43,9 +42,6 @@ SCHEDULER_CONCURRENCY = 50_000
 """Calls that may wait for their batches at a time. Ours."""
 GENERATION = 3
 """Raised whenever the limiter's methods change: a detached one outlives the okralong that started it. Ours."""
-GROUP_S = 0.003
-"""How long a message to the gateway waits for others of its process, in seconds. Ours: a message costs a millisecond of
-processor at both ends together, whether it carries one call or ten."""
 
 
 class ShownLedger(RunLedger):
@@ -100,75 +96,6 @@ class LimiterPlace:
         return ShownLimiter(self.limits, self.shown_as) if self.shared is None else RayLimiter(named_actor(self.shared))
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A call of a method of ``Gateway``. ``ticket`` is the sending process's own number for it."""
-
-    ticket: int
-    method: str
-    arguments: tuple[Any, ...]
-    named: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Replies:
-    """What became of messages, by ticket: results, errors, and tickets that nobody here knows (``lost``).
-
-    ``life`` names the process that replies.
-    """
-
-    life: str = ""
-    results: dict[int, Any] = field(default_factory=dict)
-    errors: dict[int, Exception] = field(default_factory=dict)
-    lost: list[int] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.results or self.errors or self.lost)
-
-
-class _Letterbox:
-    """The messages of one process that are being worked on here, and the replies that it has not fetched."""
-
-    def __init__(self) -> None:
-        self.open: set[int] = set()
-        self.replies = Replies()
-        self.some = asyncio.Event()
-        self._fetches = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def take(self, message: Message, work: Callable[..., Awaitable[Any]]) -> None:
-        """Begin with a message; one that came before is being worked on."""
-        if message.ticket not in self.open:
-            self.open.add(message.ticket)
-            task = asyncio.create_task(self._work(message, work))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _work(self, message: Message, work: Callable[..., Awaitable[Any]]) -> None:
-        try:
-            self.replies.results[message.ticket] = await work(*message.arguments, **message.named)
-        except Exception as error:
-            self.replies.errors[message.ticket] = error
-        self.some.set()
-
-    async def fetch(self, waiting: Sequence[int]) -> Replies:
-        """Wait for replies, and hand over all that are there; none when a later post has come to wait for them.
-        ``waiting``: tickets that were posted to an earlier process.
-        """
-        self._fetches += 1
-        mine = self._fetches
-        self.some.set()
-        lost = [ticket for ticket in waiting if ticket not in self.open]
-        while not self.replies and not lost and mine == self._fetches:
-            self.some.clear()
-            await self.some.wait()
-        await asyncio.sleep(0)  # what one commit has made durable goes together
-        replies, self.replies = self.replies, Replies()
-        replies.lost = lost
-        self.open -= replies.results.keys() | replies.errors.keys()
-        return replies
-
-
 class GatewayActor:
     """A run's gateway: the methods of ``Gateway`` by ``post``, those of its ledger by ``books``."""
 
@@ -181,21 +108,15 @@ class GatewayActor:
     ) -> None:
         """``limiters`` are those of the endpoints, in the order in which calls name them."""
         self._gateway = Gateway(ShownLedger(run, cap_usd, reopened), [place.open() for place in limiters])
-        self._boxes: dict[str, _Letterbox] = {}
-        self._life = uuid.uuid4().hex
+        self._inbox = Inbox(self._gateway)
 
     async def post(self, sender: str, life: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
-        """Work on ``messages`` of a process; returns as soon as there is any reply for it, with all that there are.
+        """Work on ``messages`` of a process (see ``Inbox.post``)."""
+        return await self._inbox.post(sender, life, messages, waiting)
 
-        ``waiting`` are its tickets of earlier posts whose reply it has not seen. Where they were posted to another
-        ``life`` of this actor, those that this one does not know are named as lost, and are to be posted again.
-        """
-        box = self._boxes.setdefault(sender, _Letterbox())
-        for message in messages:
-            box.take(message, getattr(self._gateway, message.method))
-        replies = await box.fetch([] if life == self._life else waiting)
-        replies.life = self._life
-        return replies
+    async def address(self) -> Address | None:
+        """Where processes of this node reach ``post`` without Ray (see ``Inbox.address``)."""
+        return await self._inbox.address(self.post)
 
     async def books(self, method: str, *arguments: Any) -> Any:
         """A method of the ``RunLedger``."""
@@ -328,94 +249,6 @@ class ActorClient:
             raise AttributeError(name)
         method = getattr(self._actor, name)
         return lambda *arguments: plain_errors(method.remote(*arguments))
-
-
-class Post:
-    """The messages of one process and event loop to a gateway. Those of a few milliseconds travel together, and so do
-    their replies, however many callers wait.
-    """
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-        self._sender = uuid.uuid4().hex
-        self._life = ""
-        self._tickets = itertools.count()
-        self._callers: dict[int, tuple[Message, asyncio.Future[Any]]] = {}
-        self._new: list[int] = []
-        self._on_the_way: set[int] = set()  # tickets whose message is in a post that has not returned
-        self._posts: set[asyncio.Task[None]] = set()
-
-    async def call(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """What a method of ``Gateway`` returns; an error is raised here as it was there."""
-        loop = asyncio.get_running_loop()
-        ticket = next(self._tickets)
-        reply: asyncio.Future[Any] = loop.create_future()
-        self._callers[ticket] = Message(ticket, method, arguments, named), reply
-        self._send(ticket)
-        try:
-            return await reply
-        finally:
-            self._callers.pop(ticket, None)
-
-    def _send(self, ticket: int) -> None:
-        if not self._new:
-            asyncio.get_running_loop().call_later(GROUP_S, self._post)
-        self._new.append(ticket)
-
-    def _post(self) -> None:
-        # Also of callers that have gone: what they gave up they say in a message of its own.
-        messages = [self._callers[ticket][0] for ticket in self._new if ticket in self._callers]
-        self._new.clear()
-        waiting = [ticket for ticket in self._callers if ticket not in self._on_the_way]
-        sent = {message.ticket for message in messages}
-        waiting = [ticket for ticket in waiting if ticket not in sent]
-        if not messages and not waiting:
-            return
-        self._on_the_way |= sent
-        task = asyncio.get_running_loop().create_task(self._exchange(messages, waiting))
-        self._posts.add(task)
-
-    async def _exchange(self, messages: Sequence[Message], waiting: Sequence[int]) -> None:
-        try:
-            replies: Replies = await plain_errors(self._actor.post.remote(self._sender, self._life, messages, waiting))
-        except Exception as error:  # the gateway is gone for good
-            replies = Replies(errors=dict.fromkeys(self._callers, error))
-        self._posts.remove(asyncio.current_task())  # type: ignore[arg-type]
-        self._life = replies.life or self._life
-        self._on_the_way -= {message.ticket for message in messages}
-        for ticket, result in replies.results.items():
-            if (caller := self._callers.get(ticket)) is not None and not caller[1].done():
-                caller[1].set_result(result)
-        for ticket, why in replies.errors.items():
-            if (caller := self._callers.get(ticket)) is not None and not caller[1].done():
-                caller[1].set_exception(why)
-        for ticket in replies.lost:
-            if ticket in self._callers and ticket not in self._new and ticket not in self._on_the_way:
-                self._send(ticket)
-        if not self._posts and not self._new and any(not reply.done() for _, reply in self._callers.values()):
-            self._post()  # for the replies that are still to come
-
-
-class GatewayPost:
-    """A gateway elsewhere as an object with the methods of ``Gateway``, for one process.
-
-    An actor of several concurrency groups has an event loop for each, so callers wait together with those of their own.
-    """
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Post] = WeakKeyDictionary()
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *arguments, **named: self._here().call(name, *arguments, **named)
-
-    def _here(self) -> Post:
-        loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
-            self._by_loop[loop] = Post(self._actor)
-        return self._by_loop[loop]
 
 
 def gateway_client(actor: Any) -> Gateway:

@@ -8,6 +8,7 @@ whether it was billed, so it becomes a ledger row "unknown" that holds its full 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -59,6 +60,10 @@ COMMIT_DELAY_S = 0.002
 """How long a commit waits for further rows, in seconds. Ours: what comes while one is written goes with the next, and a
 commit takes a fifth of a millisecond of a processor, whether it holds one row or ten."""
 
+ANSWER_DELAY_S = 0.02
+"""How long an answers row waits for a commit that others need at once, in seconds. Ours: no call waits for it, so it
+is the one of a one-call question's three commits that can go with another's."""
+
 
 class RunLedger:
     """The one writer of a run folder: the budget, the journal, and the group commit that makes both durable cheaply.
@@ -97,6 +102,7 @@ class RunLedger:
         self._room = asyncio.Event()
         self._disk = asyncio.Lock()
         self._next_commit: asyncio.Task[Refused] | None = None
+        self._needed = asyncio.Event()  # the next commit, at once
         self._absorbing: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -208,7 +214,7 @@ class RunLedger:
         }
         written = {**spent, **row}
         self._log.append("answers", written)
-        await self.durable(query_id)
+        await self.durable(query_id, within_s=ANSWER_DELAY_S)
         self._state.statuses[query_id] = str(row["status"])
         self._reopened.discard(query_id)
         if row["status"] in FINAL:
@@ -315,20 +321,25 @@ class RunLedger:
             "the same command again."
         )
 
-    async def durable(self, *query_ids: str) -> None:
+    async def durable(self, *query_ids: str, within_s: float = 0.0) -> None:
         """Return when every row appended before this call is on disk. Raises ValueError when one of these questions'
-        rows fits no table.
+        rows fits no table. ``within_s`` is how long the commit may wait for another that is needed at once.
         """
         if self._closed:
             raise ArchiveError("This run was closed while a question was still being worked on. Run the command again.")
         if self._next_commit is None:
-            self._next_commit = asyncio.get_running_loop().create_task(self._commit())
+            self._needed = asyncio.Event()
+            self._next_commit = asyncio.get_running_loop().create_task(self._commit(self._needed, within_s))
+        if not within_s:
+            self._needed.set()
         refused = await asyncio.shield(self._next_commit)
         for query_id in query_ids:
             if query_id in refused:
                 raise refused[query_id]
 
-    async def _commit(self) -> Refused:
+    async def _commit(self, needed: asyncio.Event, within_s: float) -> Refused:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(needed.wait(), within_s or None)
         await asyncio.sleep(COMMIT_DELAY_S)
         async with self._disk:
             self._next_commit = None

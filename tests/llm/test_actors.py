@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,15 +16,14 @@ import ray
 from okralong.actors.llm import (
     GatewayActor,
     LimiterPlace,
-    Message,
     RayLimiter,
-    Replies,
     gateway_client,
     ledger_client,
     limiter_place,
     start_gateway,
     start_limiter,
 )
+from okralong.actors.post import Address, Message, Replies
 from okralong.pipelines.core.types import OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
@@ -195,6 +195,101 @@ async def test_a_gateway_whose_process_is_killed_comes_back_with_what_was_durabl
         totals = await ledger_client(actor).totals()
         assert (totals.settled_usd, totals.unknown_usd) == pytest.approx((server.bill_usd + 0.01, 0.0), abs=1e-12)
         ray.kill(actor)
+
+
+class _BothWays(GatewayActor):
+    """The gateway's actor, which counts exchanges by the way they came."""
+
+    by_ray = by_socket = 0
+
+    async def post(self, sender: str, life: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
+        self.by_ray += 1
+        return await super().post(sender, life, messages, waiting)
+
+    async def address(self) -> Address | None:
+        return await self._inbox.address(self._post_by_socket)
+
+    async def _post_by_socket(self, *arguments: Any) -> Replies:
+        self.by_socket += 1
+        return await super().post(*arguments)
+
+    async def ways(self) -> tuple[int, int]:
+        return self.by_ray, self.by_socket
+
+
+def _both_ways(run: Path, max_in_flight: int) -> Any:
+    remote: Any = ray.remote(_BothWays)
+    places = [LimiterPlace(Limits(None, None, max_in_flight=max_in_flight), "m")]
+    return remote.options(num_cpus=0, max_concurrency=100).remote(str(run), 1.0, frozenset(), places)
+
+
+async def _reached(gateway: Any, actor: Any) -> None:
+    """Until an exchange has gone by the socket."""
+    for _ in range(200):
+        await gateway.give_back(0, await gateway.acquire(0, 10, 60))
+        if (await actor.ways.remote())[1]:
+            return
+    raise AssertionError("every exchange went by Ray")
+
+
+async def test_after_the_first_messages_of_a_node_go_by_the_gateways_socket(ray_cluster: None, tmp_path: Path) -> None:
+    actor = _both_ways(tmp_path, 10)
+    gateway = gateway_client(actor)
+    await _reached(gateway, actor)
+    by_ray, by_socket = await actor.ways.remote()
+    with pytest.raises(OverBudget):  # errors arrive as they were raised, on this way too
+        await gateway.ask(a_call(1, usd=2.0), 20, 10)
+    call = a_call(2, usd=0.5)
+    await gateway.ask(call, 20, 10)
+    await gateway.came(paid(call, 0.25))
+    assert (await ledger_client(actor).totals()).settled_usd == pytest.approx(0.25)
+    after = await actor.ways.remote()
+    assert after[0] == by_ray
+    assert after[1] >= by_socket + 3
+    ray.kill(actor)
+
+
+async def test_what_waits_when_the_socket_breaks_is_asked_by_ray(ray_cluster: None, tmp_path: Path) -> None:
+    actor = _both_ways(tmp_path, 1)
+    gateway: Any = gateway_client(actor)
+    await _reached(gateway, actor)
+    by_ray, _ = await actor.ways.remote()
+    permit = await gateway.acquire(0, 10, 60)
+    waits = asyncio.create_task(gateway.acquire(0, 10, 60))  # for the only place
+    await asyncio.sleep(0.2)
+    assert not waits.done()
+    gateway._here()._connection.close()
+    await asyncio.sleep(0.2)
+    await gateway.give_back(0, permit)
+    assert await asyncio.wait_for(waits, 30) != permit
+    assert (await actor.ways.remote())[0] > by_ray
+    ray.kill(actor)
+
+
+class _Unpickled:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._path,)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["secret", "guessed"])
+async def test_nothing_is_read_of_a_connection_without_the_secret(
+    ray_cluster: None, tmp_path: Path, known: bool
+) -> None:
+    actor = _both_ways(tmp_path / "run", 1)
+    address = await actor.address.remote()
+    assert repr(address.secret) not in repr(address)
+    reader, writer = await asyncio.open_unix_connection(address.path)
+    frame = pickle.dumps((0, ("no exchange", _Unpickled(tmp_path / "read"))))
+    secret = address.secret if known else bytes(len(address.secret))
+    writer.write(secret + len(frame).to_bytes(8) + frame)
+    ends = await asyncio.wait_for(reader.read(), 30)  # with the secret it is no exchange, and ends too, but it was read
+    assert ends == b""
+    assert (tmp_path / "read").exists() == known
+    writer.close()
+    ray.kill(actor)
 
 
 async def test_the_limiter_of_a_cluster_serves_blocks_of_callers(ray_cluster: None) -> None:

@@ -25,6 +25,22 @@ async def test_many_calls_share_a_commit(tmp_path: Path) -> None:
     await ledger.close()
 
 
+async def test_an_answers_row_goes_with_the_next_commit_that_is_needed_or_by_itself(tmp_path: Path) -> None:
+    ledger = RunLedger(Folder.of(tmp_path), None)
+    row = {"question": "?", "status": "answered", "answer": "12.5"}
+    ended = asyncio.create_task(ledger.finish({"query_id": "q-1", **row}))
+    await asyncio.sleep(0)
+    await ledger.intend(a_call(1, query_id="q-2"))
+    assert await ended is not None
+    segments = [read_segment(Folder.of(tmp_path).at("journal"), 1, table) for table in ("answers", "journal")]
+    assert [len(found[1]) for found in segments if found] == [1, 1]
+    payload = (tmp_path / "journal" / "log-000000001.frames").read_bytes()
+    assert await ledger.finish({"query_id": "q-2", **row}) is not None
+    assert (tmp_path / "journal" / "log-000000001.frames").stat().st_size > len(payload)
+    assert [found["query_id"] for found in rows(tmp_path, "answers")] == ["q-1", "q-2"]
+    await ledger.close()
+
+
 async def test_after_a_crash_an_intent_is_unknown_and_a_reply_is_paid(
     tmp_path: Path,
 ) -> None:
