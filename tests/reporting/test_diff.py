@@ -16,9 +16,8 @@ from okralong.jobs.cli import app
 from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED
-from okralong.pipelines.reporting.diff import CHANGES, diff_page, diff_runs
+from okralong.pipelines.reporting.diff import CHANGES, diff_page, diff_runs, same_answer
 from okralong.pipelines.reporting.export import Exported
-from okralong.pipelines.reporting.values import same_answer
 from tests.archives.written import write_version
 from tests.reporting.made_run import HOSTILE
 
