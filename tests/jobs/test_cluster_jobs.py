@@ -141,19 +141,19 @@ def test_a_night_over_http_with_a_machine_lost_in_each_job(
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(answer_config(endpoint)))
     asked: dict[str, Any] = {"archive": ARCHIVE, "questions": "questions.jsonl", "run": RUN, "config": "mine.yaml"}
 
-    # Without an archive yet: the job's own exit code and words come back.
-    code, said = end(submitter.start("early", kind="answer", **asked))
-    assert code == 2, said
-    assert "there is no archive" in said
-
     index = submitter.start(
         "index", kind="index", archive=ARCHIVE, sources=[f"s3://{BUCKET}/reports"], config="small.yaml"
     )
+    # Beside it one without an archive: the job's own exit code and words come back.
+    early = submitter.start("early", kind="answer", **asked | {"archive": f"s3://{BUCKET}/none"})
     embedder = ("MapWorker", "_MapWorker")
     wait(index, lambda: any(machines.held_by(name, *embedder) for name in ("first", "second")))
     assert not machines.held_by("head", *embedder), "embedders belong on GPU machines"
     lost = next(name for name in ("first", "second") if machines.held_by(name, *embedder))
     machines.lose(lost)
+    code, said = end(early)
+    assert code == 2, said
+    assert "there is no archive" in said
     code, said = end(index)
     assert code == 0, said
     for size in SIZES:

@@ -32,18 +32,19 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 @pytest.fixture
-def command(sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI) -> list[str]:
-    """Standard RAG over the sample's 18 questions, three at a time, into ``run``."""
+def command(plain_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI) -> list[str]:
+    """Long context, one call a question, over the sample's 18 questions, three at a time, into ``run``. It needs no
+    model: those of tests/faults are killed."""
     config = config_file(tmp_path, reader)
     settings = yaml.safe_load(config.read_text())
-    settings["strategy"] = "std_rag"
+    settings["strategy"] = "long_context"
     settings["concurrency"] = 3
-    settings["reranker"] = {"confidence": False}  # the models of tests/faults are killed
+    settings["reranker"] = {"confidence": False}
     settings["own_process"] = 0  # tests/faults/test_own_process.py kills a command that carries its run itself
     config.write_text(yaml.safe_dump(settings))
     reader.delay_s = 0.3
     given = ["--questions", str(sample_folder / "questions.jsonl"), "--run", str(tmp_path / "run")]
-    return ["-m", "okralong.jobs.cli", "answer", str(sample_archive), *given, "--config", str(config)]
+    return ["-m", "okralong.jobs.cli", "answer", str(plain_archive), *given, "--config", str(config)]
 
 
 @pytest.fixture
