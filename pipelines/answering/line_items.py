@@ -9,14 +9,19 @@ question that asks for a line item is read by code where a row or a sentence has
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
 from pydantic import Field
 
+from okralong.pipelines.answering.periods import Span
 from okralong.pipelines.core.config import Settings, load_config
 
 FILE: Final = "line_items.yaml"
+
+Item = re.Pattern[str]
+"""The names of one line item."""
 
 
 class Metric(Settings):
@@ -59,11 +64,52 @@ def line_items() -> tuple[re.Pattern[str], ...]:
 def _names_of(names: list[str]) -> re.Pattern[str]:
     written = []
     for name in sorted(names, key=len, reverse=True):
-        words = [
-            rf"{re.escape(word)}(?:\s?\((?:loss(?:es)?|used\s(?:in|for)|expense|benefit)\))?" for word in name.split()
-        ]
+        words = [rf"{_spelt(word)}(?:\s?\({_IN_BRACKETS}\))?" for word in name.split()]
         written.append(r"[\s-]+".join(words))
     return re.compile(rf"(?:{'|'.join(written)})(?![\w&])", re.IGNORECASE)
+
+
+_IN_BRACKETS: Final = r"(?:loss(?:es)?|used\s(?:in|for)|expense|benefit|deficit|deficiency|decrease|increase)"
+
+
+def _spelt(word: str) -> str:
+    """A word of a name, with either apostrophe or none."""
+    return re.escape(word).replace("'", "['\u2019]?")
+
+
+_PLAIN: Final = re.compile(
+    r"(?:^|(?<=[\s\"(])|(?P<glued>(?<=[a-z\d.)\u2022])(?=[A-Z])))"
+    r"(?i:total|consolidated|net|overall|reported|gaap|worldwide|company|group|company-wide)\s+$"
+)
+"""A word before a line item that makes no other item of it. Text that has lost its line breaks runs a heading into the
+sentence behind it ("ActivitiesNet cash"): a capital behind a small letter begins a name."""
+_FREE: Final = re.compile(
+    r"(?:^|[\n;:,\u2022|\u201c\"(]\s*|(?<!\.[A-Z])\.\s*|\d\s+|['\u2019]s?\s+"
+    r"|\b(?:our|the|its|their|this|was|were|is|are|much|recogni[sz]ed|reported|had|generated|achieved|delivered|posted"
+    r"|recorded|while|that|annual|quarterly|quarter|year)\s+"
+    r"|\b(?:had|incurred|reported|posted|generated)\s+an?\s+|\bof\s+(?:our\s+|its\s+)?(?:total|consolidated)\s+(?:net\s+)?"
+    r"|(?:\d|illion|thousand)\s+of\s+)$",
+    re.IGNORECASE,
+)
+"""What stands before a line item that is the subject, or the object, by itself."""
+
+
+def mentions(item: Item, text: str) -> Iterator[Span]:
+    """Where a text names a line item and nothing before it makes it another one."""
+    for match in item.finditer(text):
+        start, end = match.span()
+        if start and text[start - 1].isalnum():
+            if text[start].isupper() and not text[start - 1].isupper():
+                yield start, end
+            continue
+        before = text[max(0, start - 80) : start]
+        while _FREE.search(before) is None:
+            plain = _PLAIN.search(before)
+            if plain is None:
+                break
+            before = "" if plain["glued"] is not None else before[: plain.start()]
+        else:
+            yield start, end
 
 
 @cache

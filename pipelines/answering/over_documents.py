@@ -32,7 +32,7 @@ from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.reading import with_confidence
-from okralong.pipelines.answering.statement_reading import with_heads
+from okralong.pipelines.answering.statement_rows import with_heads
 from okralong.pipelines.answering.table_operations import AMOUNTS, Cell, Outcome, Refused, carry_out, written
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.tokens import count_tokens

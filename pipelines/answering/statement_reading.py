@@ -19,7 +19,7 @@ from typing import Final
 from okralong.pipelines.answering.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType
 from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.answering.line_items import line_items
+from okralong.pipelines.answering.line_items import Item, line_items, mentions
 from okralong.pipelines.answering.periods import YEAR, Span, dates, periods
 from okralong.pipelines.answering.reading import (
     ASKS_CHANGE,
@@ -30,57 +30,82 @@ from okralong.pipelines.answering.reading import (
     same_time,
     times_in,
 )
+from okralong.pipelines.answering.statement_rows import (
+    ABOVE,
+    cited_answer,
+    item_row,
+    measure_row,
+    row_answer,
+    with_heads,
+)
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.answering.values import Context, read_value
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Answer, Citation, Document, Hit, Passage, TypedValue
-
-ALIKE: Final = 0.5
-"""Share of the words of label and measure together that both must have; ours."""
-ABOVE: Final = 6000
-"""Characters before a value in which the head of its table is looked for; ours, for a long balance sheet."""
-SHOWN: Final = 600
-"""Characters on each side of what was read that go along as its context; ours."""
-_LEAD: Final = re.compile(
-    r"^\s*(?:what|how(?:\s+(?:much|many))?)\s+(?:(?:is|are|was|were)\s+)?(?:the\s+)?(?:(?:number|amount|value) of\s+)?",
-    re.IGNORECASE,
-)
-_WHEN: Final = re.compile(
-    r"(?:[\s,]*\b(?:in|for|during|as|at|of|on|by|the|fiscal|financial|years?|ended|ending|fy|f)\b)*[\s,']*\x00",
-    re.IGNORECASE,
-)
-"""A time (in its place stands a zero) with the words before it that belong to it."""
-_EMPTY: Final = frozenset(
-    [
-        *("the", "of", "and", "a", "at", "in", "for", "by", "from", "balance", "amount", "period", "year"),
-        *("is", "are", "was", "were", "there"),
-    ]
-)
-_SAME: Final = {"profit": "income", "loss": "income", "earning": "income", "operation": "operating", "ending": "end"}
-"""Words for which the rows of statements have another one."""
-_LOOSE: Final = frozenset(["total", "company", "end", "net", "overall"])
-"""Words that a question may add to a label, or leave out, where all others are the same; ours."""
-_HEADS: Final = 40
-"""Lines above a row in which its years are looked for; ours."""
-_ROW_WORDS: Final = 14
-"""Words of a row whose cells nothing parts; a longer line is a sentence. Ours."""
+from okralong.pipelines.core.types import Answer, Document, Hit, TypedValue
 
 
 async def read_statement(tools: Tools, question: str, wanted: AnswerType) -> Answer | None:
-    """What the only document of the scope says of the line item, or of its own period, that a question asks for; None
-    where it asks for neither, or the document says it nowhere. No look-up and no call: all of its text is searched.
+    """What the only document of the scope, or the one that the question names, says of the measure, or of its own
+    period, that the question asks for; None where it says it nowhere. No look-up and no call: all of its text is
+    searched.
     """
-    item = line_item_of(question) if wanted.kind in AMOUNTS and wanted.kind != "percent" else None
+    amount = wanted.kind in AMOUNTS and wanted.kind != "percent"
     own_period = wanted.kind == "period" and _OWN_PERIOD.search(question) is not None
-    if wanted.many or not (item or own_period):
+    if wanted.many or not (amount or own_period):
         return None
-    scope = await tools.documents()
-    if len(scope) != 1:
+    one = await _one_document(tools, question)
+    if one is None:
         return None
-    document = await tools.full_text(scope[0][0])
-    if item is None:
+    document, question = one
+    if own_period:
         return report_period(document)
+    if wanted.kind == "number" and _ASKS_SHARES.search(question) and (shares := cover_shares(document)) is not None:
+        return shares
+    item = line_item_of(question)
+    if item is None:
+        return measure_row(question, wanted.kind, document)
     return item_row(question, wanted.kind, item, document) or stated(question, wanted.kind, item, document)
+
+
+_NAME: Final = r"(?P<name>[A-Z\d][\w.&'\u2019/\\-]*,?(?:\s+(?:[A-Z\d(\\&][\w.&'\u2019/()\\-]*,?|of|and|the|for|de))*)"
+_OF_NAME: Final = re.compile(
+    rf"\s+(?:of|for|by|at)\s+(?:the\s+)?{_NAME}(?P<rest>(?:,?\s(?:for|in|during|as\sof)\s[^?]*)?\s*\?*\s*)$"
+)
+_ITS: Final = re.compile(rf"\b(?:is|was|are|were)\s+{_NAME}(?:(?<=s)['\u2019]|['\u2019]s)\s+(?P<rest>)")
+"""Where a question names whose value it asks for."""
+_COVER: Final = 8000
+"""Characters at a document's beginning in which its cover stands; ours."""
+
+
+async def _one_document(tools: Tools, question: str) -> tuple[Document, str] | None:
+    """The document that is asked, and the question without its name: the only one of the scope, or the one of several
+    that the question names best.
+    """
+    named = _OF_NAME.search(question) or _ITS.search(question)
+    if tools.scope_size == 1:
+        document = await tools.full_text((await tools.documents())[0][0])
+        return document, _unnamed(question, named) if named and _is_called(document, named["name"]) else question
+    if named is None:
+        return None
+    years = " ".join(YEAR.findall(question))
+    shares = tools.named(f"{named['name']} {years}")
+    near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
+    best = [doc_id for doc_id, share in shares.items() if share >= near * max(shares.values())]
+    if len(best) != 1:
+        return None
+    return await tools.full_text(best[0]), _unnamed(question, named)
+
+
+def _is_called(document: Document, name: str) -> bool:
+    """Whether a document is called so: by its own names, or at the beginning of its cover."""
+    names = set(re.findall(r"[a-z]+", f"{document.doc_id} {document.title}".casefold()))
+    words = re.findall(r"[a-z]+", name.casefold())
+    cover = " ".join(document.text[:_TITLE_PAGE].casefold().split())
+    return bool(words) and (names.issuperset(words) or " ".join(name.casefold().split()).rstrip(".,") in cover)
+
+
+def _unnamed(question: str, named: re.Match[str]) -> str:
+    ahead = "" if named.re is _OF_NAME else f"{question[named.start() : named.start('name')]}the "
+    return f"{question[: named.start()]}{ahead}{named['rest']}{question[named.end() :]}"
 
 
 async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: AnswerType) -> Answer | None:
@@ -105,9 +130,6 @@ async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: An
 # --------
 # Line items by their names.
 
-Item = re.Pattern[str]
-"""The names of one line item."""
-
 _OTHER: Final = re.compile(
     r"\b(?:growth|margin|ratio|per|share of|percent\w*|segment|division|region|business unit|subsidiar\w*|forecast"
     r"|guidance|outlook|expected|average|difference|comprehensive|adjusted|non-gaap|pro forma|backlog)\b|%",
@@ -119,6 +141,10 @@ _HOW_MUCH: Final = re.compile(
     re.I,
 )
 """What stands for "the net cash provided by" in a question."""
+_AMOUNT_OF: Final = re.compile(
+    r"\b(?:amount|balance|value)\s+of\s+(?:the\s+)?|\s+(?:amount|balance)(?=\s*(?:\?|$))", re.I
+)
+"""What a question may say of any line item: "the amount of accounts payable", "the accounts payable amount"."""
 _TIME_WORDS: Final = (
     r"(?:the|its|our|this|that|whole|full|entire|current|same|latest|last|recent|most|reporting|reported|fiscal|financial"
     r"|calendar|first|second|third|fourth|three|six|nine|twelve|thirteen|one|two|both|quarter(?:s|ly)?|years?|annual"
@@ -133,21 +159,6 @@ _ASKED_OF: Final = re.compile(
     re.IGNORECASE,
 )
 """What may stand behind a line item in a question that asks for all of it."""
-_PLAIN: Final = re.compile(
-    r"(?:^|(?<=[\s\"(])|(?P<glued>(?<=[a-z\d.)\u2022])(?=[A-Z])))"
-    r"(?i:total|consolidated|net|overall|reported|gaap|worldwide|company|group|company-wide)\s+$"
-)
-"""A word before a line item that makes no other item of it. Text that has lost its line breaks runs a heading into the
-sentence behind it ("ActivitiesNet cash"): a capital behind a small letter begins a name."""
-_FREE: Final = re.compile(
-    r"(?:^|[\n;:,\u2022|\u201c\"(]\s*|(?<!\.[A-Z])\.\s*|\d\s+|['\u2019]s?\s+"
-    r"|\b(?:our|the|its|their|this|was|were|is|are|much|recogni[sz]ed|reported|had|generated|achieved|delivered|posted"
-    r"|recorded|while|that|annual|quarterly|quarter|year)\s+"
-    r"|\b(?:had|incurred|reported|posted|generated)\s+an?\s+|\bof\s+(?:our\s+|its\s+)?(?:total|consolidated)\s+(?:net\s+)?"
-    r"|(?:\d|illion|thousand)\s+of\s+)$",
-    re.IGNORECASE,
-)
-"""What stands before a line item that is the subject, or the object, by itself."""
 
 
 def line_item_of(question: str) -> Item | None:
@@ -156,7 +167,7 @@ def line_item_of(question: str) -> Item | None:
     """
     if _OTHER.search(question) or ASKS_CHANGE.search(question):
         return None
-    plain = _HOW_MUCH.sub(r"\1 ", question).strip()
+    plain = _AMOUNT_OF.sub("", _HOW_MUCH.sub(r"\1 ", question)).strip()
     asked = [item for item in line_items() if any(_ASKED_OF.match(plain, end) for _, end in mentions(item, plain))]
     return asked[0] if len(asked) == 1 else None
 
@@ -178,24 +189,6 @@ def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
         return next((each for each in found if each is not None), None)
 
     return amount_in
-
-
-def mentions(item: Item, text: str) -> Iterator[Span]:
-    """Where a text names a line item and nothing before it makes it another one."""
-    for match in item.finditer(text):
-        start, end = match.span()
-        if start and text[start - 1].isalnum():
-            if text[start].isupper() and not text[start - 1].isupper():
-                yield start, end
-            continue
-        before = text[max(0, start - 80) : start]
-        while _FREE.search(before) is None:
-            plain = _PLAIN.search(before)
-            if plain is None:
-                break
-            before = "" if plain["glued"] is not None else before[: plain.start()]
-        else:
-            yield start, end
 
 
 # --------
@@ -267,7 +260,7 @@ def stated(question: str, kind: str, item: Item, document: Document) -> Answer |
         return None
     best = whole[0]
     value = best.value if best.value.period == best.period else replace(best.value, period=best.period)
-    return _answer(document, document.text[slice(*best.amount)], value, best.start, best.end)
+    return cited_answer(document, document.text[slice(*best.amount)], value, best.start, best.end)
 
 
 def _alike(one: TypedValue, other: TypedValue) -> bool:
@@ -402,16 +395,6 @@ def _scaled(value: TypedValue, said: str, text: str, start: int, end: int) -> Ty
     return replace(value, value=f"{number:f}", number=float(number), scale=scale)
 
 
-def _answer(document: Document, said: str, value: TypedValue, start: int, end: int) -> Answer:
-    """An answer that cites characters of its document, which go along with what stands around them."""
-    text = document.text
-    first, last = max(0, start - SHOWN), min(len(text), end + SHOWN)
-    passage = Passage(document.doc_id, first, last, text[first:last], count_tokens(text[first:last]), 1.0)
-    return Answer(
-        "answered", said, (Citation(document.doc_id, start, end, text[start:end]),), context=(passage,), value=value
-    )
-
-
 # --------
 # The period that a report covers.
 
@@ -421,17 +404,17 @@ _OWN_PERIOD: Final = re.compile(
     re.IGNORECASE,
 )
 """A question for the period of the document itself."""
-_COVER: Final = re.compile(
+_PERIOD_END: Final = re.compile(
     r"(?:For|FOR)\s+[Tt](?:he|HE)\s+(?i:fiscal\s+|financial\s+)?(?i:quarterly\s+period|year|quarter)\s+(?i:end)"
 )
-_COVER_PAGE: Final = 8000
-"""Characters at a document's beginning in which its cover stands; ours."""
 _TITLE: Final = re.compile(
     r"\bannual\s+report(?:\s+and\s+accounts)?(?:\s+(?:for|of))?(?:\s+the)?(?:\s+(?:fiscal|financial))?(?:\s+year)?\s+"
     r"(?P<year>(?:19|20)\d\d)(?![\d-])|\b(?P<year2>(?:19|20)\d\d)\s+annual\s+report\b",
     re.IGNORECASE,
 )
-_TITLE_PAGE: Final = 400
+_TITLE_PAGE: Final = 2500
+"""Characters at a document's beginning in which its company is named; ours."""
+_TITLE_LINES: Final = 400
 """Characters at a document's beginning in which its title stands; ours."""
 _LEAST: Final = 0.05
 """Share of a document's mentions of spans of time that the one it covers has at least; ours."""
@@ -445,11 +428,11 @@ def report_period(document: Document) -> Answer | None:
     named = [
         (span, written) for span, written in periods(text) if re.search(r"^(?!month ).*to \d{4}-\d\d-\d\d$", written)
     ]
-    for cover in _COVER.finditer(text, 0, min(len(text), _COVER_PAGE)):
+    for cover in _PERIOD_END.finditer(text, 0, min(len(text), _COVER)):
         for span, written in named:
             if span[0] < cover.end() + 20 and span[1] > cover.start():
                 return _period_answer(document, span, written)
-    if (titled := _TITLE.search(text, 0, min(len(text), _TITLE_PAGE))) is not None:
+    if (titled := _TITLE.search(text, 0, min(len(text), _TITLE_LINES))) is not None:
         year = titled["year"] or titled["year2"]
         return _period_answer(document, titled.span(), year)
     counts = Counter(written for _, written in named)
@@ -475,160 +458,56 @@ def _period_answer(document: Document, span: Span, written: str) -> Answer:
     if YEAR.search(said) is None:  # the first of "the three and six months ended June 30, 2024"
         behind = [end for (start, end), _ in periods(text[span[0] : last]) if start]
         said = text[span[0] : span[0] + behind[0]] if behind else said
-    return _answer(document, said, TypedValue(written), first, last)
+    return cited_answer(document, said, TypedValue(written), first, last)
 
 
 # --------
-# Rows of tables.
+# The shares that a report's cover counts.
+
+_ASKS_SHARES: Final = re.compile(
+    r"^(?!.*\b(?:average|weighted|options?|warrants?|preferred|per)\b).*"
+    r"(?:\b(?:shares|units)\b.*\boutstanding\b|\boutstanding\b.*\b(?:shares|units)\b)",
+    re.IGNORECASE,
+)
+_NOT_COUNTED: Final = re.compile(r"\baffiliates?\b|\bmarket value\b|\bauthorized\b|\bno shares\b", re.IGNORECASE)
+_FEWEST_SHARES: Final = 1000
+"""Fewer are no count of a company's shares; ours."""
+_LISTED_LINES: Final = 8
+"""Lines below "outstanding at May 10, 2024" in which the classes stand with their numbers; ours."""
 
 
-def item_row(question: str, kind: str, item: Item, document: Document) -> Answer | None:
-    """The value of the first row of a document whose label is a line item's name and nothing else, in the column of the
-    year that the question names; None where no row has it.
+def cover_shares(document: Document) -> Answer | None:
+    """The shares outstanding that a report's cover states, in a sentence or in a list of classes; None where it states
+    none, or several classes.
     """
-    whole = Passage(document.doc_id, 0, len(document.text), document.text, 0, 1.0)
-    for start, end, label in _rows(whole):
-        if has_cells(document.text[start:end]) and any(_fills(label, span) for span in mentions(item, label)):
-            found = _row_value(question, kind, document, start, end)
-            if found is not None:
-                return _answer(document, found[0], found[1], start, end)
+    text = document.text[:_COVER]
+    at = 0
+    for line in text.split("\n"):
+        if re.search(r"\boutstanding\b", line, re.IGNORECASE):
+            counts = _shares_in(text, at, at + len(line))
+            if not counts:
+                below = text[at + len(line) + 1 :].split("\n")[:_LISTED_LINES]
+                counts = _shares_in(text, at + len(line), at + len(line) + 1 + len("\n".join(below)))
+            if len(counts) > 1:
+                return None
+            if counts:
+                start, end = counts[0]
+                first, last = _sentence_around(document.text, start, end)
+                said = text[start:end].strip()
+                return cited_answer(document, said, read_value("number", said), first, last)
+        at += len(line) + 1
     return None
 
 
-def _fills(label: str, span: Span) -> bool:
-    """Whether a label says no more than the name at these characters: brackets and "total" are no more."""
-    before, after = label[: span[0]].casefold(), re.sub(r"\([^)]*\)", "", label[span[1] :])
-    return not re.sub(r"total|consolidated|net|\W", "", before) and not re.sub(r"\W|\d", "", after)
-
-
-def row_answer(question: str, kind: str, passages: Sequence[Passage], document: Document) -> Answer | None:
-    """The value of the row of the passages whose label is nearest to what ``question`` asks for; None where none is
-    near. ``document`` holds the passages. The row is cited.
-    """
-    wanted = _words(_without_times(_LEAD.sub("", question)))
-    best: tuple[float, int, int] | None = None
-    for passage in passages:
-        for start, end, label in _rows(passage):
-            own = _words(label)
-            alike = len(wanted & own) / max(len(wanted | own), 1)
-            near = (wanted <= own and alike >= ALIKE) or wanted - _LOOSE == own - _LOOSE != frozenset()
-            if wanted and near and (best is None or alike > best[0]):
-                best = alike, start, end
-    if best is None:
-        return None
-    _, start, end = best
-    found = _row_value(question, kind, document, start, end)
-    if found is None:
-        return None
-    cited = Citation(document.doc_id, start, end, document.text[start:end])
-    return Answer("answered", found[0], (cited,), context=tuple(passages), value=found[1])
-
-
-def _without_times(question: str) -> str:
-    """``question`` without the times that it names."""
-    spans = [span for span, _ in [*periods(question), *dates(question)]]
-    spans += [match.span() for match in re.finditer(r"(?:(?<=\bFY)|(?<=\bF)|\b)(?:19|20)\d\d\b", question)]
-    marked = list(question)
-    for start, end in spans:
-        marked[start:end] = "\x00" * (end - start)
-    return _WHEN.sub(" ", re.sub("\x00+", "\x00", "".join(marked)))
-
-
-def _row_value(question: str, kind: str, document: Document, start: int, end: int) -> tuple[str, TypedValue] | None:
-    """The words and the value of the cell of a row that the question asks for; None where it has none."""
-    line, years = document.text[start:end], {year for _, year in _years(question)}
-    cells = _cells(line)
-    if not cells:
-        return None
-    cell, year = cells[0], ""
-    if len(years) < 2:
-        placed = _of_year(document.text, start, line, cells, next(iter(years), ""))
-        if placed is None:
-            return None
-        cell, year = placed
-    said = line[cell.start : cell.end].strip()
-    value = value_in(question, kind, said, document, start + cell.start, start + cell.end)
-    if value is None:
-        return None
-    return said, value if value.period or not year else replace(value, period=year)
-
-
-def _cells(line: str) -> list[Amount]:
-    """The amounts of a row, without those of its label: years, and the marks of footnotes."""
-    label = line.find("|", len(line) - len(line.lstrip(" |"))) if "|" in line else -1
-    found = [each for each in amounts(line) if not each.year and each.start > label]
-    marked = len(found) > 1 and found[0].bracketed and abs(found[0].digits) < 20 and not found[0].currency
-    return found[1:] if marked and not found[0].places and label < 0 else found
-
-
-def value_in(question: str, kind: str, said: str, document: Document, start: int, end: int) -> TypedValue | None:
-    """The value of the words at these characters of a document, with what stands above them there; None for none."""
-    first = max(0, start - ABOVE)
-    text = document.text[first : end + 200]
-    try:
-        return read_value(kind, said, Context(text, start - first, end - first, question))
-    except ValueError:
-        return None
-
-
-def with_heads(question: str, kind: str, answer: Answer, document: Document) -> Answer:
-    """``answer`` with the scale and the currency that its document says above the piece of the table that was shown."""
-    value = answer.value
-    if value is None or value.number is None or not answer.citations or (value.scale and value.currency):
-        return answer
-    cited = answer.citations[0]
-    at = document.text.find(answer.answer, cited.start_char, cited.end_char)
-    if at < 0:
-        return answer
-    wider = value_in(question, kind, answer.answer, document, at, at + len(answer.answer))
-    if wider is None or wider.number is None or (value.scale and wider.scale != value.scale):
-        return answer
-    return replace(answer, value=replace(wider, period=wider.period or value.period))
-
-
-def _rows(passage: Passage) -> Iterator[tuple[int, int, str]]:
-    """The rows of a passage that have a label and an amount, as characters of the document, with the label."""
-    at = 0
-    for line in passage.text.split("\n"):
-        short = has_cells(line) or len(line.split()) <= _ROW_WORDS
-        found = [each for each in amounts(line) if not each.year] if short else []
-        if found and (label := line[: found[0].start].strip(" |\t$(:.\u200b")) and len(label) < 120:
-            yield passage.start_char + at, passage.start_char + at + len(line), label
-        at += len(line) + 1
-
-
-def _of_year(text: str, start: int, row: str, cells: Sequence[Amount], year: str) -> tuple[Amount, str] | None:
-    """The amount of a row that is that of the year (of the latest where none is asked for), by the nearest head above
-    that names years, and its year; None: another year's. Without such a head the first amount, and "".
-    """
-    lines = text[max(0, start - ABOVE) : start].split("\n")[-_HEADS:]
-    for line in reversed(lines):
-        named = _years(line)
-        if not named or [each for each in amounts(line) if not each.year and each.places]:
+def _shares_in(text: str, first: int, last: int) -> list[Span]:
+    """The numbers of shares that a piece of a cover gives, sentence by sentence."""
+    found: list[Span] = []
+    for sentence in re.finditer(r"(?:[^.\n]|\.(?=\d|\S))+", text[first:last]):
+        if _NOT_COUNTED.search(sentence[0]):
             continue
-        years = [each for _, each in named]
-        wanted = year or max(years)
-        if wanted not in years:
-            return None
-        place = years.index(wanted)
-        if "|" in line and "|" in row:
-            column = line[: named[place][0]].count("|")
-            found = [each for each in cells if row[: each.start].count("|") == column]
-            if found:
-                return found[0], wanted
-        if place < len(cells):
-            return cells[place], wanted
-        return None if year else (cells[0], "")
-    return cells[0], ""
-
-
-def _years(text: str) -> list[tuple[int, str]]:
-    """The years of a text with where they stand; "FY18" is one."""
-    found = re.finditer(r"(?<!\d)((?:19|20)\d\d)(?!\d|,\d)|\bFY?[\s'\u2019]?(\d\d)\b", text)
-    return [(match.start(), match[1] or f"20{match[2]}") for match in found]
-
-
-def _words(text: str) -> frozenset[str]:
-    """The words that tell one measure from another, in one form each."""
-    found = (re.sub(r"(?<!s)s$", "", word) for word in re.findall(r"[a-z]+", text.casefold()) if word not in _EMPTY)
-    return frozenset(_SAME.get(word, word) for word in found)
+        taken = [span for span, _ in dates(sentence[0])]
+        for each in amounts(sentence[0]):
+            plain = not (each.year or each.currency or each.places or each.unit) and each.digits >= _FEWEST_SHARES
+            if plain and not any(start < each.end and each.start < end for start, end in taken):
+                found.append((first + sentence.start() + each.start, first + sentence.start() + each.end))
+    return found

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -300,11 +301,19 @@ def _of_shares(text: str, shares: bool) -> str:
 
 def _heads(text: str, before: int) -> list[str]:
     """The lines above without amounts (years are none), the nearest first: heads, titles, what introduces a table."""
-    lines = text[:before].split("\n")[-80:]
-    return [line for line in reversed(lines) if line.strip() and not _has_amounts(line)]
+    lines = [line for line in text[:before].split("\n") if line.strip()]
+    return [line for line in reversed(lines[-_LINES_ABOVE:]) if not _has_amounts(line)]
 
 
+_LINES_ABOVE: Final = 80
+"""Lines above a row, blank ones not counted, that may be heads of its table; ours."""
+
+
+@lru_cache(maxsize=4096)
 def _has_amounts(line: str) -> bool:
+    """Kept by line: the heads of a statement are looked for once for each of its rows."""
+    if re.search(r"\d", line) is None:
+        return False
     dated = [span for span, _ in [*periods(line), *dates(line)]]
     return any(
         not each.year

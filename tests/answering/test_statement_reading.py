@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.statement_reading import (
-    item_row,
+    cover_shares,
     line_item_of,
     report_period,
-    row_answer,
     stated,
     stated_in,
-    with_heads,
 )
+from okralong.pipelines.answering.statement_rows import item_row, measure_row, row_answer, with_heads
 from okralong.pipelines.core.types import Answer, Citation, Document, Passage, Question, TypedValue
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.samples.questions import generate
@@ -363,3 +362,124 @@ def test_the_line_items_of_made_up_reports(question: str, label: str) -> None:
         assert found.value is not None
         assert (found.value.number, found.value.currency) == (thousands * 1000, "USD")
         assert found.value.period == document.doc_id[-4:]
+
+
+STATEMENTS = """ALDER INC
+
+Balance sheets (in thousands, except per share amounts)
+                                                             March 31, 2024   December 31, 2023
+Cash and cash equivalents                                    $      18,544    $      17,835
+Accounts receivable, net of allowance of $792 and $463, respectively    28,160    26,604
+Other current assets                                                 1,261           2,011
+Total current assets                                                57,770          65,213
+\u00a0\u00a0Accounts payable and accrued expenses                          $  \u00a0\u00a0142,225   $ \u00a0\u00a0122,400
+Total liabilities and stockholders\u2019 equity                          160,971         163,295
+
+Statements of operations
+                                                                   2024            2023
+General and administrative                                       $    3,129      $    3,604
+Other income                                                               \u2014              12
+Net loss per common share:
+  Basic and diluted                                              $    (0.54)     $    (0.51)
+Weighted average shares:
+  Basic                                                               7,236           7,425
+
+Cash, cash equivalents and restricted cash, beginning of period      17,900          11,364
+Net (decrease) increase in cash and cash equivalents                 (6,900)          2,754
+Cash, cash equivalents and restricted cash at end of period          19,001          14,118
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("What are the current assets?", "57770000"),
+        ("What is the cash and cash equivalents balance?", "18544000"),
+        ("What is the Beginning Balance of Cash and Cash Equivalents?", "17900000"),
+        ("What were cash and cash equivalents at the end of the period?", "19001000"),
+        ("What is the Net Increase in Cash and Cash Equivalents?", "-6900000"),
+        ("What is the Basic Earnings Per Share?", "-0.54"),
+        ("What is the Earnings per Share (EPS)?", "-0.54"),
+        ("What is the diluted loss per share?", "-0.54"),
+        ("What was the other income in 2024?", "0"),
+    ],
+)
+def test_a_row_with_the_very_words_of_the_question_wherever_it_stands(question: str, value: str) -> None:
+    found = measure_row(question, "money", Document("alder", STATEMENTS))
+    assert found is not None
+    assert found.value is not None
+    assert found.value.value == value
+    assert found.answer in found.citations[0].quote or value == "0"
+
+
+@pytest.mark.parametrize("question", ["What is the goodwill?", "What are the total assets?", "What is the total?"])
+def test_no_row_has_other_words(question: str) -> None:
+    assert measure_row(question, "money", Document("alder", STATEMENTS)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("What is the accounts receivable?", "28160000"),
+        ("What is the Accounts Payable?", "142225000"),
+        ("What are the administrative expenses?", "3129000"),
+        ("What is the total liabilities and equity?", "160971000"),
+    ],
+)
+def test_line_items_behind_blanks_less_an_allowance_and_by_other_names(question: str, value: str) -> None:
+    item = line_item_of(question)
+    assert item is not None
+    found = item_row(question, "money", item, Document("alder", STATEMENTS))
+    assert found is not None
+    assert found.value is not None
+    assert found.value.value == value
+
+
+@pytest.mark.parametrize(
+    ("cover", "value"),
+    [
+        (
+            "As of May 20, 2024, the issuer had outstanding 1,135,194 shares of common stock, par value $0.001.",
+            "1135194",
+        ),
+        (
+            "The aggregate market value of the 43,685,796 shares of common stock held by non-affiliates was $234.2 "
+            "million. At March 9, 2022, the registrant had 71,025,738 shares of common stock outstanding.",
+            "71025738",
+        ),
+        (
+            "State the number of shares outstanding of each class.\n\n  Class          Outstanding March 31, 2024\n"
+            "  Voting Common Stock, par value $100     1,700 Shares\n",
+            "1700",
+        ),
+    ],
+)
+def test_the_shares_that_a_cover_counts(cover: str, value: str) -> None:
+    found = cover_shares(Document("alder", f"FORM 10-Q\nAlder Inc.\n{cover}\nOur revenue was $12."))
+    assert found is not None
+    assert found.value is not None
+    assert found.value.value == value
+
+
+def test_several_classes_of_shares_are_not_one_number() -> None:
+    cover = "There were 139,621,085 shares of Class A and 39,747,447 shares of Class B common stock outstanding."
+    assert cover_shares(Document("alder", cover)) is None
+    assert cover_shares(Document("alder", "Alder bakes.")) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("What is the accounts payable of Alder Inc.?", "142225000"),
+        ("What was Alder Inc.'s current assets?", "57770000"),
+        ("What is the accounts payable of Birch Company?", "9000"),
+    ],
+)
+async def test_of_several_documents_the_one_that_is_named_is_read(question: str, value: str) -> None:
+    birch = Document("Birch_Company_2024", "BIRCH COMPANY\nIn dollars\nAccounts payable        $  9,000    $ 8,000\n")
+    documents = [Document("Alder_Inc_2024", STATEMENTS), birch]
+    tools = ScriptedTools(documents, {}, analysis=analysis("extractive"), reads_answers=True, answer_type="money")
+    found = await load_strategy("okralong")(Question("q", question, answer_type="money"), tools)
+    assert found.value is not None
+    assert (found.status, found.value.value) == ("answered", value)
+    assert not [call for call in tools.calls if call.tool == "complete"]
