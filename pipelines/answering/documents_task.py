@@ -266,6 +266,13 @@ _WHICH_ONES: Final = re.compile(
     rf"(?:(?:that|which)\s+)?{_HAS}\s+(?P<measure>[^?]+)",
     re.IGNORECASE,
 )
+_WITH_AMOUNT: Final = re.compile(
+    rf"\b(?:which|what)\s+(?:is\s+the\s+name\s+of\s+the\s+)?{_THINGS}\s+(?:(?:that|which)\s+)?{_HAS}\s+"
+    r"(?:(?P<measure>[^?\d]*?[a-z])\s+(?:of|amounting\s+to|equal\s+to|that\s+(?:is|was))\s+(?P<amount>\W{0,3}\d[^?]*)"
+    r"|(?P<amount2>\W{0,3}\d[^?]*?)\s+(?:in|of)\s+(?P<measure2>[A-Za-z][^?\d]*))\?",
+    re.IGNORECASE,
+)
+"""A question for whose value an amount is."""
 _LIMIT: Final = re.compile(
     r"\s+(?:(?:is|was|are|were|that)\s+)?(?P<limit>(?:over|above|more than|greater than|higher than|larger than"
     r"|exceed\w*|at least|below|under|less than|lower than|fewer than|smaller than|at most|up to|no more than"
@@ -432,6 +439,11 @@ def _by_extreme(asked: str) -> DocumentsTask | None:
 
 def _by_count(asked: str) -> DocumentsTask | None:
     match, name = _HOW_MANY.search(asked), "count"
+    if match is None and (whose := _WITH_AMOUNT.search(asked)) is not None:
+        amount, when = _period_apart(whose["amount"] or whose["amount2"])
+        same = read_conditions(amount)[:1]
+        measure = f"{whose['measure'] or whose['measure2']} {when}"
+        return _task(measure, Operation("filter", conditions=same)) if same else None
     if match is None:
         match, name = _WHICH_ONES.search(asked), "filter"
     if match is None:

@@ -196,3 +196,33 @@ def test_groups_that_rules_read() -> None:
 def test_options() -> None:
     assert options_of("Which had more revenue, Alder, Birch or Cedar Ltd?") == ("Alder", "Birch", "Cedar Ltd")
     assert options_of("Which company had the highest revenue?") == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "ask", "value"),
+    [
+        (
+            "What is the name of the company with accounts payable of $2,181 thousand?",
+            "What is the accounts payable?",
+            "2181000",
+        ),
+        (
+            "What company has accounts receivable amounting to $28,160 in thousands?",
+            "What is the accounts receivable?",
+            "28160000",
+        ),
+        (
+            "What is the name of the company with $30,179 in Accounts Receivable?",
+            "What is the Accounts Receivable?",
+            "30179",
+        ),
+        ("Which company had revenue of 5 million in 2023?", "What was the revenue in 2023?", "5000000"),
+    ],
+)
+def test_a_question_for_whose_value_an_amount_is(question: str, ask: str, value: str) -> None:
+    task = task_by_rules(question)
+    assert task is not None
+    assert (task.ask, task.answer_type) == (ask, "money")
+    assert task.operation is not None
+    assert task.operation.name == "filter"
+    assert [(each.sign, each.than.value) for each in task.operation.conditions] == [("=", value)]
