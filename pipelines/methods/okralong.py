@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Final
 
-from okralong.pipelines.answering.answer_types import TEXT, AnswerType, with_value
+from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, with_value
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.documents_task import task_by_rules
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
@@ -76,13 +76,15 @@ PRECISE: Final = SimpleNamespace(
 
 
 async def orchestrate_cell(question: str, tools: Tools) -> Answer:
-    """One document's answer in a table over many: by the ordinary plan, and asked of nobody again."""
-    return await orchestrate(question, tools, precise=False, escalates=False)
+    """One document's answer in a table over many: by the ordinary plan, of an amount by the policy's
+    ``over_documents.count`` chunks at most, and asked of nobody again.
+    """
+    return await orchestrate(question, tools, precise=False, cell=True)
 
 
-async def orchestrate(question: str, tools: Tools, *, precise: bool, escalates: bool = True) -> Answer:
-    """Primary retrieval, analysis, plan, execution; ``precise`` reads the full text after "unanswerable". Where
-    ``escalates`` is false, an answer that is not trusted stands all the same.
+async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool = False) -> Answer:
+    """Primary retrieval, analysis, plan, execution; ``precise`` reads the full text after "unanswerable". The answer to
+    a ``cell`` of a table stands though it is not trusted.
 
     Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow, and where the policy escalates
     ``check`` and those below ``escalated``.
@@ -90,8 +92,8 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, escalates: 
     primary, scores = await primary_retrieval(tools, "primary/retrieve", question)
     analysis = await tools.analyze("analyze", question, primary, scores) if primary else None
     organized = organize(analysis, tools.policy, precise=precise)
-    if not escalates:
-        organized = replace(organized, escalate_to=None)
+    if cell:
+        organized = _cell_plan(replace(organized, escalate_to=None), tools)
     if _is_over_documents(question, analysis, tools):
         organized = as_documents_plan(organized, tools, len((await scope_of(question, tools)).doc_ids), precise)
     items = _line_items(question, analysis, organized, tools.policy)
@@ -107,6 +109,14 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, escalates: 
         if not trusted and not (whole and plan.escalate_to == "precise"):
             found = await _escalate(question, analysis, plan, tools, found)
     return replace(found, analysis=analysis, plan=plan)
+
+
+def _cell_plan(plan: Plan, tools: Tools) -> Plan:
+    """``plan`` with the chunks that a cell of amounts may show."""
+    most, wanted = tools.policy.over_documents.count, AnswerType.of(tools.answer_type)
+    if most is None or most >= plan.count or wanted.kind not in AMOUNTS or wanted.many:
+        return plan
+    return replace(plan, count=most, reasons=(*plan.reasons, f"one document is asked for an amount → {most} chunks"))
 
 
 async def _escalate(question: str, analysis: Analysis | None, plan: Plan, tools: Tools, first: Answer) -> Answer:

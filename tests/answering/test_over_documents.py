@@ -153,6 +153,17 @@ async def test_more_documents_than_the_policy_allows_are_refused_before_anything
     assert tools.calls == []
 
 
+@pytest.mark.parametrize(("kind", "do", "count"), [("money", "max", 2), ("text", "list", 5)])
+async def test_a_document_that_is_asked_for_an_amount_shows_as_many_chunks_as_the_policy_says(
+    kind: str, do: str, count: int
+) -> None:
+    task = f"Ask: What was the revenue in 2021?\nType: {kind}\nDo: {do}"
+    _, tools = await ask(task=task, policy=paper_policy(over_documents__count=2))
+    plans = [call.details["plan"] for call in tools.calls if call.tool == "record_plan" and "cells/" in call.step]
+    assert [plan.count for plan in plans] == [count] * 3
+    assert all(any("asked for an amount" in reason for reason in plan.reasons) == (count == 2) for plan in plans)
+
+
 async def test_the_method_goes_this_way_where_the_policy_says_so() -> None:
     replies = {"documents": [TASK], "generate": [reads], "split": ["What was the revenue of Alder?"]}
 
