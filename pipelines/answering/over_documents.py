@@ -53,6 +53,8 @@ from okralong.pipelines.llm.config import ANALYZE
 
 ROW_TOKENS: Final = 200
 """Tokens of one row of the table in the generator's prompt, frame included, at most; ours."""
+STATED_TOKENS: Final = 1000
+"""Tokens of the row or sentence that code finds, with the lines around it, at most; ours, for 1,500 characters."""
 QUOTED: Final = 400
 """Characters of a cell's source that are shown with its value; ours."""
 
@@ -122,7 +124,7 @@ def _cell_bound(policy: Policy, tools: Tools) -> Usage:
     bounds = [plan_bound(plan, tables, window, limit, typed=True) for plan in plans]
     primary = policy.primary.count * policy.primary.granularity + PROMPT_OVERHEAD
     most = Usage(max(each.prompt_tokens for each in bounds), 0, max(each.completion_tokens for each in bounds))
-    return most + Usage(primary, 0, tools.completion_limit(ANALYZE))
+    return most + Usage(primary + policy.over_documents.rows * STATED_TOKENS, 0, tools.completion_limit(ANALYZE))
 
 
 def as_documents_plan(plan: Plan, tools: Tools, documents: int, precise: bool = False) -> Plan:

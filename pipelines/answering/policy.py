@@ -331,13 +331,15 @@ class OverDocumentsPolicy(Settings):
     """Questions over many documents, each of which is asked by itself (``answering/over_documents.py``). The method
     goes this way with questions of ``types`` whose scope has more than ``more_than`` documents (null: never), and not
     more than ``most``, which also bounds the strategy ``over_documents``. A document that is asked for an amount shows
-    at most ``count`` chunks (null: as many as its plan says): one row holds the answer. Ours, not in the paper.
+    at most ``count`` chunks (null: as many as its plan says), and with ``rows`` the row or sentence that code finds for
+    the amount (``statement_reading.py``) with the lines around it. Ours, not in the paper.
     """
 
     more_than: Count | None = None
     most: Count = 100
     types: list[QuestionType] = Field(default=["multi-source"])
     count: Count | None = None
+    rows: bool = False
 
 
 class EscalatePolicy(Settings):

@@ -27,7 +27,7 @@ ABOVE: Final = 16_000
 """Characters before a value in which the head of its table is looked for; ours: a statement of cash flows that is
 written in columns has 50 lines of 150 characters, and blank ones between."""
 SHOWN: Final = 600
-"""Characters on each side of what was read that go along as its context; ours."""
+"""Characters on each side of what was read that go along as its context, to where a line ends; ours."""
 _LEAD: Final = re.compile(
     r"^\s*(?:what|how(?:\s+(?:much|many))?)\s+(?:(?:is|are|was|were)\s+)?(?:the\s+)?(?:(?:number|amount|value) of\s+)?",
     re.IGNORECASE,
@@ -152,6 +152,8 @@ def cited_answer(document: Document, said: str, value: TypedValue, start: int, e
     """An answer that cites characters of its document, which go along with what stands around them."""
     text = document.text
     first, last = max(0, start - SHOWN), min(len(text), end + SHOWN)
+    first = max(first, text.find("\n", first, start) + 1) if first else first
+    last = max(text.rfind("\n", end, last), end) if last < len(text) and "\n" in text[end:last] else last
     passage = Passage(document.doc_id, first, last, text[first:last], count_tokens(text[first:last]), 1.0)
     return Answer(
         "answered", said, (Citation(document.doc_id, start, end, text[start:end]),), context=(passage,), value=value

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, with_value
-from okralong.pipelines.answering.context import process_context
+from okralong.pipelines.answering.context import merge, process_context
 from okralong.pipelines.answering.documents_task import task_by_rules
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
@@ -76,8 +76,8 @@ PRECISE: Final = SimpleNamespace(
 
 
 async def orchestrate_cell(question: str, tools: Tools) -> Answer:
-    """One document's answer in a table over many: by the ordinary plan, of an amount by the policy's
-    ``over_documents.count`` chunks at most, and asked of nobody again.
+    """One document's answer in a table over many: by the ordinary plan, of an amount from as much as the policy
+    says (``over_documents.count`` and ``rows``), and asked of nobody again.
     """
     return await orchestrate(question, tools, precise=False, cell=True)
 
@@ -101,7 +101,7 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool 
         told = f"it names a metric that is worked out from others → {len(items)} more look-ups, one for each line item"
         organized = replace(organized, reasons=(*organized.reasons, told))
     plan = await tools.record_plan("plan", organized)
-    found, whole = await _follow(question, analysis, plan, tools)
+    found, whole = await _follow(question, analysis, plan, tools, cell)
     if plan.escalate_to is not None:
         found = await with_confidence(tools, question, found)
         trusted = found.confidence is None or found.confidence >= plan.escalate_under
@@ -133,11 +133,13 @@ async def _escalate(question: str, analysis: Analysis | None, plan: Plan, tools:
     return replace(again, escalated=by, first_confidence=first.confidence)
 
 
-async def _follow(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> tuple[Answer, bool]:
+async def _follow(
+    question: str, analysis: Analysis | None, plan: Plan, tools: Tools, cell: bool = False
+) -> tuple[Answer, bool]:
     """What the plan's workflow finds, in precise mode from the full text after "unanswerable"; and whether that was
     read.
     """
-    found = await _execute(question, analysis, plan, tools)
+    found = await _execute(question, analysis, plan, tools, cell)
     if plan.escalate and found.status == "unanswerable":
         return await answer_from_full_text(tools, question), True
     return found, False
@@ -159,7 +161,7 @@ def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Po
     return line_item_queries(question) if asked and plan.workflow in ("linear", "extend") else []
 
 
-async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools) -> Answer:
+async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools, cell: bool) -> Answer:
     wanted = AnswerType.of(tools.answer_type)
     reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
     if plan.workflow == "documents":
@@ -189,4 +191,7 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         elif reads and not items:
             read = read_sentence if analysis is not None and analysis.type == "abstractive" else read_answer
             return await read(tools, "read", question, hits)
-    return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)
+    passages = await process_context(hits, plan, tools)
+    if cell and tools.policy.over_documents.rows and (row := await read_statement(tools, question, wanted)) is not None:
+        passages = merge([*row.context, *passages])
+    return await generate(tools, "generate", question, passages, hits)

@@ -164,6 +164,19 @@ async def test_a_document_that_is_asked_for_an_amount_shows_as_many_chunks_as_th
     assert all(any("asked for an amount" in reason for reason in plan.reasons) == (count == 2) for plan in plans)
 
 
+@pytest.mark.parametrize("rows", [False, True])
+async def test_the_row_that_code_finds_is_shown_beside_few_chunks(rows: bool) -> None:
+    filler = "What the revenue in 2021 was is what the board asked, and what was the revenue, in 2021. " * 200
+    table = "Figures in thousands of dollars\n                2021      2020\nRevenue       41,000    40,000\n"
+    policy = paper_policy(over_documents__count=1, over_documents__rows=rows)
+    _, tools = await ask(policy=policy, generate="Answer: unanswerable", alder=f"{filler}\n{table}")
+    asked = [call for call in tools.calls if (call.tool, call.step) == ("complete", "cells/1/generate")]
+    shown = "".join(message.content for call in asked for message in call.details["messages"])
+    assert len(asked) == 1
+    assert ("Revenue       41,000    40,000" in shown) == rows
+    assert "what the board asked" in shown
+
+
 async def test_the_method_goes_this_way_where_the_policy_says_so() -> None:
     replies = {"documents": [TASK], "generate": [reads], "split": ["What was the revenue of Alder?"]}
 

@@ -372,7 +372,7 @@ Cash and cash equivalents                                    $      18,544    $ 
 Accounts receivable, net of allowance of $792 and $463, respectively    28,160    26,604
 Other current assets                                                 1,261           2,011
 Total current assets                                                57,770          65,213
-\u00a0\u00a0Accounts payable and accrued expenses                          $  \u00a0\u00a0142,225   $ \u00a0\u00a0122,400
+\u00a0\u00a0Accounts payable and accrued expenses                      $  \u00a0\u00a0142,225   $ \u00a0\u00a0122,400
 Total liabilities and stockholders\u2019 equity                          160,971         163,295
 
 Statements of operations
