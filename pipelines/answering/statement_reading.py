@@ -86,13 +86,13 @@ async def _one_document(tools: Tools, question: str) -> tuple[Document, str] | N
         return document, _unnamed(question, named) if named and _is_called(document, named["name"]) else question
     if named is None:
         return None
-    years = " ".join(YEAR.findall(question))
-    shares = tools.named(f"{named['name']} {years}")
+    shares = tools.named(question[named.start() :])
     near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
     best = [doc_id for doc_id, share in shares.items() if share >= near * max(shares.values())]
     if len(best) != 1:
         return None
-    return await tools.full_text(best[0]), _unnamed(question, named)
+    document = await tools.full_text(best[0])
+    return (document, _unnamed(question, named)) if _is_called(document, named["name"]) else None
 
 
 def _is_called(document: Document, name: str) -> bool:

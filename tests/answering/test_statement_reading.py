@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.statement_reading import (
     cover_shares,
     line_item_of,
+    read_statement,
     report_period,
     stated,
     stated_in,
@@ -483,3 +485,13 @@ async def test_of_several_documents_the_one_that_is_named_is_read(question: str,
     assert found.value is not None
     assert (found.status, found.value.value) == ("answered", value)
     assert not [call for call in tools.calls if call.tool == "complete"]
+
+
+async def test_a_part_of_a_company_is_not_the_document_that_its_year_names() -> None:
+    documents = [Document("Alder_Inc_2023", STATEMENTS), Document("Alder_Inc_2024", STATEMENTS)]
+    tools = ScriptedTools(documents, {}, answer_type="money")
+    asked = "What were the current assets of North America in 2024?"
+    assert await read_statement(tools, asked, AnswerType.of("money")) is None
+    found = await read_statement(tools, "What were the current assets of Alder Inc. in 2024?", AnswerType.of("money"))
+    assert found is not None
+    assert found.citations[0].doc_id == "Alder_Inc_2024"
