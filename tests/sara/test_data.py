@@ -197,10 +197,20 @@ def test_sets_need_a_folder_and_unknown_keys_are_told(config: SaraConfig) -> Non
         parse_config(SaraConfig, CONFIG.replace("instruction:\n", "compression: false\n#"), "a test")
 
 
+def test_xrag_is_two_stages_in_which_the_projector_alone_learns() -> None:
+    config = load_config(SaraConfig, "training/xrag.yaml")
+    assert [name for name, _ in config.stages()] == ["alignment", "instruction"]
+    assert config.instruction is not None
+    assert (config.instruction.lora, config.instruction.retrieved, config.instruction.as_text) == (None, 1, {0: 1})
+    with pytest.raises(ConfigError, match="nothing to compress"):
+        load_config(SaraConfig, "training/xrag.yaml", {"instruction.as_text": {1: 1}})
+
+
 @pytest.mark.parametrize("name", ["sara", "sara_small"])
 def test_shipped_configs_are_the_papers_where_it_says_something(name: str) -> None:
     config = load_config(SaraConfig, f"training/{name}.yaml")
     assert isinstance(stage := config.instruction, InstructionConfig)
+    assert stage.lora is not None
     assert (stage.retrieved, stage.lora.rank, stage.lora.alpha, stage.lora.dropout) == (10, 16, 32, 0.1)
     assert [each for each, _ in config.stages()] == ["alignment", "reconstruction", "instruction"]
     if name == "sara":

@@ -20,7 +20,7 @@ from okralong.pipelines.lab.training.sara import DONE, SaraLearner, train_sara
 from okralong.pipelines.lab.training.sara_report import measured, report_sara
 from okralong.pipelines.lab.training.sara_rows import MixedExample, SaraConfig, prompt_of
 from okralong.pipelines.models.weights import module_command, module_environment
-from okralong.pipelines.sara.artifact import LORA, WEIGHTS, Shape, read_shape
+from okralong.pipelines.sara.artifact import LORA, WEIGHTS, Shape, generator_folder, read_shape
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.prompts import Text
 
@@ -42,6 +42,18 @@ instruction:
 figures: {examples: 60, questions: 6, questions_without_text: 8, replies: 4, as_text: [0, 4], batch_size: 16}
 """
 """On the generated sample; everything is small."""
+
+XRAG = """
+chunk_tokens: 48
+width: 128
+curriculum: false
+texts: {sample: {reports: 4, questions: 24, words: 1500}}
+alignment: {examples: 16, validation: 8, batch_size: 16, learning_rate: 0.01, reply_tokens: 8}
+instruction:
+  {examples: 16, validation: 8, batch_size: 8, epochs: 4, learning_rate: 0.02, reply_tokens: 8, retrieved: 1,
+   as_text: {0: 1}, pool_tokens: 800, evaluations: 1, lora: null}
+figures: {examples: 8, questions: 4, questions_without_text: 4, replies: 0, as_text: [0], batch_size: 8}
+"""
 
 ABLATION = """
 chunk_tokens: 48
@@ -81,6 +93,23 @@ def test_a_training_leaves_what_is_served_and_what_it_says_of_itself(trained: Pa
     assert str(trained) not in card + (out / "history.json").read_text()
     assert (out / "curves.svg").stat().st_size > 1000
     assert not list(out.rglob(CHECKPOINTS))
+
+
+def test_xrag_tunes_its_projector_and_leaves_the_generator_as_it_is(tiny: Path, tmp_path: Path) -> None:
+    config, out = load_config(SaraConfig, config_file(tmp_path, tiny, XRAG)), tmp_path / "out"
+    train_sara(config, None, tmp_path / "work", out)
+    assert not (out / LORA).exists()
+    assert read_shape(out)[1] == read_shape(out / "instruction")[1] != read_shape(out / "alignment")[1]
+    assert generator_folder(out, str(tiny)) == str(tiny), "what answers is the model itself"
+    history = json.loads((out / "history.json").read_text())["instruction"]
+    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
+    assert min(losses[1:]) < losses[0]
+    card = (out / "README.md").read_text()
+    assert card.count("the compressor, below the frozen generator") == 2
+    found = json.loads(report_sara(config, None, tmp_path / "work", out)[1].read_text())
+    answers = found["The gold answer, by how many of 1 retrieved chunks stand as text"]
+    assert answers["0 as text, before tuning"]["nll"]["true"] != answers["0 as text"]["nll"]["true"]
+    assert list(found["The text of alignment, by what was learned"]) == ["untrained", "alignment", "instruction"]
 
 
 def test_true_vectors_raise_the_likelihood_of_held_out_texts(trained: Path) -> None:

@@ -1,5 +1,8 @@
 """SARA's training, stage after stage: the compressor below a frozen language model, then an adapter above it.
 
+xRAG's (Cheng et al. 2024) is the same without the adapter: its projector learns in both of its stages, paraphrase
+pretraining, which is the alignment here, and context-aware instruction tuning.
+
 A training that was killed goes on: finished stages stand, an unfinished one goes on from its last checkpoint.
 """
 
@@ -139,8 +142,8 @@ def _gather(out: Path, config: SaraConfig) -> None:
     last, stage = config.stages()[-1]
     for file in (WEIGHTS, DESCRIPTION):
         shutil.copyfile(out / last / file, out / file)
-    if isinstance(stage, InstructionConfig):
-        shutil.rmtree(out / LORA, ignore_errors=True)
+    shutil.rmtree(out / LORA, ignore_errors=True)
+    if isinstance(stage, InstructionConfig) and stage.lora is not None:
         shutil.copytree(out / last / LORA, out / LORA)
     (out / TRAINED).write_text(_as_trained(config), encoding="utf-8")
     logs = {str(name): _history(out / name) for name, _ in config.stages()}
@@ -203,7 +206,7 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
     for name, stage in config.stages():
         counted = _said(out / name)
         learned = "the compressor, below the frozen generator"
-        if isinstance(stage, InstructionConfig):
+        if isinstance(stage, InstructionConfig) and stage.lora is not None:
             learned = f"{config.recipe(stage).learned_words()}, above the frozen compressor"
         evaluations = evaluations_of(logs[name])
         best = min(evaluations, key=lambda entry: entry["eval_loss"])
@@ -259,7 +262,11 @@ class Generator:
         return SaraLearner(self.model, self.tokenizer, compressor, self.name, reply_tokens, in_order)
 
     def adapted(self, stage: InstructionConfig, config: SaraConfig, start: Path | None = None) -> Generator:
-        """The same with an adapter to learn, a new one or that of the folder ``start``. The model itself is changed."""
+        """The same with an adapter to learn, a new one or that of the folder ``start``, by which the model itself is
+        changed; as it is where the stage learns none.
+        """
+        if stage.lora is None:
+            return self
         torch.manual_seed(config.seed)
         adapted = with_adapter(self.model, stage.lora, task="CAUSAL_LM")
         if start is not None:

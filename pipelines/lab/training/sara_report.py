@@ -96,7 +96,7 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
         inputs = int(encoder.encode(["size"]).shape[1])
         compressors = {UNTRAINED: generator.new_compressor(config, inputs)}
         for name, trained in config.stages():
-            if not isinstance(trained, InstructionConfig):
+            if not isinstance(trained, InstructionConfig) or trained.lora is None:
                 compressors[name] = Compressor.load(out / name).to(generator.device)
         encode, seed, count = encoder.encode, config.seed, config.figures.examples
         tasks: list[tuple[StageConfig, str, list[MixedExample]]] = [
@@ -128,6 +128,9 @@ def _answers(
     rows: dict[str, Compared] = {}
     for tuned in (False, True) if stage.learned and config.compression else (stage.learned,):
         before = stage.learned and not tuned
+        if stage.lora is None:  # the compressor is what was tuned
+            earlier = [name for name, each in config.stages() if not isinstance(each, InstructionConfig)]
+            compressor = Compressor.load(out / earlier[-1] if before else out).to(generator.device)
         # In this order: the adapter changes the model itself.
         asks = generator.adapted(stage, config, out / LORA) if tuned else generator
         found = answer_figures(

@@ -94,20 +94,23 @@ class InstructionConfig(StageConfig):
     The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often in turn each count is used: with
     ``{0: 3, 5: 1}`` three questions have no chunk as text and the fourth has five. Where there are fewer questions
     than ``examples``, each is asked again, further on in the turn, at most as often as there are counts. Questions are
-    asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). Where it
-    is not ``learned``, the questions are only for the figures.
+    asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). With
+    ``lora`` null the compressor learns in its place, below a generator that stays as it is, as xRAG's projector does.
+    Where it is not ``learned``, the questions are only for the figures.
     """
 
     learned: bool = True
     retrieved: Count = 10
     as_text: Turn = Field(default={5: 1})
     pool_tokens: Count = 4000
-    lora: Lora = Lora(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
+    lora: Lora | None = Lora(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
 
     @model_validator(mode="after")
     def _retrieved(self) -> Self:
         if max(self.as_text) > self.retrieved:
             raise ValueError(f"as_text shows {max(self.as_text)} chunks, but {self.retrieved} are retrieved")
+        if self.lora is None and min(self.as_text) >= self.retrieved:
+            raise ValueError("without lora the compressor learns, and as_text leaves it nothing to compress")
         return self
 
 
@@ -167,8 +170,10 @@ class SaraConfig(Settings):
 
     @model_validator(mode="after")
     def _learns_something(self) -> Self:
-        if not self.compression and not (self.instruction and self.instruction.learned):
-            raise ValueError("without compression only the instruction stage learns: give instruction")
+        if not self.compression and not (self.instruction and self.instruction.learned and self.instruction.lora):
+            raise ValueError(
+                "without compression only the instruction stage's adapter learns: give instruction, with lora"
+            )
         return self
 
     def stages(self) -> list[tuple[Stage, StageConfig]]:
