@@ -22,13 +22,19 @@ from ray import serve
 from ray.util.metrics import Histogram
 
 from okralong.actors.cluster import GOODBYE_S, OVERLAP, index_metrics, query_batch_sizes, retry_replica
-from okralong.pipelines.answering.analysis import AnalysisInput, ScorerConfig, load_scorer
+from okralong.pipelines.answering.analysis import (
+    AnalysisInput,
+    ScorerConfig,
+    TokenClassifierConfig,
+    load_scorer,
+    load_token_classifier,
+)
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.archive.vectors import VectorStore
 from okralong.pipelines.core.config import ANYWHERE, Place
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Analysis, ConfigError, Reading
+from okralong.pipelines.core.types import Analysis, ConfigError, Reading, WordKept
 from okralong.pipelines.indexing.config import EmbeddingConfig
 from okralong.pipelines.sara.artifact import ArrayCompressor, SaraConfig
 from okralong.pipelines.sara.prompts import Asked, RefusedError, Written, completion, read_request, refusal
@@ -292,6 +298,25 @@ def scorer_app(config: ScorerConfig, place: Place = ANYWHERE) -> serve.Applicati
     """What ``run_apps`` starts; its handle: ``await handle.remote(prefix, texts)``."""
     deployment = _deployed(ScorerReplica, "scorer", config.replicas, ONGOING, config.gpus_per_replica, place)
     return deployment.bind(config)
+
+
+class TokenClassifierReplica:
+    """One model in one process. Called with texts, returns each one's words with the probability that they are kept."""
+
+    def __init__(self, config: TokenClassifierConfig) -> None:
+        self._model = load_token_classifier(config)
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, texts: list[str]) -> list[list[WordKept]]:
+        """See ``TokenClassifier.keep``."""
+        async with self._turn:
+            return await asyncio.to_thread(self._model.keep, texts)
+
+
+def token_classifier_app(config: TokenClassifierConfig, place: Place = ANYWHERE) -> serve.Application:
+    """What ``run_apps`` starts; its handle: ``await handle.remote(texts)``."""
+    each = config.replicas, ONGOING, config.gpus_per_replica, place
+    return _deployed(TokenClassifierReplica, "token-classifier", *each).bind(config)
 
 
 def _deployed(

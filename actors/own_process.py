@@ -26,7 +26,7 @@ import numpy as np
 
 from okralong.actors.planner import Forecaster, ForecasterSetup, Planner, PlannerSetup, RunActors, not_written
 from okralong.actors.retrieval import RetrievalClient, RetrievalNames, Vectors, needed_models
-from okralong.pipelines.answering.analysis import AnalysisInput, load_scorer
+from okralong.pipelines.answering.analysis import AnalysisInput, load_scorer, load_token_classifier
 from okralong.pipelines.answering.analyzer import load_analyzer
 from okralong.pipelines.answering.question_tools import QuestionTools
 from okralong.pipelines.answering.rerank import load_reranker
@@ -35,7 +35,7 @@ from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.core.config import AnswerPlacement
 from okralong.pipelines.core.log import ROOT, JsonLines
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Analysis, Question, Reading
+from okralong.pipelines.core.types import Analysis, Question, Reading, WordKept
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.gateway import Gateway, Steps
@@ -72,7 +72,7 @@ def unfit(prepared: Prepared, questions: int) -> str:
         return f"the archive has more than {SMALL_CHUNKS:,} chunks"
     if strategy.reads_vectors or strategy.needs_compressor:
         return f"the strategy {config.strategy!r} needs models that run on Ray"
-    parts: list[Any] = [config.query_embedder, config.analyzer, config.reranker]
+    parts: list[Any] = [config.query_embedder, config.analyzer, config.reranker, config.token_classifier]
     parts += [config.scorer] if config.scorer else []
     told = [(part.replicas, part.gpus_per_replica) for part in parts]
     told.append((config.search.replicas, config.search.gpus_per_shard))
@@ -104,6 +104,7 @@ class OwnModels:
             "embedder": lambda: _query_encoder(prepared.manifest),
             "analyzer": lambda: load_analyzer(config.analyzer),
             "reranker": lambda: load_reranker(config.reranker),
+            "token_classifier": lambda: load_token_classifier(config.token_classifier),
         }
         if config.scorer is not None:
             load["scorer"] = partial(load_scorer, config.scorer)
@@ -179,6 +180,7 @@ class OwnRetrieval(RetrievalClient):
         self.archive = prepared.archive
         self.has_embedder, self.has_analyzer = "embedder" in needed, "analyzer" in needed
         self.has_reranker, self.has_scorer = "reranker" in needed, "scorer" in needed
+        self.has_token_classifier = "token_classifier" in needed
         self.has_compressor = False
         self.reads_spans, self.reads_answers, self.checks = says.reads_spans, says.reads_answers, says.checks
         self._models = models
@@ -219,6 +221,13 @@ class OwnRetrieval(RetrievalClient):
         """As above."""
         async with self._scoring:
             found: list[list[int]] = self._models.model("scorer").token_ends(texts)
+            return found
+
+    async def keep(self, texts: list[str]) -> list[list[WordKept]]:
+        """As above."""
+        async with self._scoring:
+            model = self._models.model("token_classifier")
+            found: list[list[WordKept]] = await asyncio.to_thread(model.keep, texts)
             return found
 
 

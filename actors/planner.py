@@ -601,6 +601,7 @@ def _ports(
         reads_answers=retrieval.reads_answers,
         score=retrieval.score if retrieval.has_scorer else None,
         token_ends=retrieval.token_ends if retrieval.has_scorer else None,
+        keep=retrieval.keep if retrieval.has_token_classifier else None,
         compress=retrieval.compress if retrieval.has_compressor else None,
     )
 

@@ -26,7 +26,7 @@ from okralong.pipelines.answering.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
-from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError, Reading
+from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError, Reading, WordKept
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.prepare import Prepared
 
@@ -40,7 +40,7 @@ ADDRESS: Final = "http://okralong.invalid/v1"
 REVIVED: Final[dict[str, Any]] = {"max_restarts": 3, "max_task_retries": 3}
 """Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
 
-APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "generator")
+APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "token_classifier", "generator")
 """The applications on Ray Serve; a run has those that its strategy and its archive need."""
 
 
@@ -48,10 +48,10 @@ APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "generator")
 class RetrievalNames:
     """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace, for each shard
     number one or more; ``analyzer`` (None: the generator analyses), ``embedder`` (None: the archive has no vectors),
-    ``reranker``, ``scorer`` and ``generator`` (None where nothing needs one) run on Ray Serve; ``rules`` is an analyzer
-    that each planner has in its own process; ``compresses`` says whether the embedder has a compressor, ``reads_spans``
-    whether the reranker says where answers stand, ``reads_answers`` whether it may answer and ``checks`` whether it
-    says how probably an answer is right.
+    ``reranker``, ``scorer``, ``token_classifier`` and ``generator`` (None where nothing needs one) run on Ray Serve;
+    ``rules`` is an analyzer that each planner has in its own process; ``compresses`` says whether the embedder has a
+    compressor, ``reads_spans`` whether the reranker says where answers stand, ``reads_answers`` whether it may answer
+    and ``checks`` whether it says how probably an answer is right.
     """
 
     archive: str
@@ -60,6 +60,7 @@ class RetrievalNames:
     embedder: str | None
     reranker: str | None
     scorer: str | None
+    token_classifier: str | None = None
     generator: str | None = None
     rules: AnalyzerConfig | None = None
     compresses: bool = False
@@ -104,6 +105,7 @@ def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
         "embedder": lambda: models.query_embedder_app(prepared.manifest, *replicas, places.embedder, compressor),
         "analyzer": lambda: models.analyzer_app(config.analyzer, places.analyzer),
         "reranker": lambda: models.reranker_app(config.reranker, places.reranker),
+        "token_classifier": lambda: models.token_classifier_app(config.token_classifier, places.token_classifier),
         "generator": lambda: models.sara_generator_app(config.sara, llm.model, llm.window, places.generator),
     }
     if scorer is not None:
@@ -133,6 +135,8 @@ def needed_models(prepared: Prepared, asking: bool = True) -> dict[str, object]:
         needed["reranker"] = [config.reranker.identity(), config.reranker.model_dump()]
     if strategy.needs_scorer and config.scorer is not None:
         needed["scorer"] = config.scorer.model_dump()
+    if strategy.needs_token_classifier:
+        needed["token_classifier"] = [config.token_classifier.identity(), config.token_classifier.model_dump()]
     if asking and strategy.reads_vectors:
         needed["generator"] = [config.sara.model_dump(), config.llm.model, config.llm.window]
     return needed
@@ -249,11 +253,13 @@ class RetrievalClient:
         self.has_reranker = names.reranker is not None
         self.reads_spans, self.reads_answers, self.checks = names.reads_spans, names.reads_answers, names.checks
         self.has_scorer = names.scorer is not None
+        self.has_token_classifier = names.token_classifier is not None
         self.has_compressor = names.compresses
         self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]
         self._rules = None if names.rules is None else load_analyzer(names.rules)
         self._embedder, self._analyzer = _app_handle(names.embedder), _app_handle(names.analyzer)
         self._reranker, self._scorer = _app_handle(names.reranker), _app_handle(names.scorer)
+        self._token_classifier = _app_handle(names.token_classifier)
         self._generator = _app_handle(names.generator)
 
     def shards(self, granularity: int) -> list[RayShard]:
@@ -297,6 +303,11 @@ class RetrievalClient:
         """Where the tokens end that ``score`` measures; only where there is a scorer."""
         ends: list[list[int]] = await retry_replica(partial(self._scorer.token_ends.remote, texts))
         return ends
+
+    async def keep(self, texts: list[str]) -> list[list[WordKept]]:
+        """The token classifier's words with their probabilities; only where there is one."""
+        words: list[list[WordKept]] = await retry_replica(partial(self._token_classifier.remote, texts))
+        return words
 
 
 def _app_handle(name: str | None) -> Any:

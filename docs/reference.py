@@ -54,6 +54,7 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "training/report.yaml": "okralong.pipelines.lab.training:ReportConfig",
         "training/reading.yaml": "okralong.pipelines.lab.training:ReadingConfig",
         "training/reader_report.yaml": "okralong.pipelines.lab.training:ReaderReportConfig",
+        "training/keep.yaml": "okralong.pipelines.lab.training:KeepConfig",
         "training/sara.yaml": "okralong.pipelines.lab.training:SaraConfig",
     },
 }

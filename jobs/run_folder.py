@@ -101,9 +101,9 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
     if begun["fingerprint"] == prepared.fingerprint:
         return True
     now = prepared.config.model_dump(mode="json")
-    decides = ("strategy", "policy", "analyzer", "llm", "reranker", "scorer", "sara")
-    # A folder of before there was a reranker has none in its config.
-    known = [key for key in decides if key in begun["config"] or key != "reranker"]
+    decides = ("strategy", "policy", "analyzer", "llm", "reranker", "scorer", "token_classifier", "sara")
+    # A folder of before there was a reranker or a token classifier has none in its config.
+    known = [key for key in decides if key in begun["config"] or key not in ("reranker", "token_classifier")]
     changed = [key for key in known if begun["config"].get(key) != now.get(key)] or ["policy values or the archive"]
     raise ConfigError(
         f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "

@@ -290,7 +290,8 @@ def train(
     ] = False,
     leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
 ) -> None:
-    """Train an analyzer (`okralong answer --analyzer`), a reader (llm.reader) or a cross-encoder (reranker.model)."""
+    """Train an analyzer (`okralong answer --analyzer`), a reader (llm.reader), a cross-encoder (reranker.model) or a
+    token classifier (token_classifier.model)."""
     if report:
         from okralong.jobs.lab.train import report_on
 
@@ -301,12 +302,19 @@ def train(
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.lab.training.fit import CARD, definition_of, prepared, train_session
     from okralong.pipelines.lab.training.recipe import Recipe, export_files
-    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, LEARNED, RANKING, READER_ROWS, without_sets
+    from okralong.pipelines.lab.training.rows import (
+        ANALYZER_ROWS,
+        KEEP,
+        LEARNED,
+        RANKING,
+        READER_ROWS,
+        without_sets,
+    )
 
     console = Console()
     recipe = load_config(Recipe, config)
     definition = definition_of(recipe)
-    tables: dict[str, Any] = {"reader": READER_ROWS, "cross_encoder": RANKING}
+    tables: dict[str, Any] = {"reader": READER_ROWS, "cross_encoder": RANKING, "token_classifier": KEEP}
     table = tables.get(recipe.kind, ANALYZER_ROWS)
     if recipe.kind in tables and leave_out:
         raise typer.BadParameter(f"a {recipe.kind}'s rows have no --leave-out: make rows of fewer sets")
@@ -351,6 +359,7 @@ class Learner(StrEnum):
     ANALYZER = "analyzer"
     READER = "reader"
     CROSS_ENCODER = "cross_encoder"
+    TOKEN_CLASSIFIER = "token_classifier"
 
 
 def train_data(
@@ -360,7 +369,7 @@ def train_data(
     config: Annotated[
         str | None,
         typer.Option(
-            help="Which sets, and how many rows; by default training/rows.yaml, reading.yaml or ranking.yaml."
+            help="Which sets, and how many rows; by default rows, reading, ranking or keep.yaml of training/."
         ),
     ] = None,
     work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
@@ -380,7 +389,8 @@ def train_data(
     from okralong.pipelines.lab.training.analyzer_rows import RowsConfig, build_rows
     from okralong.pipelines.lab.training.cross_encoder_rows import RankingConfig, build_ranking
     from okralong.pipelines.lab.training.reader_rows import ReadingConfig, build_reading
-    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, RANKING, READER_ROWS
+    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, KEEP, RANKING, READER_ROWS
+    from okralong.pipelines.lab.training.token_classifier_rows import KeepConfig, build_keep
     from okralong.pipelines.run.config import RunConfig
 
     console = Console()
@@ -392,6 +402,8 @@ def train_data(
     if learner is Learner.CROSS_ENCODER:
         built = build_ranking(load_config(RankingConfig, config or "training/ranking.yaml"), data, work, say)
         table = RANKING
+    elif learner is Learner.TOKEN_CLASSIFIER:
+        built, table = build_keep(load_config(KeepConfig, config or "training/keep.yaml"), data, say), KEEP
     elif learner is Learner.READER:
         built = build_reading(load_config(ReadingConfig, config or "training/reading.yaml"), data, work, say)
         table = READER_ROWS

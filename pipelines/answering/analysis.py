@@ -26,10 +26,18 @@ from okralong.pipelines.core.types import (
     ReplyError,
     RetrieverScores,
 )
-from okralong.pipelines.models.weights import EMBEDDED, available_cores, converted_model
+from okralong.pipelines.models.weights import (
+    EMBEDDED,
+    SHIPPED,
+    adapter_digest,
+    available_cores,
+    converted_model,
+    shipped_adapter,
+)
 
 if TYPE_CHECKING:
     from okralong.pipelines.models.likelihood import LikelihoodModel
+    from okralong.pipelines.models.token_classifier import TokenClassifier
 
 TYPES: Final[tuple[QuestionType, ...]] = get_args(QuestionType)
 """The five question types (paper section 3.2)."""
@@ -228,6 +236,33 @@ class ScorerConfig(Settings):
     model: str = Field(default=EMBEDDED, min_length=1)
     replicas: Annotated[int, Field(ge=1, le=256)] = 1
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
+
+
+class TokenClassifierConfig(Settings):
+    """The ``token_classifier`` part of a run's config: which model says what LLMLingua-2 keeps.
+
+    ``model`` is "shipped" or a folder that `okralong train` wrote; each of ``replicas`` takes ``gpus_per_replica``
+    GPUs.
+    """
+
+    model: str = Field(default=SHIPPED, min_length=1)
+    replicas: Annotated[int, Field(ge=1, le=256)] = 1
+    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
+
+    def folder(self) -> Path:
+        """Where the model is. Raises ConfigError when the shipped one is missing."""
+        return shipped_adapter("token_classifier") if self.model == SHIPPED else Path(self.model).expanduser()
+
+    def identity(self) -> str:
+        """What decides its word: the model by its content."""
+        return adapter_digest(self.folder()) or self.model
+
+
+def load_token_classifier(config: TokenClassifierConfig) -> TokenClassifier:
+    """The model that ``config`` names, ready to use in this process. Raises ConfigError when it cannot be loaded."""
+    from okralong.pipelines.models.token_classifier import TokenClassifier
+
+    return TokenClassifier.load(config.folder(), threads=available_cores())
 
 
 def load_scorer(config: ScorerConfig) -> LikelihoodModel:

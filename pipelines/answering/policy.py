@@ -176,6 +176,20 @@ class LlmLinguaPolicy(Settings):
     segment: Annotated[int, Field(ge=8, le=8192)] = 200
 
 
+class LlmLingua2Policy(Settings):
+    """LLMLingua-2: of the ``candidates`` best chunks of ``granularity`` tokens those of the highest mean probability
+    are kept, ``coarse_factor`` times ``target_tokens`` together, and of each as large a share of its words as makes
+    ``target_tokens``. The signs of ``always`` stay, and with ``keep_digits`` words with a digit go first.
+    """
+
+    granularity: Tokens = 512
+    candidates: Count = 30
+    target_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2000
+    coarse_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
+    always: Annotated[str, Field(pattern=r"^[\n.?!]*$")] = "\n?!."
+    keep_digits: bool = False
+
+
 class InstructRagPolicy(Settings):
     """InstructRAG: the ``count`` best chunks of ``granularity`` tokens, and ``examples`` questions with rationales that
     the generator wrote itself; 0: none are shown.
@@ -462,6 +476,7 @@ class Policy(Settings):
     iter_retgen: IterRetgenPolicy = IterRetgenPolicy()
     self_rag: SelfRagPolicy = SelfRagPolicy()
     llmlingua: LlmLinguaPolicy = LlmLinguaPolicy()
+    llmlingua2: LlmLingua2Policy = LlmLingua2Policy()
     instructrag: InstructRagPolicy = InstructRagPolicy()
     graphrag: GraphRagPolicy = GraphRagPolicy()
 

@@ -47,6 +47,7 @@ from okralong.pipelines.core.types import (
     Reply,
     RetrieverScores,
     TokenVectors,
+    WordKept,
 )
 from okralong.pipelines.llm.config import ANALYZE
 
@@ -90,7 +91,8 @@ class Ports:
     None lets the generator analyse; ``admit`` reserves a plan's dollars, with the next call at the latest;
     ``demonstrate`` puts a worked example before each prompt; ``calculator`` and ``short_contract`` are those of
     ``Tools``; ``score`` and ``token_ends`` are None where no model was configured that could, ``artifact`` where there
-    is no run to keep one, ``compress`` where nothing needs a compressor (see ``Tools``; shapes (n, dimension) to (n,
+    is no run to keep one, ``keep`` where nothing needs a token
+    classifier, ``compress`` where nothing needs a compressor (see ``Tools``; shapes (n, dimension) to (n,
     hidden)), ``read`` where the run has no cross-encoder (a query and passages to readings); ``reads_spans`` says
     whether that one says where answers stand, ``reads_answers`` is that of ``Tools``; ``generator`` is the name of the
     one behind ``complete``, ``stronger`` the ports with the run's stronger one (None where there is none).
@@ -111,6 +113,7 @@ class Ports:
     short_contract: bool = False
     score: Callable[[str, list[str]], Awaitable[list[list[float]]]] | None = None
     token_ends: Callable[[list[str]], Awaitable[list[list[int]]]] | None = None
+    keep: Callable[[list[str]], Awaitable[list[list[WordKept]]]] | None = None
     artifact: Callable[[str, str, Branch], Awaitable[Any]] | None = None
     compress: Callable[[Vectors], Awaitable[Vectors]] | None = None
     read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
@@ -371,6 +374,16 @@ class QuestionTools:
         if self.ports.token_ends is None:
             raise self._no_scorer()
         return await self.ports.token_ends(list(texts))
+
+    async def keep(self, texts: Sequence[str]) -> list[list[WordKept]]:
+        """See ``Tools``."""
+        if self.ports.keep is None:
+            raise ConfigError(
+                "The strategy asks a token classifier which words to keep, and this run was started without one. A "
+                "strategy says so by NEEDS_TOKEN_CLASSIFIER = True in its module."
+            )
+        with self._timed("score"):
+            return await self.ports.keep(list(texts))
 
     async def remember(self, step: str, asked: Any, make: Callable[[], Awaitable[Any]]) -> Any:
         """See ``Tools``."""

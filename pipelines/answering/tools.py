@@ -26,6 +26,7 @@ from okralong.pipelines.core.types import (
     Reply,
     RetrieverScores,
     TokenVectors,
+    WordKept,
 )
 
 ESCALATED: Final = "escalated"
@@ -241,6 +242,13 @@ class Tools(Protocol):
     async def token_ends(self, texts: Sequence[str]) -> list[list[int]]:
         """Where each token that ``score`` measures ends, in characters of its text; a text too long for the model has
         more of them than scores. Raises ConfigError as ``score`` does.
+        """
+        ...
+
+    async def keep(self, texts: Sequence[str]) -> list[list[WordKept]]:
+        """The words of each text, in order, with the probability that each is kept, by the run's token classifier.
+
+        Raises ConfigError when the run has none.
         """
         ...
 

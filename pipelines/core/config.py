@@ -246,9 +246,9 @@ class IndexPlacement(Settings):
 
 
 class AnswerPlacement(Settings):
-    """``planners`` carry the questions; ``shards`` hold the index; ``embedder``, ``analyzer``, ``reranker``, ``scorer``
-    and SARA's ``generator`` are the models on Ray Serve; ``ledger`` is the one writer of the run, in batch mode with
-    the batch scheduler beside it.
+    """``planners`` carry the questions; ``shards`` hold the index; ``embedder``, ``analyzer``, ``reranker``,
+    ``scorer``, ``token_classifier`` and SARA's ``generator`` are the models on Ray Serve; ``ledger`` is the one writer
+    of the run, in batch mode with the batch scheduler beside it.
     """
 
     planners: Place = Place()
@@ -257,6 +257,7 @@ class AnswerPlacement(Settings):
     analyzer: Place = Place()
     reranker: Place = Place()
     scorer: Place = Place()
+    token_classifier: Place = Place()
     generator: Place = Place()
     ledger: Place = Place()
 

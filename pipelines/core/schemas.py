@@ -478,6 +478,18 @@ RANKING_ROWS: Final = _schema(
 """A question that a cross-encoder learns from, with passages: how much of the evidence each holds, whether it holds the
 answer (1, 0, or -100 where nobody knows), and at which characters (-1: nowhere, or nobody knows)."""
 
+KEEP_ROWS: Final = _schema(
+    "keep_rows",
+    [
+        ("source", pa.string()),
+        ("documents", pa.list_(pa.string())),
+        ("text", pa.string()),
+        ("labels", pa.list_(pa.int32())),
+    ],
+)
+"""A passage that a token classifier learns from, and of each of its words whether questions or answers name it (0 no
+one, 1 a question, 2 an answer)."""
+
 READING_ROWS: Final = _schema(
     "reading_rows",
     [

@@ -130,6 +130,15 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class WordKept:
+    """A word of a text, its characters ``[start, end)``, with the probability that a compression keeps it."""
+
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """What each retriever found on its own, already merged over the shards, not yet fused."""
 

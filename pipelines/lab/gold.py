@@ -36,6 +36,15 @@ _PERCENT: Final = re.compile(r"\bper\s?cent\b")
 _WORD: Final = re.compile(r"\d+\.\d+|(?<![\d\w])\.\d+|\d+|%|[^\W\d_]+")
 
 
+_COMMON: Final = """
+a an the of in on at to for and or by with from as is are was were be been its it this that their his her which what who
+how when where did does do has have had not than into under over per between
+"""
+
+COMMON: Final = frozenset(_COMMON.split())
+"""Words that say nothing of what an answer is about; ours."""
+
+
 def words(text: str) -> list[str]:
     """The words and numbers of a text as they are compared: "$ (1,544.50) Percent" is ["1544.5", "%"]."""
     plain = unicodedata.normalize("NFKC", text).lower()

@@ -308,7 +308,8 @@ def _curves(axis: Axes, log: Log, labels: Mapping[str, str]) -> None:
             marker = "" if key == "loss" else "."  # a loss is logged too often for markers
             axis.plot(*zip(*points, strict=True), color=COLOURS[number % len(COLOURS)], label=label, marker=marker)
     axis.grid(visible=True)
-    axis.legend()
+    if axis.lines:  # not every model has an accuracy
+        axis.legend()
 
 
 # --------

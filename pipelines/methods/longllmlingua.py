@@ -28,7 +28,13 @@ from typing import Any, Final
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import LlmLinguaPolicy, LongLlmLinguaPolicy, Policy, plain_plan
+from okralong.pipelines.answering.policy import (
+    LlmLingua2Policy,
+    LlmLinguaPolicy,
+    LongLlmLinguaPolicy,
+    Policy,
+    plain_plan,
+)
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
@@ -63,11 +69,12 @@ async def answer_shortened(
     question: Question,
     tools: Tools,
     name: str,
-    policy: LongLlmLinguaPolicy | LlmLinguaPolicy,
+    policy: LongLlmLinguaPolicy | LlmLinguaPolicy | LlmLingua2Policy,
     shorten: Callable[[Sequence[Hit]], Awaitable[Kept]],
 ) -> Answer:
     """The answer from what ``shorten`` leaves of the policy's best dense chunks; ``name`` stands in the plan's reason.
-    LLMLingua (``llmlingua.py``) answers in the same way. Steps: ``plan``, ``retrieve``, ``compress``, ``generate``.
+    LLMLingua and LLMLingua-2 (``llmlingua.py``, ``llmlingua2.py``) answer in the same way. Steps: ``plan``,
+    ``retrieve``, ``compress``, ``generate``.
     """
     words = question.question
     reason = f"{name}: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"

@@ -4,6 +4,7 @@ A strategy is a module (or any object) with ``answer(question, tools)`` and ``gr
 that the archive must hold. Further attributes say what else it needs:
 
 - ``NEEDS_SCORER = True``: it calls ``tools.score``; ``needs_scorer(policy)`` where that depends on the policy.
+- ``NEEDS_TOKEN_CLASSIFIER = True``: it calls ``tools.keep``.
 - ``NEEDS_VECTORS = True``: it retrieves by dense vectors alone, or calls ``tools.embed`` or ``tools.vectors``;
   ``needs_vectors(policy)`` where that depends on the policy.
 - ``needs_compressor(policy)``: whether it calls ``tools.compress``.
@@ -56,6 +57,7 @@ BUILT_IN: Final = (
     "iter_retgen",
     "self_rag",
     "llmlingua",
+    "llmlingua2",
     "instructrag",
     "graphrag",
 )
@@ -67,10 +69,10 @@ class StrategySpec:
 
     ``name`` is the strategy's in tables, ``place`` what any process can load it by. ``identity`` tells it from others:
     of a file, what stands in it and not where it lies. ``granularities`` are the chunk sizes in tokens, rising, that
-    the archive must hold. ``needs_scorer``, ``needs_compressor``, ``needs_reranker`` and ``needs_vectors`` (whether the
-    archive must have dense vectors) hold for the strategy or its policy. ``escalates``: answers that are not trusted
-    are asked for again as ``policy.escalate`` says.
-    ``unforeseen`` says why no estimate can tell what it will send; None where one can.
+    the archive must hold. ``needs_scorer``, ``needs_token_classifier``, ``needs_compressor``, ``needs_reranker`` and
+    ``needs_vectors`` (whether the archive must have dense vectors) hold for the strategy or its policy. ``escalates``:
+    answers that are not trusted are asked for again as ``policy.escalate`` says. ``unforeseen`` says why no estimate
+    can tell what it will send; None where one can.
     """
 
     name: str
@@ -78,6 +80,7 @@ class StrategySpec:
     identity: str
     granularities: tuple[int, ...]
     needs_scorer: bool = False
+    needs_token_classifier: bool = False
     needs_compressor: bool = False
     needs_reranker: bool = False
     needs_logprobs: bool = False
@@ -129,6 +132,7 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         identity=identity,
         granularities=tuple(sorted(module.granularities(policy))),
         needs_scorer=policy.needs_scorer or says("NEEDS_SCORER") or says_of_policy("needs_scorer"),
+        needs_token_classifier=says("NEEDS_TOKEN_CLASSIFIER"),
         needs_compressor=compresses,
         # A strategy of somebody else's may retrieve by ``assembled_retrieval``, which ranks as the policy says.
         needs_reranker=says_of_policy("needs_reranker") if name in BUILT_IN else policy.needs_reranker,

@@ -9,7 +9,7 @@ Ray.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -73,15 +73,39 @@ class CrossEncoderModel(nn.Module):
 
     def learned(self, first_block: int) -> dict[str, Tensor]:
         """The parameters that a training changes: the encoder's blocks from ``first_block`` on, and the heads."""
-        return {
-            name: value
-            for name, value in self.named_parameters()
-            if name.startswith("heads.") or (".layer." in name and _block(name) >= first_block)
-        }
+        return learned_of(self, first_block)
+
+
+def learned_of(model: nn.Module, first_block: int) -> dict[str, Tensor]:
+    """Of an encoder with ``heads`` the parameters of its blocks from ``first_block`` on, and the heads'."""
+    return {
+        name: value
+        for name, value in model.named_parameters()
+        if name.startswith("heads.") or (".layer." in name and _block(name) >= first_block)
+    }
 
 
 def _block(name: str) -> int:
     return int(name.split(".layer.")[1].split(".")[0])
+
+
+def write_learned(file: Path, learned: Mapping[str, Tensor]) -> None:
+    """Write parameters in float16, to halve their size."""
+    save_file({name: v.detach().cpu().to(torch.float16).contiguous() for name, v in learned.items()}, file)
+
+
+def read_learned(file: Path, model: nn.Module, learned: Collection[str]) -> None:
+    """Put what ``write_learned`` wrote into ``model``, whose parameters ``learned`` they must be.
+
+    Raises ConfigError when the file cannot be read or is of another model.
+    """
+    try:
+        kept = {name: value.float() for name, value in load_file(file).items()}
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}. Train it again or copy it again.") from error
+    if missing := set(learned) ^ kept.keys():
+        raise ConfigError(f"{file} is not of this model: {sorted(missing)[:3]} ... do not fit.")
+    model.load_state_dict(kept, strict=False)
 
 
 def tokens_of(tokenizer: Any, queries: Sequence[str], passages: Sequence[str], max_tokens: int) -> Any:
@@ -113,10 +137,9 @@ def tokens_of(tokenizer: Any, queries: Sequence[str], passages: Sequence[str], m
 
 
 def save_cross_encoder(folder: Path, model: CrossEncoderModel, shape: CrossEncoderShape) -> None:
-    """Write description and learned weights, in float16 to halve their size."""
+    """Write description and learned weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = model.learned(shape.first_block)
-    save_file({name: v.detach().cpu().to(torch.float16).contiguous() for name, v in kept.items()}, folder / WEIGHTS)
+    write_learned(folder / WEIGHTS, model.learned(shape.first_block))
     write_shape(folder, shape)
 
 
@@ -147,14 +170,7 @@ def load_learned(folder: Path, model: CrossEncoderModel, sha256: str | None) -> 
             f"The cross-encoder in {folder} was trained on other weights of {shape.encoder!r} (sha256 "
             f"{shape.sha256}) than those at hand ({sha256}). Train it again with `okralong train`."
         )
-    try:
-        kept = {name: value.float() for name, value in load_file(folder / WEIGHTS).items()}
-    except (OSError, SafetensorError) as error:
-        raise ConfigError(f"{folder / WEIGHTS} cannot be read: {error}. Train it again or copy it again.") from error
-    missing = model.learned(shape.first_block).keys() ^ kept.keys()
-    if missing:
-        raise ConfigError(f"{folder / WEIGHTS} is not of this model: {sorted(missing)[:3]} ... do not fit.")
-    model.load_state_dict(kept, strict=False)
+    read_learned(folder / WEIGHTS, model, model.learned(shape.first_block).keys())
 
 
 class CrossEncoder:

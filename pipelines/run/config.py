@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from okralong.pipelines.answering.analysis import ScorerConfig
+from okralong.pipelines.answering.analysis import ScorerConfig, TokenClassifierConfig
 from okralong.pipelines.answering.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig
@@ -30,16 +30,16 @@ class QueryEmbedderConfig(Settings):
 class RunConfig(Settings):
     """An answer run.
 
-    ``strategy`` is the name of a method, a file (mine.py) or module:function; ``policy`` and ``prices`` are paths
-    or names of shipped configs; ``concurrency`` is questions in flight over all ``planners``, the processes that
-    work on them (null: one, and further ones as long as they are busy and cores are free; in batch mode
+    ``strategy`` is the name of a method, a file (mine.py) or module:function; ``policy`` and ``prices`` are paths or
+    names of shipped configs; ``concurrency`` is questions in flight over all ``planners``, the processes that work on
+    them (null: one, and further ones as long as they are busy and cores are free; in batch mode
     ``llm.batch.concurrency`` is); at most ``own_process`` questions over a small archive are carried, or looked at by
     an estimate, in the command's own process, without Ray (0: never); ``reranker`` is the cross-encoder of policies
-    that rank by one, ``scorer`` the model of those that measure likelihoods (null: none); ``sara`` are the models of
-    the strategy of that name; ``search`` says how many processes hold the index; ``budget_usd`` is a hard cap (null:
-    none); ``tags`` go to every ledger row; ``replies_from`` are other run folders, whose replies to equal requests
-    are taken instead of paid for; ``carry`` names columns of the questions that go along into the answers;
-    ``placement`` says on which nodes of a cluster the parts run.
+    that rank by one, ``scorer`` the model of those that measure likelihoods (null: none); ``token_classifier`` says
+    what LLMLingua-2 keeps; ``sara`` are the models of the strategy of that name; ``search`` says how many processes
+    hold the index; ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row; ``replies_from`` are
+    other run folders, whose replies to equal requests are taken instead of paid for; ``carry`` names columns of the
+    questions that go along into the answers; ``placement`` says on which nodes of a cluster the parts run.
     """
 
     SHIPPED: ClassVar[str | None] = "answer.yaml"
@@ -52,6 +52,7 @@ class RunConfig(Settings):
     query_embedder: QueryEmbedderConfig = QueryEmbedderConfig()
     reranker: RerankerConfig = RerankerConfig()
     scorer: ScorerConfig | None = None
+    token_classifier: TokenClassifierConfig = TokenClassifierConfig()
     sara: SaraConfig = SaraConfig()
     search: SearchConfig = SearchConfig()
     budget_usd: Annotated[float, Field(gt=0)] | None = None
@@ -85,6 +86,8 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
     }
     if strategy.needs_reranker:  # without one the hash is that of before there was any
         parts["reranker"] = config.reranker.identity()
+    if strategy.needs_token_classifier:
+        parts["token_classifier"] = config.token_classifier.identity()
     if (stronger := asked_again(config.llm, policy, strategy)) is not None:
         parts["stronger"] = _generator(stronger, False)
     if strategy.reads_vectors or strategy.needs_compressor:  # without any the hash is that of before there were any

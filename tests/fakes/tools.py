@@ -37,6 +37,7 @@ from okralong.pipelines.core.types import (
     RetrieverScores,
     TokenVectors,
     Usage,
+    WordKept,
 )
 from okralong.pipelines.indexing.chunking import chunk_document
 
@@ -230,6 +231,11 @@ class ScriptedTools:
 
     async def token_ends(self, texts: Sequence[str]) -> list[list[int]]:
         return [[match.end() for match in re.finditer(r"\S+", text)] for text in texts]
+
+    async def keep(self, texts: Sequence[str]) -> list[list[WordKept]]:
+        """A word is the likelier to be kept the longer it is."""
+        words = [[match.span() for match in re.finditer(r"\S+?(?=[.?!]?(?:\s|\Z))|[.?!]", text)] for text in texts]
+        return [[WordKept(start, end, 1 - 1 / (1 + end - start)) for start, end in each] for each in words]
 
     async def remember(self, step: str, asked: Any, make: Callable[[], Awaitable[Any]]) -> Any:
         self._record("remember", step, asked=json.loads(json.dumps(asked)))

@@ -203,6 +203,22 @@ def test_a_small_model_measures_what_is_kept_and_answered_from(
         assert row["context_tokens"] < 4000
 
 
+def test_llmlingua2_answers_from_the_words_that_the_token_classifier_keeps(
+    sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
+) -> None:
+    run, policy = tmp_path / "run", tmp_path / "policy.yaml"
+    settings = yaml.safe_load(shipped_config("policy/default.yaml"))
+    settings["llmlingua2"]["target_tokens"] = 300  # the reports are short
+    policy.write_text(yaml.safe_dump(settings))
+    result = answer(sample_archive, few, run, strategy="llmlingua2", policy=str(policy), **endpoint(server))
+    assert result.statuses == {"answered": 4}
+    kept = [json.loads(row["body"]) for row in table(Folder.of(run), "journal") if row["kind"] == "found"]
+    assert len(kept) == 4
+    for row in table(Folder.of(run), "answers"):
+        assert len(row["context"]) > 10, "many stretches"
+        assert row["context_tokens"] < 400
+
+
 @pytest.mark.soak  # tests/answering/test_flare.py, tests/llm/test_logprobs.py
 def test_flare_looks_up_what_it_doubts_and_stops_where_nobody_says_how_sure(
     sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI

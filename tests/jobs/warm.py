@@ -37,6 +37,8 @@ class Warm:
         models = [config.analyzer.model_dump_json(), config.reranker.model_dump_json()]
         if strategy.needs_scorer and config.scorer is not None:
             models.append(config.scorer.model_dump_json())
+        if strategy.needs_token_classifier:
+            models.append(config.token_classifier.model_dump_json())
         if strategy.needs_compressor:
             models += [config.sara.model_dump_json(), config.llm.model]
         key = " ".join([prepared.archive.location, str(prepared.archive.version), *models])

@@ -25,7 +25,7 @@ from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say
-from okralong.pipelines.lab.gold import answer_recall, findable, words
+from okralong.pipelines.lab.gold import COMMON, answer_recall, findable, words
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.pipelines.lab.training.recipe import UNKNOWN
 from okralong.pipelines.lab.training.rows import LEARNED, Limit, RankingRow, SampleRows, indexed, sample_of
@@ -224,62 +224,11 @@ _WORD: Final = re.compile(r"\d[\d.,]*\d|\w+")
 _MOST_EXTRA: Final = 4
 """Words that a window may have beside those looked for; ours."""
 _FEWEST: Final = 1
-_COMMON: Final = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "of",
-        "in",
-        "on",
-        "at",
-        "to",
-        "for",
-        "and",
-        "or",
-        "by",
-        "with",
-        "from",
-        "as",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "its",
-        "it",
-        "this",
-        "that",
-        "their",
-        "his",
-        "her",
-        "which",
-        "what",
-        "who",
-        "how",
-        "when",
-        "where",
-        "did",
-        "does",
-        "do",
-        "has",
-        "have",
-        "had",
-        "not",
-        "than",
-        "into",
-        "under",
-        "over",
-        "per",
-        "between",
-    ]
-)
 
 
 def _covering(text: str, start: int, question: str, answer: str) -> tuple[int, int] | None:
     """The shortest run of words from ``start`` on that holds all words of the answer which the question lacks."""
-    wanted = set(words(answer)) - set(words(question)) - _COMMON
+    wanted = set(words(answer)) - set(words(question)) - COMMON
     if not _FEWEST <= len(wanted) <= 20:
         return None
     tokens = [(match.start(), match.end(), frozenset(words(match[0]))) for match in _WORD.finditer(text, start)]

@@ -137,7 +137,8 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
     # Imported here: what heads read needs more packages than a reader does, and a bare machine need not have them.
     if recipe.kind == "sara":
         raise ConfigError(
-            "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader or cross_encoder."
+            "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader, cross_encoder or "
+            "token_classifier."
         )
     if recipe.kind == "reader":
         from okralong.pipelines.lab.training.reader import ReaderDefinition
@@ -147,6 +148,10 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
         from okralong.pipelines.lab.training.cross_encoder import CrossEncoderDefinition
 
         return CrossEncoderDefinition()
+    if recipe.kind == "token_classifier":
+        from okralong.pipelines.lab.training.token_classifier import TokenClassifierDefinition
+
+        return TokenClassifierDefinition()
     from okralong.pipelines.lab.training.analyzer import AnalyzerDefinition
 
     return AnalyzerDefinition()

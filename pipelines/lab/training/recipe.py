@@ -15,8 +15,11 @@ from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
-Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder"]
+Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder", "token_classifier"]
 """What is trained; a stage of SARA has a command of its own."""
+
+BLOCKS: Final = ("cross_encoder", "token_classifier")
+"""Kinds that learn an encoder's last blocks as they are, and no adapter."""
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -45,11 +48,11 @@ class Recipe(Settings):
     accumulation default to the paper's (appendix B.1: 1e-4, 5, 64); the rest is ours. ``evaluations`` are made an
     epoch; after ``patience`` of them without a lower loss on validation the training stops. ``reads``, ``hidden``,
     ``dropout`` and ``heads_learning_rate`` (None: that of the encoder) are for heads, the last two for a cross-encoder
-    too, which learns the encoder's blocks from ``first_block`` on. ``max_tokens`` bounds a label scorer's prompt and a
-    cross-encoder's pair; rows of a reader whose prompt and reply have more are left out. A label scorer, a reader
-    or a cross-encoder goes on from ``start`` ("shipped" or a folder, of the same shape); None: from an adapter that
-    changes nothing, or the plain encoder. Of the rows the
-    first ``rows`` are learned, the first ``validation_rows`` measured; None: all.
+    and a token classifier too, which learn the encoder's blocks from ``first_block`` on. ``max_tokens`` bounds a label
+    scorer's prompt, a cross-encoder's pair and a token classifier's passage; rows of a reader whose prompt and reply
+    have more are left out. A label scorer, a reader or a cross-encoder goes on from ``start`` ("shipped" or a folder,
+    of the same shape); None: from an adapter that changes nothing, or the plain encoder. Of the rows the first ``rows``
+    are learned, the first ``validation_rows`` measured; None: all.
     """
 
     kind: Kind
@@ -84,10 +87,10 @@ class Recipe(Settings):
     def _learns_something(self) -> Self:
         if self.kind in ("label_scorer", "reader") and self.lora is None:
             raise ValueError(f"a {self.kind} learns an adapter: give lora, with the layers that it targets")
-        if self.kind == "cross_encoder" and self.lora is not None:
-            raise ValueError("a cross_encoder learns whole blocks from first_block on: leave lora out")
-        if self.kind == "heads" and self.start is not None:
-            raise ValueError("start is of a label_scorer, a reader or a cross_encoder; heads begin anew")
+        if self.kind in BLOCKS and self.lora is not None:
+            raise ValueError(f"a {self.kind} learns whole blocks from first_block on: leave lora out")
+        if self.kind in ("heads", "token_classifier") and self.start is not None:
+            raise ValueError("start is of a label_scorer, a reader or a cross_encoder; the others begin anew")
         return self
 
     def changed(self, **values: object) -> Recipe:
@@ -106,7 +109,7 @@ class Recipe(Settings):
     def learned_words(self) -> str:
         """What of the model is learned, in words."""
         lora = self.lora
-        if self.kind == "cross_encoder":
+        if self.kind in BLOCKS:
             more = "" if self.start is None else f", going on from `{Path(self.start).name}`"
             return f"the blocks from {self.first_block} on, and heads{more}"
         if lora is None:
@@ -219,7 +222,32 @@ class RankingExample:
         return ""
 
 
-AnyExample = Example | ReadingExample | RankingExample
+@dataclass(frozen=True, slots=True)
+class KeepExample:
+    """A passage with a label for each of its words: 0 for one that nobody asks for, 1 for one that questions name, 2
+    for one that answers name.
+    """
+
+    text: str
+    labels: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """See ``Learned``."""
+        return len(self.text)
+
+    @property
+    def instructions(self) -> str:
+        """See ``Learned``."""
+        return ""
+
+    @property
+    def context(self) -> str:
+        """See ``Learned``."""
+        return ""
+
+
+AnyExample = Example | ReadingExample | RankingExample | KeepExample
 
 
 def write_examples(path: Path, examples: Sequence[AnyExample]) -> None:
@@ -238,6 +266,9 @@ def read_examples(path: Path) -> list[AnyExample]:
         if "relevance" in row:
             question = row.pop("question")
             found.append(RankingExample(question, **{name: tuple(values) for name, values in row.items()}))
+            continue
+        if "text" in row:
+            found.append(KeepExample(row["text"], tuple(row["labels"])))
             continue
         asked = row["asked"]
         scores = RetrieverScores(**{name: tuple(values) for name, values in asked["scores"].items()})

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from okralong.pipelines.answering.analysis import PATTERNS, TYPES
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.schemas import RANKING_ROWS, READING_ROWS, TRAINING_ROWS
+from okralong.pipelines.core.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Message, Passage, Pattern, Question, QuestionType, RetrieverScores
 from okralong.pipelines.indexing.config import IndexConfig
@@ -275,6 +275,40 @@ own texts, under the sets' own licences; those of `sample` are made up. Passages
 evidence what our own retrievers rank high. An answer's place is where its words stand within the evidence; of an answer
 in sentences, where the words stand that the question does not have.""",
     _ranking_counts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRow:
+    """What the token classifier learns from: a passage that holds evidence, with a label for each word of ``words_in``:
+    0, 1 where it stands in the evidence of a question that names it, 2 where an answer does.
+
+    ``source`` is "set part"; ``documents`` is what the passage is a part of.
+    """
+
+    source: str
+    documents: tuple[str, ...]
+    text: str
+    labels: tuple[int, ...]
+
+
+def _keep_counts(rows: Sequence[KeepRow]) -> dict[str, int]:
+    labels = Counter(label for row in rows for label in row.labels)
+    return {"words": labels.total(), "named by questions": labels[1], "by answers": labels[2]}
+
+
+KEEP: Final = RowTable[KeepRow](
+    "keep.parquet",
+    KEEP_ROWS,
+    lambda values: KeepRow(**values),
+    "rows of words to keep. Make them with `okralong train-data DATA --for token_classifier --out DIR`.",
+    """# Rows of the token classifier
+
+Made by `okralong train-data --for token_classifier`; do not edit. The rows are not in the repository: they hold the
+sets' own texts, under the sets' own licences. Passages are our own chunks that hold gold evidence. A word is to be kept
+where it stands in the evidence of a question and that question or its gold answers have it; articles, prepositions and
+their like are kept within a short answer alone. No model has labelled anything.""",
+    _keep_counts,
 )
 
 

@@ -14,7 +14,7 @@ from okralong.pipelines.answering.cost_model import Forecast
 from okralong.pipelines.answering.policy import EscalatePolicy
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Question
+from okralong.pipelines.core.types import ConfigError, Question, WordKept
 from okralong.pipelines.run.dry_run import PRECISE, Outlook, asked_in, dry_run, side_by_side
 from tests.answering.estimate.conftest import Made
 from tests.fakes.openai_server import FakeOpenAI
@@ -150,6 +150,25 @@ async def test_a_prompt_that_a_local_model_shortens_is_counted(made: Made) -> No
             (prompt,) = outlook.forecasts["longllmlingua"].certain
             assert prompt.role == "generate"
             tokens[target] = prompt.tokens
+    assert tokens[200] < 700 < tokens[100_000]
+
+
+async def test_a_prompt_that_a_token_classifier_shortens_is_counted(made: Made) -> None:
+    async def keep(texts: list[str]) -> list[list[WordKept]]:
+        return [[WordKept(*match.span(), len(match[0]) / 99) for match in re.finditer(r"\S+", text)] for text in texts]
+
+    asked = made.asked[0]
+    tokens = {}
+    with FakeOpenAI() as server:
+        for target in (200, 100_000):
+            section = made.policy.llmlingua2.model_copy(update={"target_tokens": target})
+            policy = made.policy.model_copy(update={"llmlingua2": section})
+            ports = replace(made.desk(server).ports(), keep=keep, policy=policy)
+            outlook = await dry_run(asked.question, asked.doc_ids, ports, ("llmlingua2",))
+            (prompt,) = outlook.forecasts["llmlingua2"].certain
+            tokens[target] = prompt.tokens
+        with pytest.raises(ConfigError, match="NEEDS_TOKEN_CLASSIFIER"):
+            await dry_run(asked.question, asked.doc_ids, made.desk(server).ports(), ("llmlingua2",))
     assert tokens[200] < 700 < tokens[100_000]
 
 

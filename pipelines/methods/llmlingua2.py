@@ -1,0 +1,138 @@
+"""LLMLingua-2 (Pan et al. 2024): a token classifier shortens the 30 best chunks without looking at the question, by
+leaving out the words that it would least keep; the generator answers once, from what is left.
+
+The classifier is a small bidirectional encoder (section 4), so a word is judged by what stands on both sides of it, and
+all words in one pass. Coarse: the chunks of the highest mean probability stay, twice the target together. Fine: of each
+chunk the most probable words stay, 2,000 tokens together; a word is kept or left out whole, and its probability is the
+mean over its tokens (section 4.2). What is shown and cited is made as in LongLLMLingua (``longllmlingua.py``).
+
+Where this differs from the paper:
+
+- The classifier is the embedded sentence encoder (22 million parameters) with its last blocks trained; the paper's are
+  XLM-RoBERTa-large and multilingual BERT.
+- It learned from labels that follow from data sets: the words of a passage that people's questions and answers on it
+  name. The paper's follow from GPT-4's compressions of meetings, which cost money.
+- What the paper shortens on LongBench is one context; here, as SARA's authors ran it, retrieved chunks, in their order.
+- Of each chunk the same share stays, as in the paper, counted in o200k tokens.
+- Line breaks and the marks at the end of sentences stay (``always``), as in the authors' runs, where they part words
+  that stay. Words with a digit go first where the policy says so, as in the authors' run on GSM8K.
+- Instruction and question are left whole, and quotations are looked for in the whole chunks, as for LongLLMLingua.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import Final
+
+from okralong.pipelines.answering.policy import LlmLingua2Policy, Policy
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Answer, Hit, Question, WordKept
+from okralong.pipelines.methods.longllmlingua import Kept, Span, answer_shortened, within_budget
+
+NEEDS_TOKEN_CLASSIFIER: Final = True
+NEEDS_VECTORS: Final = True
+
+
+def granularities(policy: Policy) -> list[int]:
+    """The chunk size that the archive must hold."""
+    return [policy.llmlingua2.granularity]
+
+
+async def answer(question: Question, tools: Tools) -> Answer:
+    """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
+    policy = tools.policy.llmlingua2
+    return await answer_shortened(question, tools, "LLMLingua-2", policy, partial(shortened, tools, policy=policy))
+
+
+async def shortened(tools: Tools, hits: Sequence[Hit], policy: LlmLingua2Policy) -> Kept:
+    """Those of ``hits`` that hold most that is worth keeping, in their order, each with the stretches that stay."""
+    words = dict(zip(hits, await tools.keep([hit.chunk.text for hit in hits]), strict=True))
+    order = sorted(hits, key=lambda hit: -_mean(words[hit]))  # stable: of equals the better ranked
+    chosen = set(within_budget(order, policy.coarse_factor * policy.target_tokens))
+    share = min(1.0, policy.target_tokens / max(1, sum(hit.chunk.n_tokens for hit in chosen)))
+    spans = [(hit, kept_words(hit.chunk.text, words[hit], share, policy)) for hit in hits if hit in chosen]
+    return [(hit, stretches) for hit, stretches in spans if stretches]
+
+
+def _mean(words: Sequence[WordKept]) -> float:
+    return fmean(word.probability for word in words) if words else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A word, a mark or a line break: the characters that are kept with it."""
+
+    start: int
+    end: int
+    probability: float
+    sign: str = ""
+    """What it is, where it is one of the signs that always stay; empty for a word."""
+
+
+def kept_words(text: str, words: Sequence[WordKept], share: float, policy: LlmLingua2Policy) -> list[Span]:
+    """The stretches of ``text`` that stay of its ``words`` (in order): the most probable ones, and the signs between
+    them that always stay, that hold a ``share`` of its o200k tokens together; at least one word, and all of the text
+    where the share is 1.
+    """
+    if share >= 1:
+        return [(0, len(text))] if text else []
+    pieces = _pieces(text, words, policy)
+    sizes = {piece: count_tokens(text[piece.start : piece.end]) for piece in pieces}
+    ranked = sorted((piece for piece in pieces if not piece.sign), key=lambda piece: -piece.probability)  # stable
+
+    def with_best(count: int) -> list[_Piece]:
+        best = set(ranked[:count])
+        return _without_idle([piece for piece in pieces if piece.sign or piece in best])
+
+    def too_many(count: int) -> bool:
+        return sum(sizes[piece] for piece in with_best(count)) > share * sum(sizes.values())
+
+    return _joined(with_best(max(1, bisect_left(range(len(ranked) + 1), True, key=too_many) - 1)))
+
+
+def _pieces(text: str, words: Sequence[WordKept], policy: LlmLingua2Policy) -> list[_Piece]:
+    """Words with the blank before them, and the signs that always stay."""
+    pieces: list[_Piece] = []
+    last = 0
+    for word in words:
+        gap = text[last : word.start]
+        if "\n" in policy.always and "\n" in gap:
+            at = last + gap.index("\n")
+            pieces.append(_Piece(at, at + 1, 1.0, "\n"))
+        said = text[word.start : word.end]
+        if set(said) <= set(policy.always):
+            pieces.append(_Piece(word.start, word.end, 1.0, said))
+        else:
+            sure = policy.keep_digits and any(each.isdigit() for each in said)
+            begin = word.start - 1 if gap else word.start
+            pieces.append(_Piece(begin, word.end, 1.0 if sure else word.probability))
+        last = word.end
+    return pieces
+
+
+def _without_idle(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """The pieces without signs that part nothing: a mark without a word before it, a second line break."""
+    kept: list[_Piece] = []
+    for piece in pieces:
+        before = kept[-1].sign if kept else "\n"
+        if not piece.sign or (before != "\n" if piece.sign == "\n" else not before):
+            kept.append(piece)
+    while kept and kept[-1].sign == "\n":
+        kept.pop()
+    return kept
+
+
+def _joined(pieces: Sequence[_Piece]) -> list[Span]:
+    """Neighbours as one stretch. A word's blank may be the line break before it."""
+    joined: list[Span] = []
+    for piece in pieces:
+        if joined and piece.start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], piece.end))
+        else:
+            joined.append((piece.start, piece.end))
+    return joined
