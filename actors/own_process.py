@@ -283,9 +283,9 @@ class OwnPlanner(Planner):
     ) -> tuple[Any, dict[str, float], Steps]:
         return await self._run(question, doc_ids, branch, path)
 
-    async def _artifact_of(self, name: str, doc_id: str, branch: Branch) -> Any:
+    async def _artifact_of(self, name: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
         make: Callable[..., Awaitable[Any]] = cast(Any, self.artifact)  # Ray's mark makes it no function to mypy
-        return await make(self._artifact_key(name, doc_id), doc_id, branch)
+        return await make(self._artifact_key(name, doc_id), doc_id, branch, version, roles)
 
 
 async def _closed(client: LlmClient, _: None) -> int:

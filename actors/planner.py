@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -49,6 +49,7 @@ from okralong.pipelines.answering.prompts import reply_schema
 from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
 from okralong.pipelines.answering.reading import with_confidence
 from okralong.pipelines.answering.tools import ESCALATED, Branch
+from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import log_as_json
 from okralong.pipelines.core.log import query_id as logged_query
 from okralong.pipelines.core.tokens import token_counter
@@ -64,6 +65,7 @@ from okralong.pipelines.core.types import (
     Question,
     QuestionError,
     ReplyError,
+    Usage,
 )
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.client import LlmClient
@@ -76,7 +78,7 @@ from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import StrategySpec, load_strategy
 from okralong.pipelines.run.dry_run import DryRunClient, Outlook, dry_run
 from okralong.pipelines.run.prepare import Prepared
-from okralong.pipelines.run.rows import answer_row
+from okralong.pipelines.run.rows import KEPT, TAKEN, answer_row
 
 logger = logging.getLogger(__name__)
 
@@ -380,29 +382,49 @@ class Planner:
         return await self._run(question, doc_ids, branch, path)
 
     @ray.method(concurrency_group="branches")
-    async def artifact(self, key: str, doc_id: str, branch: Branch) -> Any:
+    async def artifact(self, key: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
         """What a document's artifact is, made if it was not. Always asked of the same planner: who comes while it is
         being made waits for it.
         """
         if key not in self._making:
-            self._making[key] = asyncio.ensure_future(self._make(key, doc_id, branch))
+            self._making[key] = asyncio.ensure_future(self._make(key, doc_id, branch, version, roles))
             self._making[key].add_done_callback(lambda _: self._making.pop(key))
         return await asyncio.shield(self._making[key])
 
-    async def _make(self, key: str, doc_id: str, branch: Branch) -> Any:
+    async def _make(self, key: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
         question = Question(key, "")
         steps = self._steps(question, await self._gateway.begin(key) or [])  # a planner that died left calls open
         tools = self._tools(question, (doc_id,), "", steps)
-        make = partial(branch.operator, tools, **branch.arguments)
-        made = await tools.remember(branch.path, dict(branch.arguments), make)
+        arguments = dict(branch.arguments)
+        place = None
+        if version:
+            by = self._setup.llm.reply_settings(roles)
+            method = key.removeprefix(ARTIFACT).split("/", 1)[0]
+            place = ArtifactPlace.of(self._ports.archive, doc_id, method, version, arguments, by)
+            taken = await tools.remember(TAKEN, {"key": place.key}, partial(_taken, place))
+            if taken is not None:
+                await steps.flush()
+                return taken["made"]
+        made = await tools.remember(branch.path, arguments, partial(branch.operator, tools, **arguments))
         await steps.flush()
+        if place is not None:
+            # Only what is durable here is kept there; a run that dies in between keeps it when it goes on.
+            expense = self._expense(await self._gateway.spent(key))
+            await tools.remember(KEPT, {"key": place.key}, partial(_keep, place, Artifact(made, expense)))
+            await steps.flush()
         return made
 
-    async def _artifact_of(self, name: str, doc_id: str, branch: Branch) -> Any:
+    def _expense(self, spent: tuple[int, Usage, float]) -> Expense:
+        """What calls have cost; of replies that other runs paid for it is their list price."""
+        calls, usage, billed = spent
+        price = self._client.price.charged(usage.prompt_tokens // max(1, calls))
+        return Expense.of(calls, usage, billed or price.cost(usage))
+
+    async def _artifact_of(self, name: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
         key = self._artifact_key(name, doc_id)
         makers = self._setup.makers
         owner = named_actor(makers[crc32(key.encode()) % len(makers)])
-        return await plain_errors(owner.artifact.remote(key, doc_id, branch))
+        return await plain_errors(owner.artifact.remote(key, doc_id, branch, version, roles))
 
     @staticmethod
     def _artifact_key(name: str, doc_id: str) -> str:
@@ -514,6 +536,17 @@ class Planner:
         stronger = None if self._stronger is None else _spender(self._stronger)
         tables = self._setup.policy.context.table_tokens
         return plan_reserve(plan, tables, _spender(self._client), stronger, typed=typed)
+
+
+async def _taken(place: ArtifactPlace) -> dict[str, Any] | None:
+    """What the archive keeps, with what it had cost, as the journal has it."""
+    found = await asyncio.to_thread(place.read)
+    return None if found is None else {"made": found.made, "expense": asdict(found.expense)}
+
+
+async def _keep(place: ArtifactPlace, artifact: Artifact) -> str:
+    """Have the archive keep it; "" or why it does not."""
+    return await asyncio.to_thread(place.write, artifact)
 
 
 async def _no_admission(query_id: str, plan: Plan) -> None:

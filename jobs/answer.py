@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 import threading
@@ -67,7 +68,7 @@ from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import MatrixRows
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
 from okralong.pipelines.run.questions import Questions
-from okralong.pipelines.run.rows import answer_row
+from okralong.pipelines.run.rows import answer_row, artifacts_taken
 
 T = TypeVar("T")
 
@@ -242,6 +243,9 @@ def answer_prepared(
         billed = bill(table(folder, "ledger", COLUMNS))
         totals |= {"alone_usd": billed.alone_usd, "shared_replies": billed.shared}
         totals |= {"batch_usd": billed.batch_usd, "batch_calls": billed.batch_calls}
+        taken, _ = artifacts_taken(folder)
+        spared = math.fsum(each.expense.cost_usd for each in taken)
+        totals |= {"artifacts_taken": len(taken), "artifacts_taken_usd": spared}
         folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started_at, totals))
         return _result(where, prepared)
 

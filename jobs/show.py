@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +27,7 @@ from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.matrix import words_of
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
+from okralong.pipelines.run.rows import artifacts_taken
 
 if TYPE_CHECKING:
     from okralong.pipelines.archive.archive import Archive
@@ -103,6 +106,18 @@ def _bill(run: Folder) -> list[str]:
         lines.append(
             f"beside the questions ${billed.artifacts_usd:.4f} were billed for {billed.artifact_calls} calls that made "
             "what many of them share, such as a document's summaries"
+        )
+    taken, unkept = artifacts_taken(run)
+    if taken:
+        cost = math.fsum(each.expense.cost_usd for each in taken)
+        calls = sum(each.expense.calls for each in taken)
+        lines.append(
+            f"{len(taken)} summaries or graphs of documents stood in the archive and cost nothing: their {calls} calls "
+            f"had cost ${cost:.4f}"
+        )
+    for why, count in Counter(unkept).items():
+        lines.append(
+            f"{count} summaries or graphs of documents stay in this run, the archive does not keep them: {why}"
         )
     if billed.by_tag:
         costs = ", ".join(f"{name}={value} ${cost:.4f}" for (name, value), cost in billed.by_tag.items())

@@ -114,7 +114,7 @@ class Ports:
     score: Callable[[str, list[str]], Awaitable[list[list[float]]]] | None = None
     token_ends: Callable[[list[str]], Awaitable[list[list[int]]]] | None = None
     keep: Callable[[list[str]], Awaitable[list[list[WordKept]]]] | None = None
-    artifact: Callable[[str, str, Branch], Awaitable[Any]] | None = None
+    artifact: Callable[[str, str, Branch, int, tuple[str, ...]], Awaitable[Any]] | None = None
     compress: Callable[[Vectors], Awaitable[Vectors]] | None = None
     read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
     reads_spans: bool = False
@@ -395,14 +395,16 @@ class QuestionTools:
             await self.log.record(path, "found", encode(body))
         return body["found"]
 
-    async def artifact(self, name: str, doc_id: str, branch: Branch) -> Any:
+    async def artifact(
+        self, name: str, doc_id: str, branch: Branch, *, version: int = 0, roles: Sequence[str] = ()
+    ) -> Any:
         """See ``Tools``."""
         if self.ports.artifact is None:
             raise ConfigError(
                 f"The strategy needs the artifact {name!r} of each document, and only a run can keep one."
             )
         with self._timed(name):
-            return await self.ports.artifact(name, doc_id, branch)
+            return await self.ports.artifact(name, doc_id, branch, version, tuple(roles))
 
     async def documents(self) -> list[tuple[str, int]]:
         """See ``Tools``."""

@@ -260,11 +260,16 @@ class Tools(Protocol):
         """
         ...
 
-    async def artifact(self, name: str, doc_id: str, branch: Branch) -> Any:
+    async def artifact(
+        self, name: str, doc_id: str, branch: Branch, *, version: int = 0, roles: Sequence[str] = ()
+    ) -> Any:
         """What ``branch`` makes of a document, a value of JSON: once for all questions of the run that need it.
 
         Its steps and its calls are kept as those of ``artifact/<name>/<doc_id>`` and not of this question; its tools
-        have that document as their scope. Raises what the branch raises, and ConfigError where nothing can be kept.
+        have that document as their scope. With a ``version`` (of its prompts and of its form; raise it with either) it
+        is also kept with the archive, and taken from there for nothing by every run over the same content with the
+        same arguments and the same generator, whose longest replies of ``roles`` count too. Raises what the branch
+        raises, and ConfigError where nothing can be kept.
         """
         ...
 

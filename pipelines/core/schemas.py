@@ -157,6 +157,27 @@ CATALOGUE: Final = _schema("catalogue", [*_ENTRY, ("shadowed", pa.bool_())])
 """What a version holds: a row is a document, and ``part`` names the files that it is in. ``shadowed`` ones have an id
 that another document has, and are not seen."""
 
+ARTIFACTS: Final = _schema(
+    "artifacts",
+    [
+        ("doc_id", pa.string()),
+        ("document_sha256", pa.string()),
+        ("method", pa.string()),
+        ("version", pa.int32()),
+        ("model", pa.string()),
+        ("about", pa.string()),
+        ("made", pa.large_string()),
+        ("calls", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+        ("cost_usd", pa.float64()),
+        ("written_at", _UTC),
+    ],
+)
+"""What a method had written about a document (``archive/artifacts.py``), a file each: ``made`` is the thing as JSON,
+``about`` all that its name is made of, and the others say what it cost the run that made it."""
+
 OUTCOMES: Final = _schema(
     "outcomes",
     [

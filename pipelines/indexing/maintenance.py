@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
+from okralong.pipelines.archive.artifacts import ARTIFACTS, artifacts_of
 from okralong.pipelines.archive.files import COMPRESSED, granularity_folder, table_folders
 from okralong.pipelines.archive.metadata import METADATA_FOLDER
 from okralong.pipelines.archive.vectors import VECTORS, Keys, TextIndex, VectorStore, drop_unused_vectors
@@ -64,6 +65,7 @@ _FOLDERS: Final = (
     COMPRESSED,
     CHUNKS_FOLDER,
     "documents",
+    ARTIFACTS,
     WORK,
 )
 """The folders of an archive in which a file goes that no kept version names. A part's word that it is complete always
@@ -140,6 +142,9 @@ def _named(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[str]:
             yield granularity_folder(archive, int(size)).at(name).path
     for folder in table_folders(archive, manifest):
         yield folder.path
+    if archive.exists(ARTIFACTS):
+        for entry in read_catalogue(archive, files["catalogue"]):
+            yield artifacts_of(archive, entry.sha256).path
 
 
 def _within(path: str, needed: set[str]) -> bool:

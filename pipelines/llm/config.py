@@ -9,8 +9,9 @@ does.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -367,6 +368,19 @@ class GeneratorConfig(EndpointConfig):
         if self.max_tokens_field != "auto":
             return self.max_tokens_field
         return "max_completion_tokens" if thinks(model) or self.room_for_thought else "max_tokens"
+
+    def reply_settings(self, roles: Sequence[str]) -> dict[str, Any]:
+        """What of a settled config can change a reply of one of the ``roles``, values of JSON: the model by its name
+        and its reader, how it samples, the longest reply, and the window that prompts are made to fit. Where it is
+        asked is not among them: an endpoint's address says nothing of its model.
+        """
+        reader = self.found_reader() if self.base_url == EMBEDDED else None
+        same = ("model", "window", "temperature", "top_p", "seed", "stop", "reasoning_effort")
+        return {
+            **self.model_dump(mode="json", include=set(same)),
+            "reader": None if reader is None else reader.digest,
+            "limits": {role: self.completion_limit(role) for role in roles},
+        }
 
     def completion_limit(self, role: str) -> int:
         """Most completion tokens of a call of ``role``, thought included. Raises ConfigError for a role that there is

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from okralong.pipelines.core.types import BrokenError
+from okralong.pipelines.core.types import BrokenError, Usage
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import CallKey
@@ -162,6 +162,10 @@ class Gateway:
     async def known(self, query_id: str) -> list[JournalRow]:
         """What the journal knows of a question that goes on (see ``RunLedger.lookup``)."""
         return await self.ledger.lookup(query_id)
+
+    async def spent(self, query_id: str) -> tuple[int, Usage, float]:
+        """See ``RunLedger.spent``."""
+        return await self.ledger.spent(query_id)
 
     async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
         """See ``RunLedger.reply``."""

@@ -116,6 +116,11 @@ class RunLedger:
         question = self._state.questions.get(query_id)
         return list(question.rows.values()) if question else []
 
+    async def spent(self, query_id: str) -> tuple[int, Usage, float]:
+        """Of an unfinished question: the calls that brought a reply, their tokens, and the US dollars billed."""
+        question = self._state.question(query_id)
+        return question.calls, question.usage, question.cost_usd
+
     async def record(self, rows: Sequence[JournalRow]) -> None:
         """Make journal rows durable."""
         for row in rows:

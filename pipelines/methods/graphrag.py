@@ -2,9 +2,9 @@
 report on each community of these; questions are answered from reports, entities and chunks (local search), or from the
 reports alone, each asked what it says to the question (global search).
 
-A document's graph is an artifact of the run, like RAPTOR's tree: written when the first question needs it, by calls of
-their own in the ledger and under the run's cap, and then used by all; a killed run asks again only for what was in
-flight, and ``--replies-from`` takes it over into another run for nothing. It is by far the dearest part: every token is
+A document's graph is kept with the archive, like RAPTOR's tree: written when the first question needs it, by calls of
+their own in the ledger and under the run's cap, and then used by all, also by later runs over the same content and with
+the same generator; a killed run asks again only for what was in flight. It is by far the dearest part: every token is
 read once, and more than half as many are written. Communities are those of Leiden's algorithm, in a hierarchy, by the
 package that the authors use (``graspologic-native``).
 
@@ -77,6 +77,9 @@ NEEDS_VECTORS: Final = True
 EXTRACT: Final = "extract"
 REPORT: Final = "report"
 
+VERSION: Final = 1
+"""Of ``build_graph``: raised with its prompts, its readers of replies, or the form of a graph, so that archives keep
+graphs of both."""
 SEED: Final = 0xDEADBEEF
 """The authors' seed of Leiden's algorithm (``index/operations/cluster_graph.py``)."""
 DESCRIPTION: Final = 160
@@ -107,7 +110,8 @@ async def answer(question: Question, tools: Tools) -> Answer:
     graphs: list[Graph] = []
     for doc_id in list(dict.fromkeys(hit.chunk.doc_id for hit in hits))[: policy.max_documents]:
         branch = Branch("graph", build_graph, {"doc_id": doc_id, **arguments})
-        graphs.append(Graph.read(doc_id, await tools.artifact("graphrag", doc_id, branch)))
+        kept = await tools.artifact("graphrag", doc_id, branch, version=VERSION, roles=(EXTRACT, REPORT))
+        graphs.append(Graph.read(doc_id, kept))
     search = local_search if policy.search == "local" else global_search
     return replace(await search(tools, words, graphs, policy), plan=plan)
 

@@ -1,8 +1,8 @@
 """RAPTOR (Sarthi et al. 2024): summaries of clusters of chunks, and of clusters of summaries, stand beside the chunks;
 the best of all, chunks and summaries alike, are shown up to 2,000 tokens (their "collapsed tree").
 
-A document's tree is an artifact of the run: written when the first question needs it, by calls of their own in the
-ledger, and then used by all. ``--replies-from`` takes it over into another run for nothing. Clusters are soft:
+A document's tree is kept with the archive: written when the first question needs it, by calls of their own in the
+ledger, and then used by all, also by later runs over the same content and with the same generator. Clusters are soft:
 Gaussian mixtures over reduced vectors, as many as the BIC wants, first over all and then within each cluster (section
 3; constants of the authors' ``cluster_utils.py`` and ``cluster_tree_builder.py``).
 
@@ -56,6 +56,8 @@ with needs_extra("lab"):
 UNFORESEEN: Final = "the summaries of its documents must be written first"
 SUMMARY: Final = "summary"
 ROLE: Final = "summarize"
+VERSION: Final = 1
+"""Of ``build_tree``: raised with its prompt, its clustering, or the form of a tree, so that archives keep both."""
 SUMMARY_WORDS: Final = 100
 """Words of a node that stand for a cluster without a summary: as many as a summary may have."""
 
@@ -97,7 +99,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     trees: dict[str, Any] = {}
     for doc_id in list(dict.fromkeys(hit.chunk.doc_id for hit in hits))[: policy.max_documents]:
         branch = Branch("tree", build_tree, {"doc_id": doc_id, **arguments})
-        trees[doc_id] = await tools.artifact("raptor", doc_id, branch)
+        trees[doc_id] = await tools.artifact("raptor", doc_id, branch, version=VERSION, roles=(ROLE,))
 
     async def choose() -> list[str]:
         (vector,) = await tools.embed([words])

@@ -1,17 +1,20 @@
-"""The one row that a question has in the ``answers`` table, and taking a document out of a run's tables."""
+"""The one row that a question has in the ``answers`` table, what a run took from its archive, and taking a document out
+of a run's tables.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from okralong.pipelines.archive.artifacts import Expense
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
@@ -50,6 +53,39 @@ def answer_row(
 
 def _span(each: Any) -> dict[str, Any]:
     return {"doc_id": each.doc_id, "start_char": each.start_char, "end_char": each.end_char}
+
+
+# What an archive keeps of artifacts (``archive/artifacts.py``), as the journal of a run that needed them has it.
+
+TAKEN: Final = "archive/taken"
+"""The step of an artifact that looks into the archive: null, or what was made and its expense."""
+KEPT: Final = "archive/kept"
+"""The step that has the archive keep one: "", or why it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenArtifact:
+    """An artifact that the archive had: ``query_id`` is its own, ``expense`` what it had cost the run that made it."""
+
+    query_id: str
+    expense: Expense
+
+
+def artifacts_taken(run: Folder) -> tuple[list[TakenArtifact], list[str]]:
+    """The artifacts that a run took from its archive, and for each that it made and could not keep there why."""
+    steps = read_run_table(run, "journal", ["path"])["path"]
+    if not pc.any(pc.is_in(steps, pa.array([TAKEN, KEPT]))).as_py():  # the bodies of most runs need not be read
+        return [], []
+    journal = read_run_table(run, "journal", ["query_id", "path", "body"])
+    found: dict[str, TakenArtifact] = {}
+    unkept: dict[str, str] = {}
+    for row in journal.filter(pc.is_in(journal["path"], pa.array([TAKEN, KEPT]))).to_pylist():
+        said = json.loads(row["body"])["found"]
+        if row["path"] == KEPT:
+            unkept |= {row["query_id"]: said} if said else {}
+        elif said is not None:
+            found[row["query_id"]] = TakenArtifact(row["query_id"], Expense(**said["expense"]))
+    return list(found.values()), list(unkept.values())
 
 
 # Taking what a run holds of a document out of its tables: prompts and replies quote documents word for word.

@@ -241,7 +241,9 @@ class ScriptedTools:
         self._record("remember", step, asked=json.loads(json.dumps(asked)))
         return json.loads(json.dumps(await make()))
 
-    async def artifact(self, name: str, doc_id: str, branch: Branch) -> Any:
+    async def artifact(
+        self, name: str, doc_id: str, branch: Branch, *, version: int = 0, roles: Sequence[str] = ()
+    ) -> Any:
         key = f"artifact/{name}/{doc_id}"
         if key not in self.artifacts:
             tools = ScriptedTools.__new__(ScriptedTools)

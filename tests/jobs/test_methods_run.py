@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from okralong.pipelines.methods.graphrag import EXTRACT_INSTRUCTIONS as EXTRACT
 from okralong.pipelines.methods.graphrag import REPORT_INSTRUCTIONS as REPORT
 from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
 from okralong.pipelines.methods.raptor import INSTRUCTIONS as SUMMARIZE
+from okralong.pipelines.run.rows import artifacts_taken
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import always, call, endpoint, quoting
@@ -112,6 +114,11 @@ def few(sample_folder: Path, tmp_path: Path) -> Path:
     return file
 
 
+def mine(archive: Path, folder: Path, name: str = "archive") -> Path:
+    """A copy of an archive: what these runs have written is kept with it."""
+    return Path(shutil.copytree(archive, folder / name))
+
+
 def test_raptor_writes_each_summary_once_for_all_questions(
     sample_archive: Path,
     few: Path,
@@ -120,7 +127,7 @@ def test_raptor_writes_each_summary_once_for_all_questions(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    result = answer(sample_archive, few, tmp_path / "first", strategy="raptor", **endpoint(server))
+    result = answer(mine(sample_archive, tmp_path), few, tmp_path / "first", strategy="raptor", **endpoint(server))
     assert result.statuses == {"answered": 4}
     ledger = table(Folder.of(tmp_path / "first"), "ledger")
     made = [row for row in ledger if row["query_id"].startswith("artifact/raptor/")]
@@ -141,15 +148,71 @@ def test_raptor_writes_each_summary_once_for_all_questions(
     # Another run takes the trees over: the same clusters, so the same requests.
     asked = len(server.received)
     shared = {"replies_from": [str(tmp_path / "first")]}
-    answer(sample_archive, few, tmp_path / "second", strategy="raptor", **shared, **endpoint(server))
+    other = mine(sample_archive, tmp_path, "other")  # which keeps no trees
+    answer(other, few, tmp_path / "second", strategy="raptor", **shared, **endpoint(server))
     assert len(server.received) == asked
+
+
+@pytest.mark.parametrize(
+    ("strategy", "step"), [("raptor", "tree"), pytest.param("graphrag", "graph", marks=pytest.mark.soak)]
+)
+def test_what_a_run_had_written_is_kept_with_the_archive(
+    strategy: str,
+    step: str,
+    sample_archive: Path,
+    few: Path,
+    tmp_path: Path,
+    server: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    archive = mine(sample_archive, tmp_path)
+    told = {"strategy": strategy, **endpoint(server)}
+    assert okralong.answer(archive, few, tmp_path / "first", **told).statuses == {"answered": 4}
+    first = table(Folder.of(tmp_path / "first"), "ledger")
+    made = [row for row in first if row["query_id"].startswith(f"artifact/{strategy}/")]
+    cost = sum(row["cost_usd"] for row in made)
+    documents = {row["query_id"] for row in made}
+    assert cost > 0
+    # Another run pays for its answers alone, and says what it did not have to pay for.
+    bill = server.bill_usd
+    second = okralong.answer(archive, few, tmp_path / "second", **told)
+    assert second.statuses == {"answered": 4}
+    ledger = table(Folder.of(tmp_path / "second"), "ledger")
+    statuses = {row["query_id"]: row["status"] for row in table(Folder.of(tmp_path / "second"), "answers")}
+    assert {row["query_id"] for row in ledger} == set(statuses)
+    assert server.bill_usd - bill == pytest.approx(sum(row["cost_usd"] for row in ledger))
+    taken, unkept = artifacts_taken(Folder.of(tmp_path / "second"))
+    assert {each.query_id for each in taken} == documents
+    assert sum(each.expense.calls for each in taken) == len(made)
+    assert sum(each.expense.cost_usd for each in taken) == pytest.approx(cost)
+    assert unkept == []
+    totals = (Folder.of(tmp_path / "second").read_manifest() or {})["totals"]
+    assert totals["artifacts_taken"] == len(documents)
+    assert totals["artifacts_taken_usd"] == pytest.approx(cost)
+    code, said = call(monkeypatch, capsys, "show", tmp_path / "second")
+    assert code == 0
+    assert f"{len(documents)} summaries or graphs of documents stood in the archive and cost nothing" in said
+    assert f"had cost ${cost:.4f}" in said
+    answers = [[row["answer"] for row in table(Folder.of(tmp_path / run), "answers")] for run in ("first", "second")]
+    assert sorted(answers[0]) == sorted(answers[1])
+    # Another generator's are its own, and an archive that cannot be written leaves them with the run.
+    shutil.rmtree(archive / "artifacts")
+    (archive / "artifacts").write_text("nothing can be kept here")
+    asked = len(server.received)
+    okralong.answer(archive, few, tmp_path / "third", **told, **{"llm.seed": 11})
+    assert len(server.received) - asked == len(first)
+    _, unkept = artifacts_taken(Folder.of(tmp_path / "third"))
+    assert len(unkept) == len(documents)
+    code, said = call(monkeypatch, capsys, "show", tmp_path / "third")
+    assert f"{len(documents)} summaries or graphs of documents stay in this run, the archive does not keep them" in said
 
 
 def test_graphrag_writes_each_graph_once_for_all_questions(
     sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
 ) -> None:
     run = tmp_path / "first"
-    result = answer(sample_archive, few, run, strategy="graphrag", **endpoint(server))
+    result = answer(mine(sample_archive, tmp_path), few, run, strategy="graphrag", **endpoint(server))
     assert result.statuses == {"answered": 4}
     ledger = table(Folder.of(run), "ledger")
     made = [row for row in ledger if row["query_id"].startswith("artifact/graphrag/")]
@@ -168,7 +231,8 @@ def test_graphrag_writes_each_graph_once_for_all_questions(
     # Another run takes the graphs over: the same chunks and communities, so the same requests.
     asked = len(server.received)
     shared = {"replies_from": [str(run)]}
-    answer(sample_archive, few, tmp_path / "second", strategy="graphrag", **shared, **endpoint(server))
+    other = mine(sample_archive, tmp_path, "other")  # which keeps no graphs
+    answer(other, few, tmp_path / "second", strategy="graphrag", **shared, **endpoint(server))
     assert len(server.received) == asked
 
 

@@ -50,7 +50,9 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.run import evidence_span, spans_of
 from okralong.pipelines.reporting.statistics import joined_by_documents
+from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.questions import question_row, read_questions
+from okralong.pipelines.run.rows import artifacts_taken
 from okralong.pipelines.sara.artifact import NONE
 
 CELL_FILE = "cell.json"
@@ -365,20 +367,23 @@ def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
     """What a cell's method had written once for all its questions (RAPTOR's trees, GraphRAG's graphs), from the ledger;
     None where it had nothing written.
 
-    ``artifacts`` are how many such things, ``alone_usd`` what they cost if no reply came from another run. It stands in
-    no question's row.
+    ``artifacts`` are how many such things, those that the archive had among them, ``alone_usd`` what they cost if no
+    reply came from another run and nothing from the archive. It stands in no question's row.
     """
     ledger = read_run_table(run, "ledger", COLUMNS).to_pylist()
     made = [row for row in ledger if row["query_id"].startswith(ARTIFACT) and row["status"] in USED]
-    if not made:
+    taken, _ = artifacts_taken(run)
+    if not made and not taken:
         return None
+    held = [each.expense for each in taken]
     return {
         **asdict(named),
-        "artifacts": len({row["query_id"] for row in made}),
-        "calls": len(made),
-        "prompt_tokens": sum(row["prompt_tokens"] for row in made),
-        "completion_tokens": sum(row["completion_tokens"] for row in made),
-        "alone_usd": bill(made).alone_usd,
+        "artifacts": len({row["query_id"] for row in made} | {each.query_id for each in taken}),
+        "calls": len(made) + sum(each.calls for each in held),
+        "prompt_tokens": sum(row["prompt_tokens"] for row in made) + sum(each.prompt_tokens for each in held),
+        "completion_tokens": sum(row["completion_tokens"] for row in made)
+        + sum(each.completion_tokens for each in held),
+        "alone_usd": bill(made).alone_usd + math.fsum(each.cost_usd for each in held),
     }
 
 
