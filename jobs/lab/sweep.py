@@ -9,7 +9,7 @@ import asyncio
 import io
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -62,6 +62,7 @@ from okralong.pipelines.lab.sweeps.run import (
     write_gold_labels,
 )
 from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import PriceTable
@@ -100,6 +101,7 @@ class Expanded:
     plans: list[CellPlan]
     material: Material
     costs: dict[str, CostEstimate] = field(default_factory=dict)
+    judge: CostEstimate | None = None
 
     @property
     def finished(self) -> int:
@@ -115,12 +117,14 @@ def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Conso
     """
     folder = SweepFolder(out.expanduser().resolve())
     plans = expand(sweep, folder)
-    if sweep.judge is not None:
-        judge_config(sweep.judge)
+    judging = judge_config(sweep.judge) if sweep.judge is not None else None
     material = read_material(sweep, data, work, lambda line: say_line(console, line))
     outline = Outline()
     costs = {plan.named.cell: outline.of(plan, material.pooled[plan.named.set]) for plan in plans}
-    return Expanded(sweep, folder, plans, material, costs)
+    if sweep.judge is None or judging is None:
+        return Expanded(sweep, folder, plans, material, costs)
+    asked = [outline.judging(plan, material.pooled[plan.named.set], judging, sweep.judge) for plan in plans]
+    return Expanded(sweep, folder, plans, material, costs, total(asked))
 
 
 def run_sweep(expanded: Expanded, *, address: str | None = None, console: Console | None = None) -> SweepResult:
@@ -179,8 +183,11 @@ def show(expanded: Expanded, console: Console) -> None:
     for method, variant in sweep.systems():
         own = [p for p in plans if (p.named.method, p.named.variant) == (method, variant)]
         _row(grid, method, "" if variant == DEFAULT else variant, [costs[p.named.cell] for p in own])
+    if expanded.judge is not None:
+        _row(grid, "the judge", "", [expanded.judge], cells="")
     grid.add_section()
-    _row(grid, "all", "", [costs[plan.named.cell] for plan in plans])
+    every = [costs[plan.named.cell] for plan in plans] + ([expanded.judge] if expanded.judge is not None else [])
+    _row(grid, "all", "", every, cells=str(len(plans)))
     console.print(grid)
     sets = {plan.named.set: costs[plan.named.cell].questions for plan in plans}
     say_line(console, "sets: " + ", ".join(f"{name} ({questions:,} questions)" for name, questions in sets.items()))
@@ -196,11 +203,12 @@ def show(expanded: Expanded, console: Console) -> None:
     say_line(console, f"- budget over the whole sweep: {cap}")
 
 
-def _row(grid: Table, method: str, variant: str, costs: Sequence[CostEstimate]) -> None:
+def _row(grid: Table, method: str, variant: str, costs: Sequence[CostEstimate], cells: str | None = None) -> None:
     sum_ = total(costs)
     tokens = (f"{value:,.0f}" for value in (sum_.calls, sum_.prompt_tokens, sum_.completion_tokens))
     dollars = f"${sum_.usd:,.2f} [{sum_.low_usd:,.2f}, {sum_.high_usd:,.2f}]"
-    grid.add_row(method, variant, str(len(costs)), f"{sum_.questions:,}", *tokens, dollars)
+    count = str(len(costs)) if cells is None else cells
+    grid.add_row(method, variant, count, f"{sum_.questions:,}", *tokens, dollars)
 
 
 @dataclass(frozen=True)
@@ -401,10 +409,23 @@ Runs = Mapping[str, tuple[Path, Sequence[GoldQuestion]]]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the judge said, by cell and query_id: verdicts of 1 and 0, and SARA's four marks by their names."""
+    """What the judge said with each seed, by cell and query_id: verdicts of 1 and 0, and SARA's four marks by their
+    names."""
 
-    verdicts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    marks: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    verdicts: Sequence[Mapping[str, Mapping[str, float]]] = ()
+    marks: Sequence[Mapping[str, Mapping[str, Mapping[str, float]]]] = ()
+
+    def of(self, cell: str) -> dict[str, dict[str, list[float]]]:
+        """Of a cell by query_id: what was said with each seed, the verdicts as ``judge``."""
+        found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for verdicts in self.verdicts:
+            for query_id, verdict in verdicts.get(cell, {}).items():
+                found[query_id]["judge"].append(verdict)
+        for marks in self.marks:
+            for query_id, given in marks.get(cell, {}).items():
+                for name, value in given.items():
+                    found[query_id][name].append(value)
+        return found
 
 
 def _judge(expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget) -> tuple[Judged, str]:
@@ -415,10 +436,12 @@ def _judge(expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudg
     golds = _golds(expanded)
     runs = {cell.plan.named.cell: (cell.run, golds[cell.plan.named.set]) for cell in cells}
     config = judge_config(said)
+    turns = range(said.seeds)
     try:
-        verdicts = judge_cells(runs, config, budget)
+        verdicts = [judge_cells(runs, config, budget, turn) for turn in turns]
         texts = {cell.plan.named.cell: _text_of(cell) for cell in cells} if said.marks else {}
-        return Judged(verdicts, mark_cells(runs, texts, config, budget) if said.marks else {}), ""
+        marks = [mark_cells(runs, texts, config, budget, turn) for turn in turns] if said.marks else []
+        return Judged(verdicts, marks), ""
     except OverBudget:
         return Judged(), (
             f"The budget of ${expanded.sweep.budget_usd} over the whole sweep does not reach for the judge, so the "
@@ -438,26 +461,26 @@ def judge_config(said: JudgeConfig) -> RunConfig:
     return config
 
 
-def judge_cells(runs: Runs, config: RunConfig, budget: SharedBudget) -> dict[str, Mapping[str, float]]:
+def judge_cells(runs: Runs, config: RunConfig, budget: SharedBudget, turn: int = 0) -> dict[str, Mapping[str, float]]:
     """Marks by cell and query_id: of answered questions with gold answers the judge's, of the others with an end 0, or
-    1 where "unanswerable" is the gold answer.
+    1 where "unanswerable" is the gold answer. ``turn`` is added to the judge's seed.
 
     What it costs comes out of the ``budget``. Raises as ``judge`` does, and EndpointError when nobody can be asked.
     """
     found: dict[str, Mapping[str, float]] = {}
-    with generator(config.llm, None) as served:
+    with generator(_seeded(config.llm, turn), None) as served:
         for cell, (run, golds) in runs.items():
             ends = list(_ends(run, golds))
             right = {question.query_id: _rightly_unanswered(question, row) for question, row in ends}
             asked = [
                 ToJudge(q.query_id, q.question, q.answers, row["answer"] or "") for q, row in ends if _answered(row)
             ]
-            found[cell] = right | _asked_in(cell, run, config, served, budget, partial(judge, asked))
+            found[cell] = right | _asked_in(cell, run, config, served, budget, partial(judge, asked, turn=turn))
     return found
 
 
 def mark_cells(
-    runs: Runs, texts: Mapping[str, Texts], config: RunConfig, budget: SharedBudget
+    runs: Runs, texts: Mapping[str, Texts], config: RunConfig, budget: SharedBudget, turn: int = 0
 ) -> dict[str, Mapping[str, Mapping[str, float]]]:
     """SARA's four marks by cell, query_id and name: of answered questions with gold answers the judge's, of the others
     with an end 0, or 1 where "unanswerable" is the gold answer, without a mark for faithfulness.
@@ -466,7 +489,7 @@ def mark_cells(
     comes out of the ``budget``. Raises as ``judge_cells`` does.
     """
     found: dict[str, Mapping[str, Mapping[str, float]]] = {}
-    with generator(config.llm, None) as served:
+    with generator(_seeded(config.llm, turn), None) as served:
         for cell, (run, golds) in runs.items():
             ends = list(_ends(run, golds))
             unanswered = {
@@ -479,8 +502,12 @@ def mark_cells(
                 for q, row in ends
                 if _answered(row)
             ]
-            found[cell] = unanswered | _asked_in(cell, run, config, served, budget, partial(mark, asked))
+            found[cell] = unanswered | _asked_in(cell, run, config, served, budget, partial(mark, asked, turn=turn))
     return found
+
+
+def _seeded(llm: LlmConfig, turn: int) -> LlmConfig:
+    return llm.model_copy(update={"seed": (llm.seed or 0) + turn}) if turn else llm
 
 
 def _ends(run: Path, golds: Sequence[GoldQuestion]) -> Iterator[tuple[Question, Mapping[str, Any]]]:
@@ -583,8 +610,7 @@ def _scored(expanded: Expanded, cells: Sequence[PreparedCell], judged: Judged) -
     for cell in cells:
         named = cell.plan.named
         text = texts.setdefault(named.set, _text_of(cell))
-        said = judged.verdicts.get(named.cell), judged.marks.get(named.cell)
-        rows += score_rows(Folder.of(cell.run), named, golds[named.set], text, *said).rows
+        rows += score_rows(Folder.of(cell.run), named, golds[named.set], text, judged.of(named.cell)).rows
     return rows
 
 

@@ -33,6 +33,7 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "first_confidence": 5,
         "asked_id": 5,
     },
+    "scores": {"judge_seeds": 2},
     "ledger": {
         "endpoint": 2,
         "snapshot": 2,
@@ -553,6 +554,7 @@ SCORES: Final = _schema(
         ("judge_correctness", pa.float64()),
         ("judge_similarity", pa.float64()),
         ("judge_faithfulness", pa.float64()),
+        ("judge_seeds", pa.map_(pa.string(), pa.list_(pa.float64()))),
         ("answer_recall", pa.float64()),
         ("evidence_recall", pa.float64()),
         ("citation_precision", pa.float64()),
@@ -568,7 +570,8 @@ SCORES: Final = _schema(
     ],
 )
 """A question under a cell of a sweep. A metric is null where it is not defined (see ``lab/metrics.py`` and
-``docs/evaluate.md``). ``cluster`` names the documents that the question is joined with by a chain of shared ones: what
+``docs/evaluate.md``). The judge's columns are means over its seeds, and ``judge_seeds`` has of several what each said,
+by column. ``cluster`` names the documents that the question is joined with by a chain of shared ones: what
 the bootstrap draws."""
 
 _SCOPE: Final[list[tuple[str, pa.DataType]]] = [

@@ -66,11 +66,14 @@ def parse_verdict(text: str) -> bool:
     return said
 
 
-async def judge(asked: Sequence[ToJudge], client: LlmClient, at_once: int) -> Mapping[str, float]:
-    """1 or 0 by query_id. Raises MetricError when a verdict cannot be had, EndpointError or OverBudget as the client
-    does; verdicts that arrived until then are in the journal."""
+async def judge(asked: Sequence[ToJudge], client: LlmClient, at_once: int, turn: int = 0) -> Mapping[str, float]:
+    """1 or 0 by query_id. ``turn`` is how often all was asked before, with other seeds: each has steps of its own.
+
+    Raises MetricError when a verdict cannot be had, EndpointError or OverBudget as the client does; verdicts that
+    arrived until then are in the journal.
+    """
     doubtful = [each for each in asked if not best(exact_match, each.answer, each.golds)]
-    said = await _each(doubtful, client, at_once, STEP, judge_prompt, lambda each: parse_verdict)
+    said = await _each(doubtful, client, at_once, _step(STEP, turn), judge_prompt, lambda each: parse_verdict)
     return {each.query_id: float(said.get(each.query_id, True)) for each in asked}
 
 
@@ -166,11 +169,18 @@ def parse_marks(text: str, wanted: Sequence[str]) -> dict[str, float]:
     return {name: (mark - LEAST) / (TOP - LEAST) for name, mark in good.items()}
 
 
-async def mark(asked: Sequence[ToMark], client: LlmClient, at_once: int) -> Mapping[str, Mapping[str, float]]:
-    """The marks of each answer by query_id, 0 to 1. Raises as ``judge`` does."""
+async def mark(
+    asked: Sequence[ToMark], client: LlmClient, at_once: int, turn: int = 0
+) -> Mapping[str, Mapping[str, float]]:
+    """The marks of each answer by query_id, 0 to 1. ``turn`` is as for ``judge``, and it raises as that does."""
+    step = _step(MARKS_STEP, turn)
     return await _each(
-        asked, client, at_once, MARKS_STEP, marks_prompt, lambda each: partial(parse_marks, wanted=each.wanted)
+        asked, client, at_once, step, marks_prompt, lambda each: partial(parse_marks, wanted=each.wanted)
     )
+
+
+def _step(step: str, turn: int) -> str:
+    return f"{step}/{turn}" if turn else step
 
 
 class _Asked(Protocol):

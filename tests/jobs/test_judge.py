@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.jobs.lab.sweep import judge_cells, judge_config, mark_cells
+from okralong.jobs.lab.sweep import Judged, judge_cells, judge_config, mark_cells
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
@@ -61,6 +61,25 @@ def test_only_what_is_in_doubt_is_asked_and_nothing_twice(tmp_path: Path) -> Non
     begun.write_text("{}")
     assert purge_run(Folder.of(tmp_path / "cell"), "alder") == ["chair", "sales"]
     assert table(Folder.of(tmp_path / "cell" / "judge"), "journal") == [], "it quoted the answers"
+
+
+def test_another_seed_is_another_request_and_what_one_said_is_kept(tmp_path: Path) -> None:
+    budget = SharedBudget(1.0, {})
+    usual_run(tmp_path / "cell")
+    runs = {"cell": (tmp_path / "cell", read_gold_questions(write_questions(tmp_path)))}
+    said = iter(["true", "false", "true"])
+    rules = [(always, lambda messages: f'{{"correct": {next(said)}}}')]
+    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
+        config = judge_config(JudgeConfig(overrides=endpoint(server) | {"llm.seed": 5}, seeds=3))
+        for _ in range(2):  # the second time nobody is asked
+            verdicts = [judge_cells(runs, config, budget, turn) for turn in range(3)]
+            assert [each["cell"] for each in verdicts] == [{"sales": 1.0, "chair": v} for v in (1.0, 0.0, 1.0)]
+            assert [one.body["seed"] for one in server.received] == [5, 6, 7]
+        rows = table(Folder.of(tmp_path / "cell" / "judge"), "ledger")
+        assert [row["path"] for row in rows] == ["judge", "judge/1", "judge/2"]
+        assert budget.spent["cell/judge"] == pytest.approx(server.bill_usd)
+    by_seed = Judged(verdicts).of("cell")
+    assert (by_seed["sales"]["judge"], by_seed["chair"]["judge"]) == ([1.0, 1.0, 1.0], [1.0, 0.0, 1.0])
 
 
 def test_a_judge_without_a_verdict_is_an_error(tmp_path: Path) -> None:

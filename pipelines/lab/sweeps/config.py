@@ -78,12 +78,14 @@ class Variant(Settings):
 
 class JudgeConfig(Settings):
     """A language model that judges answers, right or wrong: ``answer`` is an answer config whose ``llm`` is asked,
-    ``overrides`` are dotted keys of it. With ``marks`` it also gives each answer SARA's four marks, one call more. Its
-    dollars count against the sweep's budget."""
+    ``overrides`` are dotted keys of it. With ``marks`` it also gives each answer SARA's four marks, one call more. It
+    is asked with so many ``seeds``, each one call more: the config's ``llm.seed`` and those after it. Its dollars count
+    against the sweep's budget."""
 
     answer: str = "answer.yaml"
     overrides: dict[str, Any] = Field(default_factory=dict)
     marks: bool = False
+    seeds: Annotated[int, Field(ge=1, le=16)] = 1
 
 
 class CellSettings(Settings):

@@ -75,7 +75,7 @@ def write_results(
             "summary",
             SUMMARY,
             summaries,
-            summary_page(title, words, summaries) + agreement_page(rows) + indexing_page(indexing),
+            summary_page(title, words, summaries) + agreement_page(rows) + seeds_page(rows) + indexing_page(indexing),
         ),
         ("paired", PAIRED, differences, paired_page(title, differences)),
     ):
@@ -368,8 +368,9 @@ def agreement_page(rows: Sequence[ResultRow]) -> str:
         marked = [row for row in judged if row["judge_correctness"] is not None]
         correct = np.array([row["judge_correctness"] for row in marked])
         beside = np.array([float(row["f1"]) for row in marked])
-        agree = float((verdict == (em == 1)).mean())
-        figures = (verdict.mean(), em.mean(), agree, kappa(verdict, em == 1), r_of(verdict, f1), r_of(correct, beside))
+        right = (verdict > 0.5).astype(float)  # of several seeds what most say
+        agree = float((right == (em == 1)).mean())
+        figures = (verdict.mean(), em.mean(), agree, kappa(right, em == 1), r_of(verdict, f1), r_of(correct, beside))
         lines.append([name, f"{len(judged):,}", *(shown_number(None if f is None else float(f)) for f in figures)])
     if not lines:
         return ""
@@ -391,6 +392,43 @@ def r_of(one: Floats, other: Floats) -> float | None:
     if len(one) < 3 or one.std() == 0 or other.std() == 0:
         return None
     return float(np.corrcoef(one, other)[0, 1])
+
+
+_SEEDS_WORDS: Final = (
+    "What the judge said with each of its seeds: the mean over the sets, each of its answers; in brackets the position "
+    "of the system among the others by that mark. Then the sample variance of these means over the seeds, and the mean "
+    "of the sample variances of single answers."
+)
+
+
+def seeds_page(rows: Sequence[ResultRow]) -> str:
+    """How far the judge's marks lie apart over its seeds, mark by mark, below the summary; "" for a single seed."""
+    spoken = [row | {"by_seed": dict(row["judge_seeds"])} for row in map(dict, rows) if row.get("judge_seeds")]
+    parts = []
+    for mark in _order(name for row in spoken for name in row["by_seed"]):
+        held = [row for row in spoken if mark in row["by_seed"]]
+        count = min(len(row["by_seed"][mark]) for row in held)
+        systems = _order((row["method"], row["variant"]) for row in held)
+        means, apart = {}, {}
+        for system in systems:
+            own = [row for row in held if (row["method"], row["variant"]) == system]
+            given = [
+                np.array([row["by_seed"][mark][:count] for row in own if row["set"] == name])
+                for name in _order(row["set"] for row in own)
+            ]
+            means[system] = np.mean([each.mean(axis=0) for each in given], axis=0)
+            apart[system] = float(np.mean([each.var(axis=1, ddof=1).mean() for each in given]))
+        lines = []
+        for system in systems:
+            positions = [1 + sum(other[at] > means[system][at] for other in means.values()) for at in range(count)]
+            cells = (f"{shown_number(float(v))} ({p})" for v, p in zip(means[system], positions, strict=True))
+            spread = float(means[system].var(ddof=1))
+            lines.append([_name(*system), *cells, f"{spread:.6f}", f"{apart[system]:.6f}"])
+        head = ["", *(f"seed {number}" for number in range(1, count + 1)), "variance of the mean", "of an answer"]
+        parts.append(f"{mark}:\n\n{markdown_table(head, lines, range(1, len(head)))}")
+    if not parts:
+        return ""
+    return f"\n## The judge over its seeds\n\n{_SEEDS_WORDS}\n\n" + "\n\n".join(parts) + "\n"
 
 
 _INDEXING_WORDS: Final = (

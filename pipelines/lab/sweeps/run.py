@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from threading import Lock
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Analysis, InputError, MetricError, NobodyAsked, Passage
+from okralong.pipelines.core.types import Analysis, InputError, Message, MetricError, NobodyAsked, Passage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.lab.datasets.base import Item, load_catalog, one_part
 from okralong.pipelines.lab.datasets.pooling import Pooled, PooledQuestion, Span
@@ -38,10 +39,10 @@ from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, gold_labels
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.pipelines.lab.evidence.writers import GoldWriter
 from okralong.pipelines.lab.gold import Gold, Parts
-from okralong.pipelines.lab.judge import MARKS
+from okralong.pipelines.lab.judge import MARKS, MOST_CONTEXT, ToJudge, ToMark, judge_prompt, marks_prompt
 from okralong.pipelines.lab.metrics import citation_precision
 from okralong.pipelines.lab.split import Split
-from okralong.pipelines.lab.sweeps.config import CellName, CellPlan, Sweep, SweepFolder, SweepSet
+from okralong.pipelines.lab.sweeps.config import CellName, CellPlan, JudgeConfig, Sweep, SweepFolder, SweepSet
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import calls_begun
 from okralong.pipelines.llm.prices import ARTIFACT, COLUMNS, MILLION, Price, PriceTable, bill
@@ -278,6 +279,8 @@ def spent_before(folders: Mapping[str, Folder]) -> dict[str, float]:
 Text = Callable[[str], str]
 """The text of a document of the archive by its doc_id."""
 
+JUDGED: Final = "judge"
+"""The column of the judge's verdict, and the beginning of those of its marks."""
 ANALYSIS: Final = frozenset({"analyze"})
 RETRIEVAL: Final = frozenset({"retrieve", "select"})
 TOTAL: Final = "total"
@@ -298,12 +301,12 @@ def score_rows(
     named: CellName,
     golds: Sequence[GoldQuestion],
     text: Text,
-    judged: Mapping[str, float] | None = None,
-    marked: Mapping[str, Mapping[str, float]] | None = None,
+    judged: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
 ) -> Scored:
     """A row for each question that the run has finished, in the order of ``golds``.
 
-    ``judged`` are the judge's verdicts by query_id, ``marked`` its four marks. Raises InputError when the run was asked
+    ``judged`` is what the judge said with each seed, by query_id: its verdicts as ``judge``, and its four marks by
+    their names; a row has the means. Raises InputError when the run was asked
     other words under one of the query_ids, MetricError when a metric cannot be worked out.
     """
     answers = {row["query_id"]: row for row in read_run_table(run, "answers").to_pylist()}
@@ -323,8 +326,7 @@ def score_rows(
                 "Score it with the questions file that it was asked."
             )
         try:
-            marks = (marked or {}).get(asked.query_id, {})
-            said = {"judge": (judged or {}).get(asked.query_id), **{f"judge_{name}": marks.get(name) for name in MARKS}}
+            said = _said((judged or {}).get(asked.query_id, {}))
             rows.append(_row(named, gold, row, attempts[asked.query_id], text, said))
         except Exception as error:
             raise MetricError(
@@ -334,13 +336,21 @@ def score_rows(
     return Scored(rows, missing)
 
 
+def _said(by_seed: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """The judge's columns of a row: means over seeds, and of several seeds what each said."""
+    names = {JUDGED: by_seed.get(JUDGED), **{f"{JUDGED}_{name}": by_seed.get(name) for name in MARKS}}
+    several = {name: list(values) for name, values in names.items() if values is not None and len(values) > 1}
+    means = {name: fmean(values) if values else None for name, values in names.items()}
+    return {**means, "judge_seeds": sorted(several.items()) or None}
+
+
 def _row(
     named: CellName,
     gold: GoldQuestion,
     row: Mapping[str, Any],
     attempts: Sequence[Mapping[str, Any]],
     text: Text,
-    judged: Mapping[str, float | None],
+    judged: Mapping[str, Any],
 ) -> dict[str, Any]:
     question = gold.gold.question
     marks = answer_marks(gold.gold.dataset, row["status"], row["answer"] or "", question.answers, Typed.of(row))
@@ -498,10 +508,44 @@ class Outline:
             described=described,
         )
 
+    def judging(self, plan: CellPlan, pooled: Pooled, config: RunConfig, judge: JudgeConfig) -> CostEstimate:
+        """What it costs to have the cell's answers judged, all of them, with each seed. An answer is as long as a reply
+        of the cell's generator is expected to be; the context that marks are given by is its prompt, up to the bound.
+        """
+        price = _prices(config.prices).price(config.llm.model, config.llm.price)
+        sizes, priors = self._documents(pooled), self.priors
+        free = plan.config.llm.window - plan.config.llm.completion_limit("generate")
+        used, count = Use(), 0
+        for each in pooled.questions:
+            asked = each.item.gold.question
+            if not asked.answers:
+                continue
+            count += 1
+            whole = min(sum(sizes[doc_id] for doc_id in each.doc_ids), free)
+            taken, _ = use_of_question(plan.config.strategy, plan.policy, asked.type, whole, priors)
+            answer = taken.completion_tokens / max(1.0, taken.calls)
+            used += Use(1, _tokens(judge_prompt(ToJudge("", asked.question, asked.answers, ""))) + answer, VERDICT)
+            if judge.marks:
+                context = min(MOST_CONTEXT, taken.prompt_tokens / max(1.0, taken.calls))
+                bare = marks_prompt(ToMark("", asked.question, asked.answers, "", ("-",)))
+                used += Use(1, _tokens(bare) + answer + context, MARKS_REPLY)
+        used *= judge.seeds
+        usd, (low, high) = _usd(used, price), priors.sizes.range
+        return CostEstimate(count, used.calls, used.prompt_tokens, used.completion_tokens, usd, low * usd, high * usd)
+
     def _documents(self, pooled: Pooled) -> Mapping[str, int]:
         if id(pooled) not in self._sizes:
             self._sizes[id(pooled)] = {each.doc_id: count_tokens(each.text) for each in pooled.documents}
         return self._sizes[id(pooled)]
+
+
+VERDICT: Final = 8
+MARKS_REPLY: Final = 32
+"""Tokens (o200k) of the judge's replies: a verdict, and four marks; counted on the forms that are asked for."""
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return sum(count_tokens(each.content) for each in messages)
 
 
 def _usd(use: Use, price: Price) -> float:

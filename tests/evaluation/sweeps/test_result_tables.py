@@ -65,6 +65,21 @@ def test_the_judge_stands_beside_exact_match_and_f1(tmp_path: Path) -> None:
     assert "judge beside" not in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
+def test_the_judge_s_seeds_stand_side_by_side_with_their_variance(tmp_path: Path) -> None:
+    rows = cell("std_rag", "town", {"q1": (1.0, "x"), "q2": (0.0, "y")}) + cell("flare", "town", {"q1": (1.0, "x")})
+    said = ([1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.5])
+    for row, verdicts in zip(rows, said, strict=True):
+        row |= {"em": 0.0, "judge": sum(verdicts) / 3, "judge_seeds": [("judge", verdicts)]}
+    write_results(Folder.of(tmp_path), "t", "", rows, [])
+    page = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "| | seed 1 | seed 2 | seed 3 | variance of the mean | of an answer |" in page.replace("|  |", "| |")
+    # The means 0.5, 1 and 0: variance 1/4; of the answers 1/3 both.
+    assert "| std_rag | 0.500 (1) | 1.000 (1) | 0.000 (2) | 0.250000 | 0.333333 |" in page
+    assert "| flare | 0.500 (1) | 0.500 (2) | 0.500 (1) | 0.000000 | 0.000000 |" in page
+    write_results(Folder.of(tmp_path), "t", "", cell("std_rag", "town", {"q": (0.0, "x")}), [])
+    assert "over its seeds" not in (tmp_path / "summary.md").read_text(encoding="utf-8")
+
+
 def test_figures_are_short() -> None:
     assert [shown_number(value) for value in (None, 0.0, 0.25, 12.5, 12345.6, 0.00004)] == [
         "-",
