@@ -14,17 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import digest, latest_version
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import ARTIFACTS as SCHEMA
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import OkraError, Usage
+
+if TYPE_CHECKING:
+    from okralong.pipelines.archive.archive import Archive
 
 ARTIFACTS: Final = "artifacts"
 """The folder of an archive that holds them."""
