@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,9 +114,9 @@ def _bill(run: Folder) -> list[str]:
             f"{len(taken)} summaries or graphs of documents stood in the archive and cost nothing: their {calls} calls "
             f"had cost ${cost:.4f}"
         )
-    for why, count in Counter(unkept).items():
+    if unkept:  # mostly for one reason
         lines.append(
-            f"{count} summaries or graphs of documents stay in this run, the archive does not keep them: {why}"
+            f"{len(unkept)} summaries or graphs of documents stay in this run, the archive does not keep them: {unkept[0]}"
         )
     if billed.by_tag:
         costs = ", ".join(f"{name}={value} ${cost:.4f}" for (name, value), cost in billed.by_tag.items())
