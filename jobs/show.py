@@ -116,7 +116,8 @@ def _bill(run: Folder) -> list[str]:
         )
     if unkept:  # mostly for one reason
         lines.append(
-            f"{len(unkept)} summaries or graphs of documents stay in this run, the archive does not keep them: {unkept[0]}"
+            f"{len(unkept)} summaries or graphs of documents stay in this run, the archive does not keep them: "
+            f"{unkept[0]}"
         )
     if billed.by_tag:
         costs = ", ".join(f"{name}={value} ${cost:.4f}" for (name, value), cost in billed.by_tag.items())

@@ -26,6 +26,13 @@ def test_it_expands(name: str, tmp_path: Path) -> None:
     assert set(sizes_by_set(plans)) == {chosen.named for chosen in sweep.sets}
 
 
+def test_every_method_is_in_the_sweeps_for_two_cores(tmp_path: Path) -> None:
+    sweeps = [shipped(f"sweeps/{name}.yaml") for name in ("all", "graphs")]
+    plans = [plan for sweep in sweeps for plan in expand(sweep, SweepFolder(tmp_path))]
+    assert {plan.config.strategy for plan in plans} == set(BUILT_IN)
+    assert all(plan.config.reranker.answers == "never" for plan in plans if plan.named.variant == "default")
+
+
 def test_the_paper_s_ablations_change_one_thing_each(tmp_path: Path) -> None:
     plans = expand(shipped("sweeps/paper.yaml"), SweepFolder(tmp_path))
     policies = {plan.named.variant: plan.policy for plan in plans if plan.named.method == "okralong"}
