@@ -397,18 +397,25 @@ def train_data(
     say, label = partial(say_line, console), None
     built: dict[Side, Any]
     table: Any
-    if learner is not Learner.ANALYZER and label_with is not LabelWith.NOBODY:
+    reading = load_config(ReadingConfig, config or "training/reading.yaml") if learner is Learner.READER else None
+    explained = reading is not None and reading.rationales
+    if learner is not Learner.ANALYZER and not explained and label_with is not LabelWith.NOBODY:
         raise typer.BadParameter(f"the rows of a {learner.value} follow from the sets alone: leave --label-with out")
+    if explained and label_with is LabelWith.NOBODY:
+        raise typer.BadParameter(f"{config} has rationales, which a generator writes: give --label-with llm, and --llm")
+    if label_with is LabelWith.LLM:
+        label = Labeller(load_config(RunConfig, llm), out, console)
     if learner is Learner.CROSS_ENCODER:
         built = build_ranking(load_config(RankingConfig, config or "training/ranking.yaml"), data, work, say)
         table = RANKING
     elif learner is Learner.TOKEN_CLASSIFIER:
         built, table = build_keep(load_config(KeepConfig, config or "training/keep.yaml"), data, say), KEEP
-    elif learner is Learner.READER:
-        built = build_reading(load_config(ReadingConfig, config or "training/reading.yaml"), data, work, say)
+    elif reading is not None:
+        built = build_reading(reading, data, work, say)
+        if label is not None:
+            built = {side: label.explain(found) for side, found in built.items()}
         table = READER_ROWS
     else:
-        label = Labeller(load_config(RunConfig, llm), out, console) if label_with is LabelWith.LLM else None
         built = build_rows(load_config(RowsConfig, config or "training/rows.yaml"), data, work, say, label)
         table = ANALYZER_ROWS
     for side, found in built.items():
@@ -418,7 +425,9 @@ def train_data(
     say_line(console, f"written: {out} (rows by side) and card.md")
     if label is not None and label.over_budget:
         say_line(
-            console, f"{label.over_budget:,} rows are left unlabelled: budget_usd is used up. A higher one goes on."
+            console,
+            f"{label.over_budget:,} rows are left {'out' if explained else 'unlabelled'}: budget_usd is used up. A "
+            "higher one goes on.",
         )
         raise typer.Exit(EXIT_OVER_BUDGET)
 

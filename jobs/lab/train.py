@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import yaml
 from rich.console import Console
@@ -18,7 +18,8 @@ from okralong.pipelines.core.config import load_config, read_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.analyzer_rows import Labelled, is_unlabelled, label_rows
-from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS, TrainingRow
+from okralong.pipelines.lab.training.instructrag_rows import Explained, explain_rows
+from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS, ReadingRow, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger, drift
@@ -34,11 +35,15 @@ if TYPE_CHECKING:
     from okralong.pipelines.llm.config import LlmConfig
 
 LABELS = "labels"
-"""The folder beside the rows with the labels' journal and ledger: what was paid for is not asked again."""
+RATIONALES = "rationales"
+"""The folders beside the rows with journal and ledger of labels and of rationales: what was paid for is not asked
+again."""
+
+A = TypeVar("A", Labelled, Explained)
 
 
 class Labeller:
-    """Labels rows by the generator of ``config``, at its price and within ``budget_usd``.
+    """Labels rows, or explains their answers, by the generator of ``config``, at its price and within ``budget_usd``.
 
     Raises ConfigError for the embedded generator, whose guesses are no labels.
     """
@@ -67,28 +72,39 @@ class Labeller:
             return rows
         llm = self._config.llm
         say_line(self._console, f"  {open_rows:,} rows are labelled by {llm.model} at {llm.base_url}")
-        with generator(llm, self._out) as served:
+        found = self._asked(partial(label_rows, rows), LABELS)
+        return found.rows
+
+    def explain(self, rows: list[ReadingRow]) -> list[ReadingRow]:
+        """InstructRAG's rows of the reader's: those of which a rationale could be had."""
+        llm = self._config.llm
+        say_line(self._console, f"  answers of {len(rows):,} rows are explained by {llm.model} at {llm.base_url}")
+        return self._asked(partial(explain_rows, rows), RATIONALES).rows
+
+    def _asked(self, ask: Callable[[LlmClient, int], Awaitable[A]], place: str) -> A:
+        folder = self._out / place
+        with generator(self._config.llm, self._out) as served:
             for note in served.notes:
                 say_line(self._console, f"  {note}", style="yellow")
-            found, totals = asyncio.run(_label(rows, self._config, served, Folder.of(self._out / LABELS)))
+            found, totals = asyncio.run(_ask(ask, self._config, served, Folder.of(folder)))
         self.over_budget += found.counts.get("over_budget", 0)
         said = ", ".join(f"{count:,} {name}" for name, count in sorted(found.counts.items()))
-        paid = f"{totals.calls:,} calls, ${totals.settled_usd:.4f} so far ({self._out / LABELS})"
+        paid = f"{totals.calls:,} calls, ${totals.settled_usd:.4f} so far ({folder})"
         say_line(self._console, f"  {said}; {paid}")
         if (warning := drift(totals.snapshots)) is not None:
             say_line(self._console, f"  {warning}", style="yellow")
-        return found.rows
+        return found
 
 
-async def _label(
-    rows: list[TrainingRow], config: RunConfig, served: Generator, folder: Folder
-) -> tuple[Labelled, Totals]:
+async def _ask(
+    ask: Callable[[LlmClient, int], Awaitable[A]], config: RunConfig, served: Generator, folder: Folder
+) -> tuple[A, Totals]:
     ledger = RunLedger(folder, config.budget_usd)
     llm = served.llm
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])
     client = LlmClient(llm, gateway, PriceTable.load(config.prices), address=served.address, tags=config.tags)
     try:
-        return await label_rows(rows, client, config.concurrency), await ledger.totals()
+        return await ask(client, config.concurrency), await ledger.totals()
     finally:
         await client.aclose()
         await ledger.close()

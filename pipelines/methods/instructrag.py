@@ -6,8 +6,9 @@ needs them, and then shown to all questions. ``--replies-from`` takes them over 
 
 Where this differs from the paper:
 
-- The in-context variant alone. The paper's better one (InstructRAG-FT) trains the generator on rationales for a whole
-  training set.
+- This file is the in-context variant. For the paper's better one (InstructRAG-FT), which trains the generator on
+  rationales for a whole training set, ``lab/training/instructrag_rows.py`` makes the rows and the one training stack a
+  reader; it is then asked here without examples. None ships.
 - The examples are two made-up questions over made-up passages, one of which leads to the answer and one of which does
   not; the paper draws them from each set's training questions. Their rationales are the generator's own, as there.
 - A rationale ends with the contract's lines, so that there is a short answer to score and something to cite; the
@@ -104,7 +105,8 @@ async def write_rationales(tools: Tools, count: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A made-up question over made-up passages, of which the one numbered ``source`` has the words ``quote``."""
+    """A question over passages with its answer; of a made-up one the passage numbered ``source`` has the words
+    ``quote``."""
 
     question: str
     passages: tuple[str, ...]
@@ -152,7 +154,8 @@ If the passages do not hold the answer, say why, then: Answer: unanswerable"""
 
 def synthesis_prompt(example: Example) -> list[Message]:
     """The messages that ask for an example's rationale."""
-    asked = f"{_frames(example)}\n\nQuestion: {example.question}\nAnswer: {example.answer}"
+    question, told = neutralise(example.question), neutralise(example.answer)
+    asked = f"{_frames(example)}\n\nQuestion: {question}\nAnswer: {told}"
     return [Message("system", SYNTHESIS_INSTRUCTIONS), Message("user", asked)]
 
 

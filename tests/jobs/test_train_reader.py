@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts import parse_answer, parse_split, parse_step
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_OVER_BUDGET
 from okralong.pipelines.lab.training.reader_report import mark, well_formed
 from okralong.pipelines.lab.training.rows import READER_ROWS, ReadingRow
+from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
+from okralong.pipelines.methods.instructrag import rationale_prompt
 from tests.evaluation.evidence.town import write_town
+from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama
-from tests.jobs.conftest import call
+from tests.jobs.conftest import always, call
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +115,72 @@ def test_rows_then_a_training_then_a_report(
     assert found["terms"]["base model"] == {"demonstrations": True, "calculator": False, "grammar": False}
     page = (results / "reader.md").read_text(encoding="utf-8")
     assert all(row.question not in page for row in test)  # the sets' texts stay where they are
+
+
+INSTRUCT = ROWS.replace("expressions: 0.7", "expressions: 0\nrationales: true").replace("per_type: 6", "per_type: 3")
+ANSWER = """
+prices: prices.yaml
+budget_usd: {cap}
+llm: {{base_url: "{url}", model: gpt-4o-2024-08-06, tokenizer: o200k_base, window: 128000}}
+"""
+
+
+def explains(messages: Messages) -> str:
+    """An explanation on two lines, with the answer that was told."""
+    assert messages[0]["content"] == SYNTHESIS
+    told = messages[1]["content"].rsplit("Answer: ", 1)[1]
+    return f"Passage 1 names it,\nso it is {told}. Passage 2 does not help."
+
+
+def test_rationales_are_paid_once_and_a_reader_learns_them(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-nobody")
+    if not (data / "split").exists():
+        options = ["--catalog", data / "catalog.yaml", "--rules", data / "rules.yaml"]
+        assert call(monkeypatch, capsys, "split", data, "--out", data / "split", *options)[0] == 0
+    (tmp_path / "rows.yaml").write_text(INSTRUCT.format(data=data), encoding="utf-8")
+    rows, answer = tmp_path / "rows", tmp_path / "answer.yaml"
+    arguments = ["train-data", data, "--for", "reader", "--config", tmp_path / "rows.yaml", "--out", rows]
+    arguments += ["--work", tmp_path / "work"]
+    code, said = call(monkeypatch, capsys, *arguments)
+    assert (code, "has rationales, which a generator" in " ".join(said.replace("│", " ").split())) == (2, True)
+    arguments += ["--label-with", "llm", "--llm", answer]
+    with FakeOpenAI([(always, explains)], models=["gpt-4o-2024-08-06"]) as server:
+        answer.write_text(ANSWER.format(cap=0.02, url=server.base_url), encoding="utf-8")
+        code, said = call(monkeypatch, capsys, *arguments)
+        assert code == EXIT_OVER_BUDGET, said
+        assert "rows are left out: budget_usd is used up" in said
+        assert 0 < server.bill_usd <= 0.02
+        some = len(server.received)
+        answer.write_text(ANSWER.format(cap=1.0, url=server.base_url), encoding="utf-8")
+        code, said = call(monkeypatch, capsys, *arguments)
+        assert code == 0, said
+        every = len(server.received)
+        assert every > some > 0
+        made = [row for side in ("train", "validation", "test") for row in READER_ROWS.read(Folder.of(rows), side)]
+        assert len(made) == every, "a rationale for each row, and none was asked for twice"
+        ledger = table(Folder.of(rows / "rationales"), "ledger")
+        assert {(row["role"], row["status"]) for row in ledger} == {("rationale", "ok")}
+        assert sum(row["cost_usd"] for row in ledger) == pytest.approx(server.bill_usd)
+        assert call(monkeypatch, capsys, *arguments)[0] == 0
+        assert len(server.received) == every
+    assert "an explanation that gpt-4o-2024-08-06 wrote" in (rows / "card.md").read_text(encoding="utf-8")
+    for row in made:
+        assert row.role == "rationale"
+        told = row.answers[0] if row.answerable else "unanswerable, since none of the passages holds it"
+        assert row.reply.startswith(f"Passage 1 names it, so it is {told}. Passage 2 does not help.\n")
+        assert [*row.messages] == rationale_prompt(row.question, (), row.passages), "what the method asks by itself"
+        assert parse_answer(row.reply).unanswerable is not row.answerable
+    assert {row.answerable for row in made} == {True, False}
+
+    model = write_tiny_llama(tmp_path / "tiny", window=4096)
+    (tmp_path / "training.yaml").write_text(TRAINING.format(model=model), encoding="utf-8")
+    out = tmp_path / "reader"
+    code, said = call(monkeypatch, capsys, "train", tmp_path / "training.yaml", "--rows", rows, "--out", out, "--here")
+    assert code == 0, said
+    assert (out / "adapter_model.safetensors").is_file()
+    assert json.loads((out / "reader.json").read_text(encoding="utf-8"))["calculator"] is False
 
 
 def check_rows(rows: list[ReadingRow]) -> None:

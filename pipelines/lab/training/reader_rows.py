@@ -57,7 +57,8 @@ class ReadingConfig(Settings):
     share of contexts whose prompts ask for a calculation's expression (the others ask for the result). A longer answer
     than ``most_answer_words`` is cut at a sentence, or its question left out. ``per_type`` caps the answer rows of a
     type on the train side, ``per_role`` the rows of splits and of steps, ``per_source`` (None: no cap) those of one of
-    the ``sets``, in whole contexts. ``limit`` of a set counts for each side.
+    the ``sets``, in whole contexts. ``limit`` of a set counts for each side. With ``rationales`` the answer rows are
+    InstructRAG's: a generator explains each answer, and that is learned.
     """
 
     seed: int = 7
@@ -74,6 +75,7 @@ class ReadingConfig(Settings):
     per_type: Limit
     per_role: Annotated[int, Field(ge=0)]
     per_source: Limit | None = None
+    rationales: bool = False
     catalog: str = "datasets.yaml"
     split: str = MANIFEST
 

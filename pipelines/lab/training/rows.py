@@ -88,7 +88,8 @@ class RowTable(Generic[R]):
         sets leave open, if one did.
         """
         said = f"; what sets left open on train and validation was labelled by {labeller}" if labeller else ""
-        sections = [self.head.replace("{labeller}", said)]
+        explainer = f" that {labeller} wrote" if labeller else ""
+        sections = [self.head.replace("{labeller}", said).replace("{explainer}", explainer)]
         for side, found in rows.items():
             documents = len({document for row in found for document in row.documents})
             sections.append(f"## {side}: {len(found):,} rows on {documents:,} documents")
@@ -167,15 +168,18 @@ part in the loss. The train side is balanced by type.""",
 )
 
 
+RATIONALE: Final = "rationale"
+
+
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
     """What the reader learns from: a prompt as the executor would send it, and the reply that it should get.
 
-    ``source`` is "set part"; ``documents`` are those by which figures cluster. ``role`` is generate, split or step;
-    ``system`` and ``user`` are the prompt, ``reply`` is what a perfect reader would say. ``passages`` are those of the
-    prompt, ``evidence`` the gold spans. ``answers`` are the gold wordings; where the evidence was held back
-    (``answerable`` false) that is "unanswerable". ``calculator`` says that the prompt asks for a calculation's
-    expression.
+    ``source`` is "set part"; ``documents`` are those by which figures cluster. ``role`` is generate, split, step, or
+    rationale (InstructRAG's, see ``instructrag_rows``); ``system`` and ``user`` are the prompt, ``reply`` is what a
+    perfect reader would say. ``passages`` are those of the prompt, ``evidence`` the gold spans. ``answers`` are the
+    gold wordings; where the evidence was held back (``answerable`` false) that is "unanswerable". ``calculator`` says
+    that the prompt asks for a calculation's expression.
     """
 
     query_id: str
@@ -206,7 +210,7 @@ def _reading_row(values: dict[str, Any]) -> ReadingRow:
 
 
 def _reader_counts(rows: Sequence[ReadingRow]) -> dict[str, int]:
-    answers = [row for row in rows if row.role == "generate"]
+    answers = [row for row in rows if row.role in ("generate", RATIONALE)]
     types, roles = Counter(row.type for row in answers if row.answerable), Counter(row.role for row in rows)
     return {
         **{each: types[each] for each in TYPES},
@@ -214,6 +218,7 @@ def _reader_counts(rows: Sequence[ReadingRow]) -> dict[str, int]:
         "expressions": sum(row.calculator and row.answerable for row in answers),
         "split": roles["split"],
         "step": roles["step"],
+        "rationales": roles[RATIONALE],
     }
 
 
@@ -227,7 +232,8 @@ READER_ROWS: Final = RowTable[ReadingRow](
 Made by `okralong train-data --for reader`; do not edit. The rows are not in the repository: they hold the sets' own
 texts, under the sets' own licences; those of `sample` are made up. Contexts are our own retrieval's, prompts the
 executor's, replies follow from the sets' annotation. *held back*: the passages do not hold the answer, and the reply
-says so. *expressions*: the prompt asks for a calculation's expression, which the executor evaluates.""",
+says so. *expressions*: the prompt asks for a calculation's expression, which the executor evaluates. *rationales*: the
+prompt is InstructRAG's, and the reply begins with an explanation{explainer}.""",
     _reader_counts,
 )
 
