@@ -91,11 +91,11 @@ class Ports:
     None lets the generator analyse; ``admit`` reserves a plan's dollars, with the next call at the latest;
     ``demonstrate`` puts a worked example before each prompt; ``calculator`` and ``short_contract`` are those of
     ``Tools``; ``score`` and ``token_ends`` are None where no model was configured that could, ``artifact`` where there
-    is no run to keep one, ``keep`` where nothing needs a token
-    classifier, ``compress`` where nothing needs a compressor (see ``Tools``; shapes (n, dimension) to (n,
-    hidden)), ``read`` where the run has no cross-encoder (a query and passages to readings); ``reads_spans`` says
-    whether that one says where answers stand, ``reads_answers`` is that of ``Tools``; ``generator`` is the name of the
-    one behind ``complete``, ``stronger`` the ports with the run's stronger one (None where there is none).
+    is no run to keep one, ``keep`` where nothing needs a token classifier, ``compress`` where nothing needs a
+    compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where the run has no cross-encoder (a
+    query and passages to readings); ``reads_spans`` says whether that one says where answers stand, ``reads_answers``
+    is that of ``Tools``; ``generator`` is the name of the one behind ``complete``, ``stronger`` the ports with the run's
+    stronger one (None where there is none).
     """
 
     archive: Archive
