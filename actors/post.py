@@ -157,10 +157,9 @@ class Inbox:
         return await self._address
 
     async def _listen(self, post: Callable[..., Awaitable[Replies]]) -> Address | None:
-        name, secret = f"okralong-{uuid.uuid4().hex}", secrets.token_bytes(SECRET_BYTES)
-        loop = asyncio.get_running_loop()
+        secret, loop = secrets.token_bytes(SECRET_BYTES), asyncio.get_running_loop()
         try:
-            path = f"\0{name}" if sys.platform == "linux" else str(_folder() / name)
+            path = f"\0okralong-{uuid.uuid4().hex}" if sys.platform == "linux" else str(_folder() / "gateway")
             self._server = await loop.create_unix_server(lambda: _Served(secret, post), path)
         except (AttributeError, NotImplementedError, OSError) as error:
             logger.info("Messages to the gateway go by Ray alone, since it has no socket: %s", error)
@@ -169,8 +168,10 @@ class Inbox:
 
 
 def _folder() -> Path:
-    """A new folder that only this user can read, and that goes with the process unless it is killed."""
-    folder = tempfile.mkdtemp(prefix="okralong-")
+    """A new folder that only this user can read, and that goes with the process unless it is killed. Its name is short:
+    a socket's path has at most 103 characters on macOS.
+    """
+    folder = tempfile.mkdtemp(prefix="okra-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
@@ -204,9 +205,8 @@ class _Frames(asyncio.Protocol):
             del self._read[:end]
             self.came(pickle.loads(frame))
 
-    def send(self, value: object) -> None:
-        """Nothing is sent on a connection that has ended: its other end hears of that by itself."""
-        frame = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    def send(self, frame: bytes) -> None:
+        """Send what is pickled. On a connection that has ended nothing is: its other end hears of that by itself."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(len(frame).to_bytes(LENGTH_BYTES) + frame)
 
@@ -253,7 +253,7 @@ class _Served(_Frames):
 
     async def _reply(self, number: int, arguments: tuple[Any, ...]) -> None:
         try:
-            self.send((number, await self._post(*arguments)))
+            self.send(pickle.dumps((number, await self._post(*arguments)), pickle.HIGHEST_PROTOCOL))
         except Exception:  # the sender asks once more by Ray, which tells what went wrong
             logger.exception("An exchange with the gateway failed.")
             self.close()
@@ -286,13 +286,16 @@ class _Connection(_Frames):
             exchange.set_result(replies)
 
     async def post(self, *arguments: Any) -> Replies:
-        """``Inbox.post``. Raises ConnectionError when the connection ends before the reply is here."""
+        """``Inbox.post``. Raises ConnectionError when the connection ends before the reply is here, and what pickle
+        raises of arguments that it cannot write; nothing is sent then.
+        """
         if self.broken:
             raise ConnectionResetError("the gateway's socket was closed")
         number = next(self._numbers)
+        frame = pickle.dumps((number, arguments), pickle.HIGHEST_PROTOCOL)
         exchange: asyncio.Future[Replies] = asyncio.get_running_loop().create_future()
         self._exchanges[number] = exchange
-        self.send((number, arguments))
+        self.send(frame)
         return await exchange
 
 
@@ -350,8 +353,13 @@ class Post:
         except Exception as error:  # the gateway is gone for good
             replies = Replies(errors=dict.fromkeys(self._callers, error))
         self._posts.remove(asyncio.current_task())  # type: ignore[arg-type]
-        self._life = replies.life or self._life
-        self._on_the_way -= {message.ticket for message in messages}
+        sent = {message.ticket for message in messages}
+        self._on_the_way -= sent
+        if replies.life and replies.life != self._life:
+            # Known to this life is what this exchange named, and what is on the way comes to it. Were there others, no
+            # life is named in the next exchange, so that those which this one does not know are told.
+            others = self._callers.keys() - sent - set(waiting) - set(self._new) - self._on_the_way
+            self._life = "" if others else replies.life
         for ticket, result in replies.results.items():
             if (caller := self._callers.get(ticket)) is not None and not caller[1].done():
                 caller[1].set_result(result)
@@ -371,27 +379,41 @@ class Post:
             except ConnectionError:
                 # Replies may have gone with it, so all that wait are asked for once more, as after a restart.
                 self._connection, self._life = None, ""
+            except Exception as error:  # what only Ray can pickle
+                logger.warning("A message goes by Ray, since the socket cannot carry it: %s", error)
         replies: Replies = await plain_errors(self._actor.post.remote(self._sender, self._life, messages, waiting))
         if self._reached != replies.life:
             self._reached = replies.life
-            self._reaching = asyncio.get_running_loop().create_task(self._reach())
+            self._reaching = asyncio.get_running_loop().create_task(self._reach(replies.life))
         return replies
 
-    async def _reach(self) -> None:
-        """Open the connection to the gateway's socket, once in each of its lives, where it is on this node."""
+    async def _reach(self, life: str) -> None:
+        """Open the connection to the socket of this life of the gateway, once, where it is on this node."""
         try:
             address: Address | None = await plain_errors(self._actor.address.remote())
             if address is None or address.node != ray.get_runtime_context().get_node_id():
                 return
-            loop = asyncio.get_running_loop()
-            reached = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            reached.setblocking(False)
-            await loop.sock_connect(reached, address.path)  # uvloop, which Ray has, connects to no abstract path itself
-            _, connection = await loop.create_unix_connection(lambda: _Connection(address.secret), sock=reached)
+            connection = await _connected(address)
         except Exception as error:  # Ray carries the messages
             logger.info("The gateway's socket cannot be reached: %s", error)
         else:
-            self._connection = connection
+            if self._reached == life:
+                self._connection = connection
+            else:
+                connection.close()
+
+
+async def _connected(address: Address) -> _Connection:
+    loop = asyncio.get_running_loop()
+    reached = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        reached.setblocking(False)
+        await loop.sock_connect(reached, address.path)  # uvloop, which Ray has, connects to no abstract path itself
+        _, connection = await loop.create_unix_connection(lambda: _Connection(address.secret), sock=reached)
+    except BaseException:
+        reached.close()
+        raise
+    return connection
 
 
 class GatewayPost:
