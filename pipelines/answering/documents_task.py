@@ -268,8 +268,9 @@ _WHICH_ONES: Final = re.compile(
 )
 _WITH_AMOUNT: Final = re.compile(
     rf"\b(?:which|what)\s+(?:is\s+the\s+name\s+of\s+the\s+)?{_THINGS}\s+(?:(?:that|which)\s+)?{_HAS}\s+"
-    r"(?:(?P<measure>[^?\d]*?[a-z])\s+(?:of|amounting\s+to|equal\s+to|that\s+(?:is|was))\s+(?P<amount>\W{0,3}\d[^?]*)"
-    r"|(?P<amount2>\W{0,3}\d[^?]*?)\s+(?:in|of)\s+(?P<measure2>[A-Za-z][^?\d]*))\?",
+    r"(?:(?P<measure>[^?\d]{0,200}?[a-z])\s+(?:of|amounting\s+to|equal\s+to|that\s+(?:is|was))\s+(?P<amount>\W{0,3}\d[^?]*)"
+    r"|(?P<amount2>\W{0,3}\d[^?]{0,80}?)\s+(?:in|of)\s+(?!(?:hundred|thousand|million|billion)s?\b)"
+    r"(?P<measure2>[A-Za-z][^?\d]{0,200}))\?",
     re.IGNORECASE,
 )
 """A question for whose value an amount is."""
@@ -442,8 +443,11 @@ def _by_count(asked: str) -> DocumentsTask | None:
     if match is None and (whose := _WITH_AMOUNT.search(asked)) is not None:
         amount, when = _period_apart(whose["amount"] or whose["amount2"])
         same = read_conditions(amount)[:1]
-        measure = f"{whose['measure'] or whose['measure2']} {when}"
-        return _task(measure, Operation("filter", conditions=same)) if same else None
+        task = _task(f"{whose['measure'] or whose['measure2']} {when}", Operation("filter", conditions=same))
+        if task is None or not same or (task.answer_type == "money" and same[0].than.unit == "%"):
+            return None
+        counts = whose["amount2"] is not None and not (task.answer_type == "money" and _is_money(amount))
+        return None if counts else task  # "5 employees in Germany" are not an amount of Germany
     if match is None:
         match, name = _WHICH_ONES.search(asked), "filter"
     if match is None:
@@ -457,6 +461,12 @@ def _by_count(asked: str) -> DocumentsTask | None:
         return None
     when = _period_apart(limit["limit"])[1]
     return _task(f"{measure} {when}", Operation("count" if name == "count" else "filter", conditions=conditions))
+
+
+def _is_money(said: str) -> bool:
+    """Whether a text is one amount of money, with a currency or a scale, and nothing behind it."""
+    found = amounts(said)
+    return len(found) == 1 and bool(found[0].currency or found[0].scale) and not said[found[0].end :].strip()
 
 
 def _period_apart(said: str) -> tuple[str, str]:

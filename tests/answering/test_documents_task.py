@@ -226,3 +226,25 @@ def test_a_question_for_whose_value_an_amount_is(question: str, ask: str, value:
     assert task.operation is not None
     assert task.operation.name == "filter"
     assert [(each.sign, each.than.value) for each in task.operation.conditions] == [("=", value)]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which company has 5 employees in Germany?",
+        "Which company has 3 plants in Europe?",
+        "Which company has 10% of its sales in China?",
+        "Which company has $5 million in Germany?",
+        "Which company has 5 million shares in Germany?",
+        "Which company has sales of 10%?",
+    ],
+)
+def test_an_amount_of_other_things_is_no_measures_amount(question: str) -> None:
+    assert task_by_rules(question) is None
+
+
+def test_an_amount_in_thousands_is_no_measure_called_thousands() -> None:
+    task = task_by_rules("What company has $28,160 in thousands in accounts receivable?")
+    assert task is not None
+    assert task.operation is not None
+    assert (task.ask, task.operation.conditions[0].than.value) == ("What is the accounts receivable?", "28160000")
