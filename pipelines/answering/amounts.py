@@ -229,7 +229,7 @@ def _amount(text: str, match: re.Match[str]) -> Amount:
     lettered = len(letter) > 1 or (letter and (currency or letter.isupper()))
     if letter and not lettered:
         end = match.start("letter")
-        end -= len(text[:end]) - len(text[:end].rstrip(" -"))
+        end = start + len(text[start:end].rstrip(" -"))
     scale = (match["scale"] or "").lower() or (LETTERS[letter.lower()] if lettered else "")
     if not scale and (told := _IN_SCALE.match(text, end)) is not None:
         scale, end = told["scale"].lower(), told.end()

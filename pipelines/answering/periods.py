@@ -28,6 +28,11 @@ _DATE: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+NO_AMOUNT: Final = re.compile(
+    rf"\b{_MONTH}\s\d{{1,2}}\b|\b\d{{1,2}}\s{_MONTH}(?![\w.])|(?<![\w,.])\d{{1,2}}[\s-](?:month|week)s?\b",
+    re.IGNORECASE,
+)
+"""A day without its year, and a counted span, whose numbers in the head of a table are no amounts."""
 YEAR: Final = re.compile(r"(?<![\w.,$€£/-])(?:19|20)\d\d(?![\w%]|[.,]\d|-\d)")
 
 DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)"))

@@ -9,11 +9,14 @@ stand above the piece of the table that was shown. Ours, not in the paper.
 
 from __future__ import annotations
 
+import asyncio
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from okralong.pipelines.answering.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
@@ -30,8 +33,9 @@ from okralong.pipelines.answering.reading import (
     same_time,
     times_in,
 )
+from okralong.pipelines.answering.statement_columns import ABOVE
 from okralong.pipelines.answering.statement_rows import (
-    ABOVE,
+    ROUNDED,
     cited_answer,
     item_row,
     measure_row,
@@ -55,15 +59,18 @@ async def read_statement(tools: Tools, question: str, wanted: AnswerType) -> Ans
     one = await _one_document(tools, question)
     if one is None:
         return None
-    document, question = one
+    return await asyncio.to_thread(_read, *one, wanted.kind, own_period)  # a large document takes a second
+
+
+def _read(document: Document, question: str, kind: str, own_period: bool) -> Answer | None:
     if own_period:
         return report_period(document)
-    if wanted.kind == "number" and _ASKS_SHARES.search(question) and (shares := cover_shares(document)) is not None:
+    if kind == "number" and _ASKS_SHARES.search(question) and (shares := cover_shares(document)) is not None:
         return shares
     item = line_item_of(question)
     if item is None:
-        return measure_row(question, wanted.kind, document)
-    return item_row(question, wanted.kind, item, document) or stated(question, wanted.kind, item, document)
+        return measure_row(question, kind, document)
+    return item_row(question, kind, item, document) or stated(question, kind, item, document)
 
 
 _NAME: Final = r"(?P<name>[A-Z\d][\w.&'\u2019/\\-]*,?(?:\s+(?:[A-Z\d(\\&][\w.&'\u2019/()\\-]*,?|of|and|the|for|de))*)"
@@ -148,11 +155,12 @@ _AMOUNT_OF: Final = re.compile(
 _TIME_WORDS: Final = (
     r"(?:the|its|our|this|that|whole|full|entire|current|same|latest|last|recent|most|reporting|reported|fiscal|financial"
     r"|calendar|first|second|third|fourth|three|six|nine|twelve|thirteen|one|two|both|quarter(?:s|ly)?|years?|annual"
-    r"|year-to-date|months?|weeks?|days?|periods?|halfs?|half|ended|ending|and|of|to|in|for|during|on|as|at|end|close"
+    r"|year-to-date|months?|weeks?|days?|periods?|half|ended|ending|and|of|to|in|for|during|on|as|at|end|close"
     r"|january|february|march|april|may|june|july|august|september|october|november|december|respectively"
-    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fy\s?\d*|q[1-4]|[1-4]q|h[12]|\d{1,4}(?:st|nd|rd|th)?)"
+    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fy\d*|q[1-4]|[1-4]q|h[12]|\d{1,4}(?:st|nd|rd|th)?)"
 )
-_TIME: Final = rf"(?:for|in|during|of|at|as\sof|through|on)\s(?:{_TIME_WORDS}\b[\s,.'\u2019\u2013-]*)+"
+_TIME: Final = rf"(?:for|in|during|of|at|as\sof|through|on)\s(?:{_TIME_WORDS}\b[\s,.'\u2019\u2013-]*){{1,24}}"
+"""No two of the words begin alike and end at the same place, or a long list of them takes exponential time."""
 _ASKED_OF: Final = re.compile(
     rf"(?:\s*\([^)]*\))*\s*(?:$|[?;:.!]|(?:of|by|for)\s(?:the\s)?(?:company|firm|group|registrant|corporation)\b"
     rf"|attributable\b|,?\s?{_TIME}(?:$|[?;:.!(]))",
@@ -270,10 +278,6 @@ def _alike(one: TypedValue, other: TypedValue) -> bool:
     return abs(one.number - other.number) <= ROUNDED * max(abs(one.number), abs(other.number))
 
 
-ROUNDED: Final = 0.015
-"""Share by which two ways to write an amount differ at most; ours."""
-
-
 def _sentences(question: str, kind: str, item: Item, text: str) -> Iterator[_Stated]:
     asked = [time for _, time in times_in(question)]
     by_quarter, by_year = _QUARTER.search(question), _YEARLY.search(question)
@@ -373,8 +377,9 @@ def _sentence_around(text: str, start: int, end: int) -> Span:
     """The sentence that holds the characters, at most ``LONGEST_LINE`` on each side of them."""
     least = max(0, start - LONGEST_LINE)
     first = max((stop.end() for stop in _STOP.finditer(text, least, start)), default=least)
-    ended = _STOP.search(text, end)
-    return first, min(ended.start() if ended else len(text), end + LONGEST_LINE)
+    most = min(len(text), end + LONGEST_LINE)
+    ended = _STOP.search(text, end, most)
+    return first, ended.start() if ended else most
 
 
 def _money(kind: str, sentence: str) -> list[Amount]:
@@ -387,12 +392,33 @@ def _scaled(value: TypedValue, said: str, text: str, start: int, end: int) -> Ty
     """A bare "$38,314" of a report that writes all amounts in the scale of its statements, which it says above them."""
     if value.scale or value.number is None or "," not in said:
         return value
-    heads = list(_IN_HEADS.finditer(text))
-    if not heads or any(each.scale and each.currency for each in amounts(text[max(0, start - ABOVE) : end + ABOVE])):
+    heads, scaled = _scales_of(text)
+    near = bisect_left(scaled, max(0, start - ABOVE))
+    if not heads or (near < len(scaled) and scaled[near] < end + ABOVE):
         return value
-    scale = ([each for each in heads if each.start() < start] or heads)[-1]["scale"].lower()
+    scale = ([each for at, each in heads if at < start] or [heads[0][1]])[-1]
     number = Decimal(value.value) * SCALES[scale]
     return replace(value, value=f"{number:f}", number=float(number), scale=scale)
+
+
+@lru_cache(maxsize=8)
+def _scales_of(text: str) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
+    """Of a whole document where it says in which scale its amounts are, and which; and where amounts of money stand
+    that name their own. Kept for the last few documents: each sentence asks for it.
+    """
+    heads = tuple((each.start(), each["scale"].lower()) for each in _IN_HEADS.finditer(text))
+    pieces = range(0, len(text), ABOVE) if heads else ()
+    scaled = {
+        at + each.start
+        for at in pieces
+        for each in amounts(text[at : at + ABOVE + _LONGEST_AMOUNT])
+        if each.scale and each.currency
+    }
+    return heads, tuple(sorted(scaled))
+
+
+_LONGEST_AMOUNT: Final = 200
+"""Characters that a piece of a document has of the next one, so that no amount is cut; ours."""
 
 
 # --------

@@ -14,18 +14,16 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from okralong.pipelines.answering.amounts import Amount, amounts, has_cells
+from okralong.pipelines.answering.amounts import SCALES, Amount, amounts, has_cells
 from okralong.pipelines.answering.line_items import Item, mentions
 from okralong.pipelines.answering.periods import Span, dates, periods
+from okralong.pipelines.answering.statement_columns import ABOVE, FAR, ROW_WORDS, Time, fits, head_above, time_of
 from okralong.pipelines.answering.values import Context, read_value
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Citation, Document, Passage, TypedValue
 
 ALIKE: Final = 0.5
 """Share of the words of label and measure together that both must have; ours."""
-ABOVE: Final = 16_000
-"""Characters before a value in which the head of its table is looked for; ours: a statement of cash flows that is
-written in columns has 50 lines of 150 characters, and blank ones between."""
 SHOWN: Final = 600
 """Characters on each side of what was read that go along as its context, to where a line ends; ours."""
 _LEAD: Final = re.compile(
@@ -68,10 +66,6 @@ _WHOSE: Final = re.compile(
 """In a label: to whom an income belongs."""
 _ABBREVIATED: Final = re.compile(r"\([A-Z&]{2,8}\)")
 """In a question: "earnings per share (EPS)"."""
-_HEADS: Final = 60
-"""Lines above a row, blank ones not counted, in which its years are looked for; ours."""
-_ROW_WORDS: Final = 14
-"""Words of a row whose cells nothing parts; a longer line is a sentence. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,36 +79,47 @@ class Row:
 
 def item_row(question: str, kind: str, item: Item, document: Document) -> Answer | None:
     """The value of the first row of a document whose label is a line item's name and nothing else, in the column of the
-    year that the question names; None where no row has it.
+    time that the question names; None where no row has it, or several differ in it (those of the segments).
     """
     named = [
         row for row in rows_of(document.text) if any(_fills(row.label, span) for span in mentions(item, row.label))
     ]
-    return _first_value(question, kind, named, document)
+    return _agreed_value(question, kind, named, document)
 
 
 _NET_OF: Final = re.compile(r"^\s*,?\s*(?:net|less)\b.*$|\([^)]*\)", re.IGNORECASE | re.DOTALL)
 """Behind a line item in a label: what was taken off it, and brackets."""
 
 
+_OF_CHANGE: Final = re.compile(r"%|\b(?:changes?|per|growth|percent\w*)\b", re.IGNORECASE)
+"""In the brackets of a label: the row has no amounts of its line item."""
+
+
 def _fills(label: str, span: Span) -> bool:
     """Whether a label says no more than the name at these characters: brackets, "total", and "net of" something are no
-    more.
+    more. "(% change)" and "(per share)" are.
     """
+    if "%" in label or any(_OF_CHANGE.search(each) for each in re.findall(r"\([^)]*\)", label[span[1] :])):
+        return False
     before, after = label[: span[0]].casefold(), _NET_OF.sub("", label[span[1] :])
     return not re.sub(r"total|consolidated|net|\W", "", before) and not re.sub(r"\W|\d", "", after)
 
 
 def measure_row(question: str, kind: str, document: Document) -> Answer | None:
     """The value of the first row of a document whose label has the words of what ``question`` asks for and no others
-    but ``_LOOSE`` ones; those with the very same words go first. None where no row has it.
+    but ``_LOOSE`` ones; those with the very same words go first. None where no row has it, or several differ in it.
     """
-    wanted = _wanted(question)
+    wanted, shares = _wanted(question), "%" in question or kind == "percent"
     ranked = [
-        (rank, row) for row in rows_of(document.text) if (rank := _same_words(wanted, _words_of(row, document.text)))
+        (rank, row)
+        for row in rows_of(document.text)
+        if (shares or "%" not in row.label) and (rank := _same_words(wanted, _words_of(row, document.text)))
     ]
-    found = [row for _, row in sorted(ranked, key=lambda pair: -pair[0])]
-    return _first_value(question, kind, found, document)
+    for best in (2.0, 1.0):
+        values = list(_values_of(question, kind, [row for rank, row in ranked if rank == best], document))
+        if values:
+            return _agreed(values, document)
+    return None
 
 
 def row_answer(question: str, kind: str, passages: Sequence[Passage], document: Document) -> Answer | None:
@@ -137,15 +142,50 @@ def row_answer(question: str, kind: str, passages: Sequence[Passage], document: 
     if found is None:
         return None
     cited = Citation(document.doc_id, row.start, row.end, document.text[row.start : row.end])
-    return Answer("answered", found[0], (cited,), context=tuple(passages), value=found[1])
+    return Answer("answered", found.said, (cited,), context=tuple(passages), value=found.value)
 
 
-def _first_value(question: str, kind: str, rows: Sequence[Row], document: Document) -> Answer | None:
-    for row in rows:
+def _agreed_value(question: str, kind: str, rows: Sequence[Row], document: Document) -> Answer | None:
+    return _agreed(list(_values_of(question, kind, rows, document)), document)
+
+
+def _values_of(question: str, kind: str, rows: Sequence[Row], document: Document) -> Iterator[tuple[Row, _Cell]]:
+    for row in rows[:MOST_ROWS]:
         found = _row_value(question, kind, document, row.start, row.end)
         if found is not None:
-            return cited_answer(document, found[0], found[1], row.start, row.end)
-    return None
+            yield row, found
+
+
+def _agreed(values: Sequence[tuple[Row, _Cell]], document: Document) -> Answer | None:
+    """The first of the values, of those first that stand under a head with as many columns as their row has cells; None
+    where another of the same time differs.
+    """
+    sure = [each for each in values if each[1].sure] or values
+    if not sure:
+        return None
+    row, first = sure[0]
+    if any(cell.value.period == first.value.period and not _alike(cell.value, first.value) for _, cell in sure):
+        return None
+    return cited_answer(document, first.said, first.value, row.start, row.end)
+
+
+def _alike(one: TypedValue, other: TypedValue) -> bool:
+    """Whether two cells may say the same: a loss with brackets or without, of two tables one of which is rounded or
+    does not say in which scale it is.
+    """
+    if one.number is None or other.number is None:
+        return one.value == other.value
+    first, second = (
+        abs(each.number or 0.0) / (1 if one.scale and other.scale else float(SCALES[each.scale]))
+        for each in (one, other)
+    )
+    return abs(first - second) <= ROUNDED * max(first, second)
+
+
+ROUNDED: Final = 0.015
+"""Share by which two ways to write an amount differ at most; ours."""
+MOST_ROWS: Final = 40
+"""Rows with the label that is asked for whose columns are looked up; ours."""
 
 
 def cited_answer(document: Document, said: str, value: TypedValue, start: int, end: int) -> Answer:
@@ -207,23 +247,30 @@ def _without_times(question: str) -> str:
 # Cells, and what stands above them.
 
 
-def _row_value(question: str, kind: str, document: Document, start: int, end: int) -> tuple[str, TypedValue] | None:
-    """The words and the value of the cell of a row that the question asks for; None where it has none."""
-    line, years = document.text[start:end], {year for _, year in _years(question)}
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """The words and the value of a cell. ``sure``: its row has as many cells as the head above has columns."""
+
+    said: str
+    value: TypedValue
+    sure: bool
+
+
+def _row_value(question: str, kind: str, document: Document, start: int, end: int) -> _Cell | None:
+    """The cell of a row that the question asks for; None where it has none. The time of its value is that which its
+    column bears, and not the question's.
+    """
+    line, asked = document.text[start:end], time_of(question)
     cells = _cells(line)
-    if not cells:
+    if not cells or asked is None:
         return None
-    cell, year = cells[0], ""
-    if len(years) < 2:
-        placed = _of_year(document.text, start, line, cells, next(iter(years), ""))
-        if placed is None:
-            return None
-        cell, year = placed
+    placed = _placed(document.text, start, line, cells, asked)
+    if placed is None:
+        return None
+    cell, period, sure = placed
     said = line[cell.start : cell.end].strip()
     value = value_in(question, kind, said, document, start + cell.start, start + cell.end)
-    if value is None:
-        return None
-    return said, value if value.period or not year else replace(value, period=year)
+    return None if value is None else _Cell(said, replace(value, period=period), sure)
 
 
 _GAP: Final = re.compile(r"(?<=\S)\s{2,}(?=[$€£(\d\u2014\u2013-])")
@@ -233,7 +280,9 @@ _NOTHING: Final = re.compile(r"(?<![^\s|$€£])[\u2014\u2013-]{1,2}(?![^\s|])")
 
 
 def _cells(line: str) -> list[Amount]:
-    """The amounts of a row, without those of its label: years, the marks of footnotes, "net of allowance of $792"."""
+    """The amounts of a row, without those of its label: years, the marks of footnotes, "net of allowance of $792". The
+    first may still be a mark (``_unmarked``).
+    """
     label = _label_end(line)
     found = [each for each in amounts(line) if not each.year]
     if "|" in line:
@@ -242,16 +291,39 @@ def _cells(line: str) -> list[Amount]:
     told = line[found[-len(behind) - 1].end : label] if 0 < len(behind) < len(found) else ""
     if len(behind) > 1 or re.search(r"[A-Za-z]", told):
         found = behind
-    marked = len(found) > 1 and found[0].bracketed and abs(found[0].digits) < 20 and not found[0].currency
-    return found[1:] if marked and not found[0].places else found
+    if len(behind) == 1 and len(found) == 2 and _may_be_mark(found[0]):  # "Revenue (1)   30"
+        found = behind
+    return found
+
+
+def _may_be_mark(cell: Amount) -> bool:
+    """Whether a cell may be the mark of a footnote: "(1)"."""
+    return cell.bracketed and abs(cell.digits) < 20 and not cell.currency and not cell.places
+
+
+def _unmarked(row: str, cells: Sequence[Amount], columns: int) -> Sequence[Amount] | None:
+    """``cells`` without the mark of a footnote before them, which is one where what remains has as many cells as there
+    are columns (0: not known; then where all that remains is far above it); None where either may be.
+    """
+    if "|" in row or len(cells) < 2 or not _may_be_mark(cells[0]):
+        return cells
+    if columns and len(_with_empty(row, cells)) == columns:
+        return cells
+    if columns:
+        return cells[1:] if len(_with_empty(row, cells[1:])) == columns else None
+    return cells[1:] if all(abs(each.digits) >= FAR for each in cells[1:]) else None
 
 
 def _label_end(line: str) -> int:
     """Where the label of a row ends; -1 where nothing parts it from the cells."""
     if "|" in line:
         return line.find("|", len(line) - len(line.lstrip(" |")))
-    gaps = (gap.end() for gap in _GAP.finditer(line) if re.search(r"[A-Za-z]", line[: gap.start()]))
-    return next(gaps, -1)
+    letter = _LETTER.search(line)
+    gap = None if letter is None else _GAP.search(line, letter.end())
+    return -1 if gap is None else gap.end()
+
+
+_LETTER: Final = re.compile(r"[A-Za-z]")
 
 
 def _with_empty(line: str, cells: Sequence[Amount]) -> list[Amount]:
@@ -298,7 +370,7 @@ def _rows(text: str, offset: int) -> Iterator[Row]:
     """The rows of a text that have a label and an amount; ``offset`` is where it stands in its document."""
     at = offset
     for line in text.split("\n"):
-        short = has_cells(line) or len(line.split()) <= _ROW_WORDS
+        short = has_cells(line) or len(line.split()) <= ROW_WORDS
         found = _cells(line) if short else []
         if (
             found
@@ -313,38 +385,48 @@ _LONGEST_LABEL: Final = 160
 """Characters; ours."""
 
 
-def _of_year(text: str, start: int, row: str, cells: Sequence[Amount], year: str) -> tuple[Amount, str] | None:
-    """The amount of a row that is that of the year (of the latest where none is asked for), by the nearest head above
-    that names years, and its year; None: another year's. Without such a head the first amount, and "".
+def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Time) -> tuple[Amount, str, bool] | None:
+    """The amount of a row in the column of the time that is asked for (the latest where none is), by the nearest head
+    above that names years; the time that the column bears; and whether there are as many columns as cells. None where
+    no column is, or several are, of that time. Without such a head the first amount, and "".
     """
-    lines = [line for line in text[max(0, start - ABOVE) : start].split("\n") if line.strip()]
-    for line in reversed(lines[-_HEADS:]):
-        named = _years(line)
-        if not named or [each for each in amounts(line) if not each.year and each.places]:
-            continue
-        years = [each for _, each in named]
-        wanted = year or max(years)
-        if wanted not in years:
-            return None
-        place = years.index(wanted)
-        there = _with_empty(row, cells)
-        if "|" in line and "|" in row:
-            column = line[: named[place][0]].count("|")
-            found = [each for each in there if row[: each.start].count("|") == column]
-            if found:
-                return found[0], wanted
-        if len(there) == len(years):
-            return there[place], wanted
-        if place < len(cells):
-            return cells[place], wanted
-        return None if year else (cells[0], "")
-    return cells[0], ""
+    head = head_above(text, start)
+    known = _unmarked(row, cells, len(head[1]) if head else 0)
+    if known is None:
+        return None
+    if head is None:
+        return None if asked.hard and len(known) > 1 else (known[0], "", False)
+    line, columns = head
+    fitting = [n for n, (_, column) in enumerate(columns) if fits(column, asked)]
+    if not fitting:
+        return None
+    last = max((columns[n][1].year, columns[n][1].end, columns[n][1].part) for n in fitting)
+    same = [n for n in fitting if (columns[n][1].year, columns[n][1].end, columns[n][1].part) == last]
+    if asked.hard and len(fitting if asked.year else same) > 1:
+        return None
+    place, column = same[0], columns[same[0]][1]
+    period = "" if sum(each == column for _, each in columns) > 1 else column.written
+    if (
+        not (asked.end or column.part)
+        and column.months in (0, 12)
+        and sum(each.year == column.year for _, each in columns) == 1
+    ):
+        period = column.year  # which says all that tells it from the others
+    there = _with_empty(row, known)
+    if "|" in line and "|" in row:
+        bars = [line[:at].count("|") for at, _ in columns]
+        if len(set(bars)) == len(bars) and (line.count("|") == row.count("|") or len(there) != len(columns)):
+            found = [each for each in there if row[: each.start].count("|") == bars[place]]
+            return (found[0], period, line.count("|") == row.count("|")) if found else None
+    if len(there) == len(columns):
+        return there[place], period, True
+    if len(there) < len(columns):
+        return None if has_cells(line) or place >= len(known) else (known[place], period, False)
+    return (known[place], period, False) if place == 0 or _CHANGES.search(line) else None
 
 
-def _years(text: str) -> list[tuple[int, str]]:
-    """The years of a text with where they stand; "FY18" is one."""
-    found = re.finditer(r"(?<!\d)((?:19|20)\d\d)(?!\d|,\d)|\bFY?[\s'\u2019]?(\d\d)\b", text)
-    return [(match.start(), match[1] or f"20{match[2]}") for match in found]
+_CHANGES: Final = re.compile(r"change|increase|decrease|variance|%", re.IGNORECASE)
+"""In a head: columns that stand behind those of the years."""
 
 
 def _words(text: str) -> frozenset[str]:

@@ -31,7 +31,7 @@ from okralong.pipelines.answering.amounts import (
     in_words,
     line_of,
 )
-from okralong.pipelines.answering.periods import DATE_YEAR, YEAR, Span, dates, forms_of, periods
+from okralong.pipelines.answering.periods import DATE_YEAR, NO_AMOUNT, YEAR, Span, dates, forms_of, periods
 from okralong.pipelines.core.types import TypedValue
 
 
@@ -315,6 +315,7 @@ def _has_amounts(line: str) -> bool:
     if re.search(r"\d", line) is None:
         return False
     dated = [span for span, _ in [*periods(line), *dates(line)]]
+    dated += [match.span() for match in NO_AMOUNT.finditer(line)]
     return any(
         not each.year
         and not any(start < each.end and each.start < end for start, end in dated)

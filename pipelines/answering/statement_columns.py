@@ -1,0 +1,243 @@
+"""Columns of a document's tables: the nearest head above a row, and the time that each of its columns bears.
+
+A head is a line that names years, with the lines right above it that say of which quarters, spans or days they are. A
+question names a time in the same words, and a column fits it by what its head says, never by its place alone. Ours, not
+in the paper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from okralong.pipelines.answering.amounts import amounts
+from okralong.pipelines.answering.periods import NO_AMOUNT, dates
+
+ABOVE: Final = 16_000
+"""Characters before a value in which the head of its table is looked for; ours: a statement of cash flows that is
+written in columns has 50 lines of 150 characters, and blank ones between."""
+_HEADS: Final = 60
+"""Lines above a row, blank ones not counted, in which its years are looked for; ours."""
+ROW_WORDS: Final = 14
+"""Words of a row whose cells nothing parts; a longer line is a sentence. Ours."""
+FAR: Final = 100
+"""Least amount beside which a small one in brackets is the mark of a footnote; ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A time that a question asks for or that a column's heads bear, as far as it is said: ``part`` of a year ("Q3",
+    "H1"), the ``count`` of ``unit`` (month or week) up to ``end`` ("06-30"). ``loose``: 3 or 12 months that a question
+    only speaks of ("of the quarter").
+    """
+
+    year: str = ""
+    part: str = ""
+    count: int = 0
+    unit: str = ""
+    end: str = ""
+    loose: int = 0
+
+    @property
+    def months(self) -> int:
+        """The months of ``count``, 0 where it is not said."""
+        return round(self.count * 12 / 52) if self.unit == "week" else self.count
+
+    @property
+    def hard(self) -> bool:
+        """Whether it says a certain time."""
+        return bool(self.year or self.part or self.count or self.end)
+
+    @property
+    def written(self) -> str:
+        """As ``periods.py`` writes it; "" for a span whose end is not said."""
+        if self.part:
+            return f"{self.part} {self.year}"
+        if not self.end:
+            return self.year if self.months in (0, 12) else ""
+        day = f"{self.year}-{self.end}"
+        if not self.count:
+            return day
+        span = f"{self.count} {self.unit}s" if self.count > 1 else self.unit
+        return f"{'year' if self.months == 12 else span} to {day}" if len(self.end) == 5 else ""
+
+
+_COUNTS: Final = {"three": 3, "six": 6, "nine": 9, "twelve": 12, "thirteen": 13, "twenty-six": 26, "thirty-nine": 39}
+_COUNT: Final = rf"{'|'.join(_COUNTS)}|\d{{1,2}}"
+_SPAN: Final = re.compile(
+    rf"(?<![\w,.])(?:(?P<also>{_COUNT})(?:[\s-](?:month|week)s?)?\s(?:and|or)\s)?(?P<count>{_COUNT})[\s-](?P<unit>month|week)"
+    r"s?\b|\b(?P<whole>quarter(?:ly)?|year)s?(?:\speriods?)?\s(?:ended|ending)\b",
+    re.IGNORECASE,
+)
+_PART_OF: Final = re.compile(
+    r"\b(?:(?P<q>Q)(?P<a>[1-4])|(?P<b>[1-4])Q|(?P<c>first|second|third|fourth|1st|2nd|3rd|4th)[\s-](?:fiscal\s)?quarter"
+    r"|H(?P<d>[12])|(?P<e>[12])H|(?P<f>first|second)[\s-]half)(?![a-z])",
+    re.IGNORECASE,
+)
+_ORDER: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
+_MONTH: Final = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
+_DAY: Final = re.compile(rf"\b{_MONTH}\s\d{{1,2}}\b|\b\d{{1,2}}\s{_MONTH}(?!\w)", re.IGNORECASE)
+_Marks = list[tuple[int, str, int, str]]
+"""Of one kind of mark in a line: where it stands, and its text, count and unit."""
+
+
+def _spans(text: str) -> _Marks:
+    found: _Marks = []
+    for match in _SPAN.finditer(text):
+        if match["whole"]:
+            found.append((match.start(), "", 12 if match["whole"].lower() == "year" else 3, "month"))
+            continue
+        for count in filter(None, (match["also"], match["count"])):
+            found.append((match.start(), "", _COUNTS.get(count.lower()) or int(count), match["unit"].lower()))
+    return found
+
+
+def _parts(text: str) -> _Marks:
+    found: _Marks = []
+    for match in _PART_OF.finditer(text):
+        half, quarter = match["d"] or match["e"] or match["f"], match["a"] or match["b"] or match["c"]
+        said = (half or quarter).lower()
+        found.append((match.start(), f"{'H' if half else 'Q'}{_ORDER.get(said, said)}", 0, ""))
+    return found
+
+
+def _ends(text: str) -> _Marks:
+    """Days, with a year or without, as month and day; of a month with its year the month."""
+    whole = {span: day[5:] for span, day in dates(text)}
+    found = {span[0]: day for span, day in whole.items()}
+    for match in _DAY.finditer(text):
+        day = dates(f"{match[0]} 2000")
+        if day and not any(start <= match.start() < end for start, end in whole):
+            found[match.start()] = day[0][1][5:]
+    return [(start, day, 0, "") for start, day in sorted(found.items())]
+
+
+_LOOSE_TIME: Final = re.compile(r"\b(?:(?P<quarter>quarter(?:ly)?)|year|annual|twelve months)\b", re.IGNORECASE)
+
+
+def time_of(question: str) -> Time | None:
+    """The time that a question asks for; None where it names several."""
+    years = {year for _, year in years_in(question)}
+    spans, parts, ends = ({mark[1:] for mark in marks(question)} for marks in (_spans, _parts, _ends))
+    if max(len(years), len(spans), len(parts), len(ends)) > 1 or re.search(r"year[\s-]to[\s-]date", question, re.I):
+        return None
+    _, count, unit = next(iter(spans), ("", 0, ""))
+    part, end = (next(iter(each), ("", 0, ""))[0] for each in (parts, ends))
+    loose = _LOOSE_TIME.search(question)
+    return Time(
+        next(iter(years), ""),
+        part,
+        count,
+        unit,
+        end,
+        0 if loose is None or part or count else 3 if loose["quarter"] else 12,
+    )
+
+
+def fits(column: Time, asked: Time) -> bool:
+    """Whether a column, as far as its heads say, is of the time that is asked for. A quarter, or a span of months, must
+    be said; twelve months are what a year alone means, on both sides.
+    """
+    if asked.year and column.year != asked.year:
+        return False
+    if asked.part:
+        if column.part:
+            return column.part == asked.part
+        length = 3 if asked.part[0] == "Q" else 6
+        return column.months in (0, length) and column.end[:2] == f"{length * int(asked.part[1]):02d}"
+    months = asked.months or asked.loose or (12 if asked.year and not asked.end else 0)
+    own = column.months or ({"Q": 3, "H": 6}[column.part[0]] if column.part else 0)
+    if own != months and (own or (asked.months and months != 12)) and months:
+        return False
+    if asked.end and column.end:
+        return column.end.startswith(asked.end) or asked.end.startswith(column.end)
+    if asked.end and column.part:
+        return asked.end[:2] == f"{own * int(column.part[1]):02d}"
+    return True
+
+
+_STACK: Final = 6
+"""Lines above the years of a head, blank ones not counted, that may belong to it; ours."""
+
+
+def head_above(text: str, start: int) -> tuple[str, list[tuple[int, Time]]] | None:
+    """The nearest line above that names years as a head does, and where in it each column's year stands, with the time
+    that the column bears by this line and those right above it.
+    """
+    lines = [line for line in text[max(0, start - ABOVE) : start].split("\n") if line.strip()][-_HEADS:]
+    at = next((n for n in reversed(range(len(lines))) if _is_head(lines[n])), -1)
+    if at < 0:
+        return None
+    line, years = lines[at], years_in(lines[at])
+    stack = [line]
+    for upper in reversed(lines[max(0, at - _STACK) : at]):
+        if _has_row(upper) or (len(upper.split()) > ROW_WORDS and upper.rstrip().endswith(".")):
+            break
+        stack.append(upper)
+    spans, parts, ends = (_of_columns(stack, years, marks) for marks in (_spans, _parts, _ends))
+    columns = [(where, Time(year, parts[n][0], *spans[n][1:], ends[n][0])) for n, (where, year) in enumerate(years)]
+    return line, columns
+
+
+_NO_MARK: Final = ("", 0, "")
+
+
+def _of_columns(
+    stack: Sequence[str], years: Sequence[tuple[int, str]], marks: Callable[[str], _Marks]
+) -> list[tuple[str, int, str]]:
+    """What the nearest line of a head (the first is that of the years) says of each column by marks of one kind: each
+    mark holds up to the next one, by the bars of the table, else of as many columns as the others.
+    """
+    line, none = stack[0], [_NO_MARK] * len(years)
+    for upper in stack:
+        found = marks(upper)
+        if not found:
+            continue
+        if upper is line or ("|" in line and upper.count("|") == line.count("|")):
+            places = [where if upper is line else line[:where].count("|") for where, _ in years]
+            held = [(at if upper is line else upper[:at].count("|"), said) for at, *said in found]
+            before = [[said for at, said in held if at <= place] for place in places]
+            if marks is _parts and upper is line:  # "Q4 2024 | 2024": a part is that of its own year alone
+                before = [
+                    [said for at, said in held if at <= place and not re.search(r"\||\s{2}|\d{4}", line[at:place])]
+                    for place in places
+                ]
+            return [(each[-1][0], each[-1][1], each[-1][2]) if each else _NO_MARK for each in before]
+        if len(years) % len(found):
+            return none
+        each_holds = len(years) // len(found)
+        return [found[n // each_holds][1:] for n in range(len(years))]
+    return none
+
+
+def _is_head(line: str) -> bool:
+    """Whether a line names years, and no amounts besides: marks, days and spans of time are none."""
+    return 0 < len(years_in(line)) <= MOST_COLUMNS and not _has_row(line)
+
+
+MOST_COLUMNS: Final = 100
+"""A line with more years is no head; ours."""
+
+
+@lru_cache(maxsize=4096)
+def _has_row(line: str) -> bool:
+    """Whether a line has amounts, as a row has; a lone small number beside two years is none."""
+    taken = [span for span, _ in dates(line)] + [match.span() for match in NO_AMOUNT.finditer(line)]
+    taken += [(at, at + 1) for at, _ in years_in(line)]  # also of "2024 and 2023 (in millions)"
+    found = [
+        each
+        for each in amounts(line)
+        if not (each.bracketed and abs(each.digits) < 20 and not each.places)
+        and not any(start < each.end and each.start < end for start, end in taken)
+    ]
+    small = all(each.digits == 0 or (abs(each.digits) < FAR and not each.places) for each in found)
+    return bool(found) and not (small and len(years_in(line)) > 1)
+
+
+def years_in(text: str) -> list[tuple[int, str]]:
+    """The years of a text with where they stand; "FY18" is one."""
+    found = re.finditer(r"(?<!\d)((?:19|20)\d\d)(?!\d|,\d)|\bFY?[\s'\u2019]?(\d\d)\b", text)
+    return [(match.start(), match[1] or f"20{match[2]}") for match in found]
