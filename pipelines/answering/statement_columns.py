@@ -43,7 +43,7 @@ class Time:
 
     @property
     def months(self) -> int:
-        """The months of ``count``, 0 where it is not said."""
+        """The months of ``count``, 0 where it is not said, below 0 where several are."""
         return round(self.count * 12 / 52) if self.unit == "week" else self.count
 
     @property
@@ -54,6 +54,8 @@ class Time:
     @property
     def written(self) -> str:
         """As ``periods.py`` writes it; "" for a span whose end is not said."""
+        if self.count < 0:
+            return ""
         if self.part:
             return f"{self.part} {self.year}"
         if not self.end:
@@ -183,6 +185,17 @@ def head_above(text: str, start: int) -> tuple[str, list[tuple[int, Time]]] | No
 
 
 _NO_MARK: Final = ("", 0, "")
+_SEVERAL: Final = ("", -1, "month")
+"""Spans of which nobody knows which column has which."""
+_APART: Final = re.compile(r"\||\s{2}")
+
+
+def _said(mark: tuple[int, str, int, str]) -> tuple[str, int, str]:
+    return mark[1], mark[2], mark[3]
+
+
+def _same_bars(upper: str, line: str) -> bool:
+    return "|" in line and upper.count("|") == line.count("|")
 
 
 def _of_columns(
@@ -196,20 +209,18 @@ def _of_columns(
         found = marks(upper)
         if not found:
             continue
-        if upper is line or ("|" in line and upper.count("|") == line.count("|")):
-            places = [where if upper is line else line[:where].count("|") for where, _ in years]
-            held = [(at if upper is line else upper[:at].count("|"), said) for at, *said in found]
-            before = [[said for at, said in held if at <= place] for place in places]
-            if marks is _parts and upper is line:  # "Q4 2024 | 2024": a part is that of its own year alone
-                before = [
-                    [said for at, said in held if at <= place and not re.search(r"\||\s{2}|\d{4}", line[at:place])]
-                    for place in places
-                ]
-            return [(each[-1][0], each[-1][1], each[-1][2]) if each else _NO_MARK for each in before]
-        if len(years) % len(found):
-            return none
-        each_holds = len(years) // len(found)
-        return [found[n // each_holds][1:] for n in range(len(years))]
+        if len({at for at, *_ in found}) < len(found) > len(years) // 2:
+            return [_SEVERAL] * len(years)  # "three and six months ended June 30, 2024 and 2023"
+        if len({at for at, *_ in found}) < len(found) or (upper is not line and not _same_bars(upper, line)):
+            each_holds, left = divmod(len(years), len(found))
+            return none if left else [_said(found[n // each_holds]) for n in range(len(years))]
+        places = [at if upper is line else line[:at].count("|") for at, _ in years]
+        held = [(mark[0] if upper is line else upper[: mark[0]].count("|"), mark) for mark in found]
+        before = [[mark for at, mark in held if at <= place] for place in places]
+        if marks is _parts and upper is line:  # "Q4 2024 | 2024": a part is that of its own year alone
+            own = [[mark for at, mark in held if at <= place and not _APART.search(line[at:place])] for place in places]
+            before = own if any(own) else before
+        return [_said(each[-1]) if each else _NO_MARK for each in before]
     return none
 
 

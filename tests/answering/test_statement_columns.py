@@ -39,6 +39,8 @@ TITLED = """For the three months ended March 31, 2024 and 2023 (in millions)
               2024     2023
 Net sales        8        7
 """
+TWO_SPANS = TITLED.replace("three months", "three and six months")
+THIRD = "Third quarter of 2024 and 2023 (in millions)\nNet sales        8        7\n"
 NO_SPANS = "In millions    2024    2023    2024    2023\nNet sales    8   7   16   14\n"
 GAP = QUARTERS.replace("| 100 |", "| |")
 WITH_YEAR = "| $ millions | Q3 2024 | Q4 2024 | 2024 |\n| Net sales | 3 | 4 | 15 |\n"
@@ -82,6 +84,12 @@ NOTE_ABOVE = f"{QUARTERS}| Notes due 2028 | 5 | 5 | 6 |\n| Net sales | 100 | 200
         (RETAIL, "for the thirteen weeks ended October 28, 2023", "5", "13 weeks to 2023-10-28"),
         (TITLED, "for the three months ended March 31, 2023", "7", "3 months to 2023-03-31"),
         (TITLED, "in 2023", None, ""),
+        (TWO_SPANS, "in 2024", None, ""),
+        (TWO_SPANS, "for the six months ended March 31, 2023", None, ""),
+        (TWO_SPANS, "", "8", ""),
+        (THIRD, "in 2023", None, ""),
+        (THIRD, "in Q3 2023", "7", "Q3 2023"),
+        (THIRD.replace("2024 and 2023", "   2024    2023"), "in 2023", None, ""),
         (NO_SPANS, "in 2024", None, ""),
         (NO_SPANS, "for the six months ended June 30, 2024", None, ""),
         (NO_SPANS, "", "8", ""),
