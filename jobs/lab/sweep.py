@@ -401,6 +401,7 @@ def _run_cell(
 # --------
 # The judge of a sweep: the answers of each cell marked by a language model, with a ledger of its own in each cell.
 
+S = TypeVar("S")
 Texts = Callable[[str], str]
 """The text of a document by its id."""
 Runs = Mapping[str, tuple[Path, Sequence[GoldQuestion]]]
@@ -429,24 +430,39 @@ class Judged:
 
 
 def _judge(expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget) -> tuple[Judged, str]:
-    """The word of a judge that is paid out of the ``budget``: on all cells, or none and why it could not be paid."""
+    """The word of a judge that is paid out of the ``budget``: on all cells, with each seed for which it could be paid,
+    and why not with the others.
+    """
     said = expanded.sweep.judge
     if said is None:
         return Judged(), ""
     golds = _golds(expanded)
     runs = {cell.plan.named.cell: (cell.run, golds[cell.plan.named.set]) for cell in cells}
     config = judge_config(said)
-    turns = range(said.seeds)
-    try:
-        verdicts = [judge_cells(runs, config, budget, turn) for turn in turns]
-        texts = {cell.plan.named.cell: _text_of(cell) for cell in cells} if said.marks else {}
-        marks = [mark_cells(runs, texts, config, budget, turn) for turn in turns] if said.marks else []
+    verdicts, paid = each_seed(partial(judge_cells, runs, config, budget), said.seeds)
+    marks: list[dict[str, Mapping[str, Mapping[str, float]]]] = []
+    if said.marks and paid:
+        texts = {cell.plan.named.cell: _text_of(cell) for cell in cells}
+        marks, paid = each_seed(partial(mark_cells, runs, texts, config, budget), said.seeds)
+    if paid:
         return Judged(verdicts, marks), ""
-    except OverBudget:
-        return Judged(), (
-            f"The budget of ${expanded.sweep.budget_usd} over the whole sweep does not reach for the judge, so the "
-            "tables have no marks of it. Raise budget_usd and run the same command: verdicts that arrived are kept."
-        )
+    four = f", and the four marks of {len(marks)}" if said.marks else ""
+    return Judged(verdicts, marks), (
+        f"The budget of ${expanded.sweep.budget_usd} over the whole sweep does not reach for the judge, so the tables "
+        f"have its verdicts with {len(verdicts)} of {said.seeds} seeds{four}. Raise budget_usd and run the same "
+        "command: what arrived is kept."
+    )
+
+
+def each_seed(ask: Callable[[int], S], seeds: int) -> tuple[list[S], bool]:
+    """What ``ask`` brings at each turn, as many as can be paid for, and whether all could."""
+    found: list[S] = []
+    for turn in range(seeds):
+        try:
+            found.append(ask(turn))
+        except OverBudget:
+            return found, False
+    return found, True
 
 
 def judge_config(said: JudgeConfig) -> RunConfig:
@@ -463,7 +479,7 @@ def judge_config(said: JudgeConfig) -> RunConfig:
 
 def judge_cells(runs: Runs, config: RunConfig, budget: SharedBudget, turn: int = 0) -> dict[str, Mapping[str, float]]:
     """Marks by cell and query_id: of answered questions with gold answers the judge's, of the others with an end 0, or
-    1 where "unanswerable" is the gold answer. ``turn`` is added to the judge's seed.
+    1 where "unanswerable" is the gold answer. ``turn`` is added to the judge's seed, and to 0 where that is null.
 
     What it costs comes out of the ``budget``. Raises as ``judge`` does, and EndpointError when nobody can be asked.
     """
@@ -551,9 +567,6 @@ def _context(row: Mapping[str, Any], text: Texts) -> tuple[str, ...]:
             (first if inside else rest).append((doc_id, start, end))
     shown = (text(doc_id)[start:end].strip() for doc_id, start, end in [*first, *rest])
     return tuple(words for words in shown if words)
-
-
-S = TypeVar("S")
 
 
 def _asked_in(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from okralong.jobs.lab.sweep import Judged, judge_cells, judge_config, mark_cells
+from okralong.jobs.lab.sweep import Judged, each_seed, judge_cells, judge_config, mark_cells
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
@@ -78,6 +79,11 @@ def test_another_seed_is_another_request_and_what_one_said_is_kept(tmp_path: Pat
         rows = table(Folder.of(tmp_path / "cell" / "judge"), "ledger")
         assert [row["path"] for row in rows] == ["judge", "judge/1", "judge/2"]
         assert budget.spent["cell/judge"] == pytest.approx(server.bill_usd)
+        # Seeds that were paid for stand, also where a further one cannot be.
+        spent = SharedBudget(0.0, {})
+        assert each_seed(partial(judge_cells, runs, config, spent), 3) == (verdicts, True)
+        assert each_seed(partial(judge_cells, runs, config, spent), 4) == (verdicts, False)
+        assert len(server.received) == 3
     by_seed = Judged(verdicts).of("cell")
     assert (by_seed["sales"]["judge"], by_seed["chair"]["judge"]) == ([1.0, 1.0, 1.0], [1.0, 0.0, 1.0])
 
