@@ -509,7 +509,7 @@ class Policy(Settings):
 
     def identity(self) -> dict[str, Any]:
         """What tells this policy from another. A section that a file need not have is left out where nothing of it is
-        changed (but ``doubt``, which was there from the start), and what of ``fusion`` and ``selection`` is not said:
+        changed (but ``doubt``, which was there from the start), and so are keys that came later to one that was there:
         runs that began before there was one go on.
         """
         optional = {name: field.default for name, field in Policy.model_fields.items() if name != "doubt"}
@@ -527,10 +527,10 @@ class Policy(Settings):
             plain["selection"] = {"space"}
         if self.step.carry == "passages":
             plain["step"] = {"carry"}
-        if "sara" not in plain:
-            usual = SaraPolicy()
-            names = ("retriever", "rerank")
-            plain["sara"] = {name for name in names if getattr(self.sara, name) == getattr(usual, name)}
+        for section, names in (("sara", ("retriever", "rerank")), ("over_documents", ("count", "rows"))):
+            if section not in plain:
+                ours, usual = getattr(self, section), optional[section]
+                plain[section] = {name for name in names if getattr(ours, name) == getattr(usual, name)}
         if self.escalate is None:
             plain["escalate"] = True
         return self.model_dump(exclude=plain)
