@@ -20,6 +20,7 @@ from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Answer, InputError, Question, TypedValue
 from okralong.pipelines.llm.journal import absorb_log, read_run_table
+from okralong.pipelines.llm.prices import ARTIFACT
 
 
 def answer_row(
@@ -137,20 +138,27 @@ def _remove_report(run: Folder) -> None:
 
 
 def questions_on(run: Folder, doc_id: str) -> set[str]:
-    """The questions that were asked of the document, were shown it, or cite it. Its id is looked for as a whole word in
-    every step of the journal: a question too many is purged rather than one too few.
+    """The questions that were asked of the document, were shown it, or cite it, and what was written about it for all
+    of them (``artifact/<name>/<doc_id>``). Its id is looked for as a whole word in every step of the journal: a
+    question too many is purged rather than one too few.
     """
     word = re.compile(rf"(?<![\w/.-]){re.escape(json.dumps(doc_id)[1:-1])}(?![\w/-])")
     plain = re.compile(rf"(?<![\w/.-]){re.escape(doc_id)}(?![\w/-])")
     touched = set()
     for row in read_run_table(run, "journal", ["query_id", "body"]).to_pylist():
-        if row["query_id"] and (word.search(row["body"]) or plain.search(row["body"])):
-            touched.add(row["query_id"])
+        query_id = row["query_id"]
+        if query_id and (_is_about(query_id, doc_id) or word.search(row["body"]) or plain.search(row["body"])):
+            touched.add(query_id)
     for row in read_run_table(run, "answers", ["query_id", "doc_ids", "citations", "context"]).to_pylist():
         spans = [*(row["citations"] or ()), *(row["context"] or ())]
         if doc_id in (row["doc_ids"] or ()) or any(span["doc_id"] == doc_id for span in spans):
             touched.add(row["query_id"])
     return touched
+
+
+def _is_about(query_id: str, doc_id: str) -> bool:
+    # A tree that the archive had is a single step, whose body need not name its document.
+    return query_id.startswith(ARTIFACT) and query_id.removeprefix(ARTIFACT).partition("/")[2] == doc_id
 
 
 def _rewrite(
