@@ -381,11 +381,12 @@ def own_actors(
     models: OwnModels,
     reopened: frozenset[str] = frozenset(),
     replies_from: tuple[str, ...] = (),
+    weights: str = "",
 ) -> Iterator[RunActors]:
     """What ``run_actors`` starts on Ray, in this process; closed with the block, however it ends.
 
-    ``listens`` is the address of an embedded generator, or will be once it answers. Raises OkraError when a part cannot
-    start, BrokenError when the run cannot be written at its end.
+    ``listens`` is the address of an embedded generator, or will be once it answers, and ``weights`` names its weights.
+    Raises OkraError when a part cannot start, BrokenError when the run cannot be written at its end.
     """
     config = prepared.config
     ledger = RunLedger(Folder.of(run), config.budget_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened)
@@ -404,6 +405,7 @@ def own_actors(
         retrieval=RetrievalNames(prepared.archive.location, (), None, None, None, None),
         gateway="",
         run=run,
+        weights=weights,
     )
     loop, finished = _Loop(), False
     with _warnings_to(run):

@@ -48,7 +48,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import reply_schema
 from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
 from okralong.pipelines.answering.reading import with_confidence
-from okralong.pipelines.answering.tools import ESCALATED, Branch
+from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import log_as_json
 from okralong.pipelines.core.log import query_id as logged_query
@@ -65,7 +65,6 @@ from okralong.pipelines.core.types import (
     Question,
     QuestionError,
     ReplyError,
-    Usage,
 )
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.client import LlmClient
@@ -122,13 +121,14 @@ def run_actors(
     replies_from: tuple[str, ...] = (),
     batches: BatchSetup | None = None,
     retrieval: RetrievalNames | None = None,
+    weights: str = "",
 ) -> Iterator[RunActors]:
     """Start shards, models, gateway, planners and, for ``batches``, a batch scheduler; stop them when the block ends,
     however it ends. Shards and models that several runs share are given as ``retrieval``, and left running.
 
     ``run`` is absolute or a URI, since actors have working directories of their own; ``address`` is where an embedded
-    generator listens; ``reopened`` are questions that are asked again, ``replies_from`` runs that share their replies.
-    Raises OkraError when a part cannot start.
+    generator listens, and ``weights`` names its weights; ``reopened`` are questions that are asked again,
+    ``replies_from`` runs that share their replies. Raises OkraError when a part cannot start.
     """
     config = prepared.config
     tag = uuid.uuid4().hex[:8]
@@ -171,6 +171,7 @@ def run_actors(
             gateway=gateway_name,
             scheduler=scheduler_name,
             run=run,
+            weights=weights,
         )
         per_planner = -(-config.in_flight // (config.planners or 1))
         groups = {"questions": per_planner, "branches": per_planner * BRANCHES_PER_QUESTION, "control": 2}
@@ -221,7 +222,7 @@ class PlannerSetup:
     ``planners`` (among which branches are dealt out), ``makers`` (those that a run begins with, which make documents'
     artifacts) and ``gateway`` (whose limiters are of all endpoints, in order, then of those of the stronger generator)
     name actors of okralong's namespace, and so does ``scheduler`` (None: nothing waits for batches). ``run`` is the
-    place of the run, for the log.
+    place of the run, for the log; ``weights`` names those of a generator that is served here.
     """
 
     strategy: StrategySpec
@@ -237,6 +238,7 @@ class PlannerSetup:
     gateway: str
     scheduler: str | None = None
     run: str = ""
+    weights: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,10 +400,10 @@ class Planner:
         arguments = dict(branch.arguments)
         place = None
         if version:
-            by = self._setup.llm.reply_settings(roles)
+            by = self._setup.llm.reply_settings(roles, self._setup.weights)
             method = key.removeprefix(ARTIFACT).split("/", 1)[0]
             place = ArtifactPlace.of(self._ports.archive, doc_id, method, version, arguments, by)
-            taken = await tools.remember(TAKEN, {"key": place.key}, partial(_taken, place))
+            taken = await tools.remember(TAKEN, {"doc_id": doc_id, "key": place.key}, partial(_taken, place))
             if taken is not None:
                 await steps.flush()
                 return taken["made"]
@@ -409,16 +411,12 @@ class Planner:
         await steps.flush()
         if place is not None:
             # Only what is durable here is kept there; a run that dies in between keeps it when it goes on.
-            expense = self._expense(await self._gateway.spent(key))
-            await tools.remember(KEPT, {"key": place.key}, partial(_keep, place, Artifact(made, expense)))
+            lacks = any(row.path == LACKING for row in await self._gateway.known(key))
+            artifact = Artifact(made, Expense.of(*await self._gateway.spent(key)))
+            asked = {"doc_id": doc_id, "key": place.key}
+            await tools.remember(KEPT, asked, partial(_keep, place, None if lacks else artifact))
             await steps.flush()
         return made
-
-    def _expense(self, spent: tuple[int, Usage, float]) -> Expense:
-        """What calls have cost; of replies that other runs paid for it is their list price."""
-        calls, usage, billed = spent
-        price = self._client.price.charged(usage.prompt_tokens // max(1, calls))
-        return Expense.of(calls, usage, billed or price.cost(usage))
 
     async def _artifact_of(self, name: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
         key = self._artifact_key(name, doc_id)
@@ -544,9 +542,9 @@ async def _taken(place: ArtifactPlace) -> dict[str, Any] | None:
     return None if found is None else {"made": found.made, "expense": asdict(found.expense)}
 
 
-async def _keep(place: ArtifactPlace, artifact: Artifact) -> str:
-    """Have the archive keep it; "" or why it does not."""
-    return await asyncio.to_thread(place.write, artifact)
+async def _keep(place: ArtifactPlace, artifact: Artifact | None) -> str:
+    """Have the archive keep it; "" or why it does not. None is one for which replies were lacking."""
+    return "some replies were of no use" if artifact is None else await asyncio.to_thread(place.write, artifact)
 
 
 async def _no_admission(query_id: str, plan: Plan) -> None:

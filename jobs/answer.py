@@ -221,7 +221,7 @@ def answer_prepared(
             if models is not None:
                 panel.phase("models", "are loaded, in this process")
                 late = served.ready if served.ready is not None else served.address
-                started = own_actors(prepared, where, served.llm, late, models, reopened, replies)
+                started = own_actors(prepared, where, served.llm, late, models, reopened, replies, served.weights)
             else:
                 panel.phase("Ray", "starts" if address is None else f"at {address}")
                 held.enter_context(connected(address))
@@ -229,7 +229,9 @@ def answer_prepared(
                     say_line(console, note, style="yellow")
                 panel.phase("models", "and index shards are loaded")
                 listens = served.ready.result() if served.ready is not None else served.address
-                started = run_actors(prepared, where, served.llm, listens, reopened, replies, batches, looking)
+                started = run_actors(
+                    prepared, where, served.llm, listens, reopened, replies, batches, looking, served.weights
+                )
             actors = held.enter_context(started)
             for note in served.notes:
                 say_line(console, note, style="yellow")

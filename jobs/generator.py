@@ -34,6 +34,11 @@ class Generator:
     notes: tuple[str, ...] = ()
     ready: Future[str] | None = None
 
+    @property
+    def weights(self) -> str:
+        """What names the weights of one that is served here, or SARA's; "" for an endpoint's, which nobody knows."""
+        return str(self.facts.get("identity") or self.facts.get("compressor") or "")
+
 
 @contextmanager
 def generator(

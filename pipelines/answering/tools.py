@@ -56,6 +56,22 @@ class Branch:
         return question, self.doc_ids or doc_ids
 
 
+LACKING: Final = "lacking"
+"""The step of an artifact for which replies were of no use: which steps those were (see ``note_lacking``)."""
+
+
+async def note_lacking(tools: Tools, steps: Sequence[str]) -> None:
+    """Remember at which steps of an artifact something stands in for a reply of no use, so that the archive does not
+    keep it for later runs, which may have more luck.
+    """
+
+    async def said() -> list[str]:
+        return sorted(steps)
+
+    if steps:
+        await tools.remember(LACKING, {}, said)
+
+
 class Retriever(Protocol):
     """The part of ``Tools`` that retrieval alone needs."""
 
@@ -268,8 +284,9 @@ class Tools(Protocol):
         Its steps and its calls are kept as those of ``artifact/<name>/<doc_id>`` and not of this question; its tools
         have that document as their scope. With a ``version`` (of its prompts and of its form; raise it with either) it
         is also kept with the archive, and taken from there for nothing by every run over the same content with the
-        same arguments and the same generator, whose longest replies of ``roles`` count too. Raises what the branch
-        raises, and ConfigError where nothing can be kept.
+        same arguments and the same generator, whose longest replies of ``roles`` count too; but not where the branch
+        remembers a step ``lacking``, with what stands in for replies of no use. Raises what the branch raises, and
+        ConfigError where nothing can be kept.
         """
         ...
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ARTIFACTS: Final = "artifacts"
 """The folder of an archive that holds them."""
+PURGED: Final = "its document was purged"
+"""Why one is not kept."""
 
 
 def artifacts_of(archive: Folder, document_sha256: str) -> Folder:
@@ -109,7 +111,7 @@ class ArtifactPlace:
                 return None
             expense = Expense(**{name: row[name] for name in Expense.__slots__})
             return Artifact(json.loads(row["made"]), expense)
-        except (OSError, ValueError, KeyError, pa.ArrowException):
+        except (OSError, ValueError, KeyError, TypeError, OkraError, pa.ArrowException):
             return None
 
     def write(self, artifact: Artifact) -> str:
@@ -119,9 +121,8 @@ class ArtifactPlace:
         try:
             if self._folder.exists(self._file):
                 return ""
-            newest = latest_version(self.archive)
-            if newest is None or self.doc_id in newest.get("purged", ()):
-                return "its document was purged"
+            if self._is_purged():
+                return PURGED
             row = {
                 "doc_id": self.doc_id,
                 "document_sha256": self.document_sha256,
@@ -136,9 +137,16 @@ class ArtifactPlace:
             buffer = BytesIO()
             pq.write_table(pa.Table.from_pylist([row], schema=SCHEMA), buffer, compression="zstd")
             self._folder.create_bytes(self._file, buffer.getvalue())
+            if self._is_purged():  # a purge since then has looked for files before this one was there
+                self._folder.remove(self._file)
+                return PURGED
         except FileExistsError:  # another run was faster
             return ""
-        except (OSError, OkraError, pa.ArrowException) as error:
+        except Exception as error:  # whatever a store raises: what was paid for must not be lost over it
             said = str(error).strip().splitlines()
             return f"{type(error).__name__}: {said[0][:200] if said else ''}"
         return ""
+
+    def _is_purged(self) -> bool:
+        newest = latest_version(self.archive)
+        return newest is None or self.doc_id in newest.get("purged", ())

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import bpe_openai
 
 CountTokens = Callable[[str], int]
+O200K: Final = "o200k_base"
 
 STRETCH_CHARS: Final = 50_000
 """A character has at most four tokens, so that a stretch stays below the tokenizer's limit."""
@@ -60,8 +62,19 @@ def token_counter(name: str) -> CountTokens:
 
     Raises ConfigError when the name is neither.
     """
-    if name == "o200k_base":
+    if name == O200K:
         return count_again
+    tokenizer = Tokenizer.from_file(str(_tokenizer_file(name)))
+    tokenizer.no_truncation()
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def tokenizer_digest(name: str) -> str:
+    """``o200k_base``, or of another tokenizer the sha256 of its file, wherever it lies. Raises as ``token_counter``."""
+    return name if name == O200K else hashlib.sha256(_tokenizer_file(name).read_bytes()).hexdigest()
+
+
+def _tokenizer_file(name: str) -> Path:
     path = Path(name)
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
@@ -69,9 +82,7 @@ def token_counter(name: str) -> CountTokens:
             f"llm.tokenizer is {name!r}, which is neither o200k_base nor a folder with a tokenizer.json. "
             "Name o200k_base for OpenAI models, or the folder of the local model that answers."
         )
-    tokenizer = Tokenizer.from_file(str(file))
-    tokenizer.no_truncation()
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+    return file
 
 
 def _stretches(text: str) -> Iterator[str]:

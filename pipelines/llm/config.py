@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.tokens import tokenizer_digest
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit import Limits
@@ -369,16 +370,20 @@ class GeneratorConfig(EndpointConfig):
             return self.max_tokens_field
         return "max_completion_tokens" if thinks(model) or self.room_for_thought else "max_tokens"
 
-    def reply_settings(self, roles: Sequence[str]) -> dict[str, Any]:
-        """What of a settled config can change a reply of one of the ``roles``, values of JSON: the model by its name
-        and its reader, how it samples, the longest reply, and the window that prompts are made to fit. Where it is
-        asked is not among them: an endpoint's address says nothing of its model.
+    def reply_settings(self, roles: Sequence[str], weights: str = "") -> dict[str, Any]:
+        """What of a settled config can change a reply of one of the ``roles``, values of JSON: the model, where it is
+        asked, how it samples, the longest reply, and the window that prompts are made to fit, by which tokenizer.
+
+        Of a model that is served here ``weights`` names weights and engine (``ServedModel.identity``), its reader with
+        them. Elsewhere the address counts: a mock, a proxy or another deployment may bear the same name.
         """
-        reader = self.found_reader() if self.base_url == EMBEDDED else None
         same = ("model", "window", "temperature", "top_p", "seed", "stop", "reasoning_effort")
+        elsewhere = () if self.base_url == EMBEDDED else self.all_endpoints
         return {
             **self.model_dump(mode="json", include=set(same)),
-            "reader": None if reader is None else reader.digest,
+            "weights": weights,
+            "endpoints": [list(endpoint.identity) for endpoint in elsewhere],
+            "tokenizer": tokenizer_digest(self.tokenizer),
             "limits": {role: self.completion_limit(role) for role in roles},
         }
 

@@ -32,7 +32,7 @@ from okralong.pipelines.llm.journal import (
     last_rows,
     read_settled,
 )
-from okralong.pipelines.llm.prices import Budget, CallKey, usage_of
+from okralong.pipelines.llm.prices import UNIT_PRICES, Budget, CallKey, alone_usd, usage_of
 from okralong.pipelines.llm.records import (
     USED,
     Call,
@@ -55,7 +55,7 @@ RETRIED = ("failed", "unanswerable", "invalid_output")
 
 _ORIGIN = ["endpoint", "model", "snapshot", "system_fingerprint"]
 _TOKENS = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_write_tokens"]
-_SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd"]
+_SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd", *UNIT_PRICES]
 COMMIT_DELAY_S = 0.002
 """How long a commit waits for further rows, in seconds. Ours: what comes while one is written goes with the next, and a
 commit takes a fifth of a millisecond of a processor, whether it holds one row or ten."""
@@ -117,9 +117,11 @@ class RunLedger:
         return list(question.rows.values()) if question else []
 
     async def spent(self, query_id: str) -> tuple[int, Usage, float]:
-        """Of an unfinished question: the calls that brought a reply, their tokens, and the US dollars billed."""
+        """Of an unfinished question: the calls that brought a reply, their tokens, and what they had cost in US dollars
+        if no other run had shared its replies.
+        """
         question = self._state.question(query_id)
-        return question.calls, question.usage, question.cost_usd
+        return question.calls, question.usage, question.alone_usd
 
     async def record(self, rows: Sequence[JournalRow]) -> None:
         """Make journal rows durable."""
@@ -183,7 +185,7 @@ class RunLedger:
         else:
             self._budget.settle(call.key, outcome.cost_usd)
         if outcome.status in USED:
-            question.pay(call.key, outcome.usage, outcome.cost_usd)
+            question.pay(ledger_row(outcome))
             self._state.calls += 1
             self._state.usage += outcome.usage
             self._state.snapshots[origin(ledger_row(outcome))] += 1
@@ -387,13 +389,15 @@ class QuestionState:
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     cost_usd: float = 0.0
+    alone_usd: float = 0.0
 
-    def pay(self, key: CallKey, usage: Usage, cost_usd: float) -> None:
-        """Count a call that brought a reply; one that was taken from another run costs nothing."""
-        self.settled.add(key)
+    def pay(self, row: Mapping[str, Any]) -> None:
+        """Count a call that brought a reply, by its ledger row; one that was taken from another run costs nothing."""
+        self.settled.add((row["call_id"], row["attempt"]))
         self.calls += 1
-        self.usage += usage
-        self.cost_usd += cost_usd
+        self.usage += usage_of(row)
+        self.cost_usd += row["cost_usd"]
+        self.alone_usd += alone_usd(row)
 
 
 @dataclass(slots=True)
@@ -460,7 +464,7 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
         state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
     open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
     for row in paid.filter(open_again).to_pylist():
-        state.question(row["query_id"]).pay((row["call_id"], row["attempt"]), usage_of(row), row["cost_usd"])
+        state.question(row["query_id"]).pay(row)
     return ledger
 
 
@@ -500,7 +504,7 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
         state.to_write.append(row)
         if row["status"] in USED:
             usage = usage_of(row)
-            state.question(row["query_id"]).pay(key, usage, row["cost_usd"])
+            state.question(row["query_id"]).pay(row)
             state.calls += 1
             state.usage += usage
             state.settled_usd += row["cost_usd"]

@@ -379,6 +379,13 @@ class Budget:
 ARTIFACT: Final = "artifact/"
 """Opens the query_id of calls that made something for many questions, such as a document's summaries."""
 
+UNIT_PRICES: Final = [
+    "input_usd_per_million",
+    "cached_usd_per_million",
+    "output_usd_per_million",
+    "cache_write_usd_per_million",
+]
+
 COLUMNS: Final = [
     "query_id",
     "status",
@@ -386,10 +393,7 @@ COLUMNS: Final = [
     "cached_tokens",
     "completion_tokens",
     "cache_write_tokens",
-    "input_usd_per_million",
-    "cached_usd_per_million",
-    "output_usd_per_million",
-    "cache_write_usd_per_million",
+    *UNIT_PRICES,
     "cost_usd",
     "tags",
     "mode",
@@ -428,7 +432,7 @@ def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
     tags: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         if row["status"] == "cached":
-            spared.append(_list_price(row))
+            spared.append(alone_usd(row))
         elif row["status"] == "ok":
             paid.append(row["cost_usd"])
             if row["mode"] == "batch":
@@ -451,12 +455,16 @@ def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
     )
 
 
-def _list_price(row: Mapping[str, Any]) -> float:
-    """What the tokens of a row cost at the row's own unit prices."""
+def alone_usd(row: Mapping[str, Any]) -> float:
+    """What a call that brought a reply had cost if no other run had shared it: what was billed, else what its tokens
+    cost at the row's own unit prices.
+    """
+    if row["status"] != "cached":
+        return float(row["cost_usd"])
     price = Price(
         input=row["input_usd_per_million"],
         cached_input=row["cached_usd_per_million"],
         output=row["output_usd_per_million"],
-        cache_write=row["cache_write_usd_per_million"],
+        cache_write=row.get("cache_write_usd_per_million"),
     )
     return price.cost(usage_of(row))

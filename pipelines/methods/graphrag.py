@@ -52,7 +52,7 @@ from okralong.pipelines.answering.prompt_text import (
 )
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.retrieve import dense_retrieval
-from okralong.pipelines.answering.tools import Branch, Tools
+from okralong.pipelines.answering.tools import Branch, Tools, note_lacking
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Answer,
@@ -214,15 +214,17 @@ async def build_graph(
 
     Steps: ``chunks``, ``chunk/1/extract`` onward, ``communities``, and ``community/1/report`` onward. A chunk whose
     reply names nothing, also when it is asked for once more, has no entities; a community without a report is shown by
-    its entities' names. Communities of ``cluster_size`` entities and more are parted again.
+    its entities' names; a step ``lacking`` names both. Communities of ``cluster_size`` entities and more are parted
+    again.
     """
     found = await tools.retrieve("chunks", doc_id, granularity=granularity, k=ALL)
     read = sorted((hit.chunk for hit in found.semantic), key=lambda chunk: chunk.ordinal)
     turn = asyncio.Semaphore(AT_ONCE)
+    lacking: list[str] = []
 
     async def extract(number: int, chunk: Chunk) -> Extracted:
         async with turn:
-            return await _extracted(tools, f"chunk/{number}/{EXTRACT}", chunk)
+            return await _extracted(tools, f"chunk/{number}/{EXTRACT}", chunk, lacking)
 
     said = await asyncio.gather(*(extract(number, chunk) for number, chunk in enumerate(read, start=1)))
     chunks = tuple((c.chunk_id, c.ordinal, c.start_char, c.end_char, c.n_tokens) for c in read)
@@ -238,9 +240,11 @@ async def build_graph(
     async def report(number: int, level: int, parent: int, members: Sequence[int]) -> Community:
         async with turn:
             bare = Community(level, parent, tuple(members))
-            return await _reported(tools, f"community/{number}/{REPORT}", graph, degrees, bare, report_tokens)
+            step = f"community/{number}/{REPORT}"
+            return await _reported(tools, step, graph, degrees, bare, report_tokens, lacking)
 
     reports = await asyncio.gather(*(report(number, *group) for number, group in enumerate(groups, start=1)))
+    await note_lacking(tools, lacking)
     vectors = await tools.embed([f"{each.name}: {each.description}" for each in graph.entities]) if said else []
     named = [
         replace(entity, vector=packed(np.asarray(vector, dtype=np.float32)))
@@ -257,13 +261,14 @@ class Extracted:
     relations: tuple[tuple[str, str, str, float], ...] = ()
 
 
-async def _extracted(tools: Tools, step: str, chunk: Chunk) -> Extracted:
+async def _extracted(tools: Tools, step: str, chunk: Chunk, lacking: list[str]) -> Extracted:
     shown = fit_passages([passage_of(Hit(chunk, 1.0))], (), extract_prompt, EXTRACT, tools)
     try:
         return await ask_for(tools, EXTRACT, step, extract_prompt(shown), read_extracted)
     except NobodyAsked:
         raise
     except ReplyError:
+        lacking.append(step)
         return Extracted()
 
 
@@ -350,7 +355,13 @@ def communities(graph: Graph, cluster_size: int) -> list[Community]:
 
 
 async def _reported(
-    tools: Tools, step: str, graph: Graph, degrees: Counter[int], bare: Community, most: int
+    tools: Tools,
+    step: str,
+    graph: Graph,
+    degrees: Counter[int],
+    bare: Community,
+    most: int,
+    lacking: list[str],
 ) -> Community:
     """The community with its report, written from its entities and the relations among them, the best connected first,
     ``most`` tokens together.
@@ -368,6 +379,7 @@ async def _reported(
     except NobodyAsked:
         raise
     except ReplyError:
+        lacking.append(step)
         title, report, rating = "", ", ".join(graph.entities[place].name for place in entities[:20]), 0.0
     return replace(bare, title=title, report=report, rating=rating)
 

@@ -35,7 +35,7 @@ from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import Policy, plain_plan
 from okralong.pipelines.answering.prompt_text import render_passages, strip_thought
 from okralong.pipelines.answering.retrieve import dense_retrieval, sort_hits, within_tokens
-from okralong.pipelines.answering.tools import Branch, Tools
+from okralong.pipelines.answering.tools import Branch, Tools, note_lacking
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Answer,
@@ -130,24 +130,27 @@ async def build_tree(tools: Tools, doc_id: str, granularity: int, layers: int, c
 
     Steps: ``leaves``, then for each layer ``layer/1/clusters`` and ``layer/1/1/summarize`` onward; at most ``layers``,
     and none over so few nodes that they cannot be reduced. A cluster of more than
-    ``cluster_tokens`` is clustered again. Where no summary comes, the head of the cluster's first node stands for it.
+    ``cluster_tokens`` is clustered again. Where no summary comes, the head of the cluster's first node stands for it,
+    and a step ``lacking`` says so.
     """
     found = await tools.retrieve("leaves", doc_id, granularity=granularity, k=ALL)
     leaves = sorted(found.semantic, key=lambda hit: hit.chunk.ordinal)
     texts = [hit.chunk.text for hit in leaves]
     vectors = np.asarray(await tools.vectors(leaves), dtype=np.float32) if leaves else np.zeros((0, 1), np.float32)
     tree: list[Any] = []
+    lacking: list[str] = []
     for layer in range(1, layers + 1):
         if len(texts) <= DIMENSIONS + 1:
             break
         make = partial(_clusters, vectors, [count_tokens(text) for text in texts], cluster_tokens)
         groups = await tools.remember(f"layer/{layer}/clusters", {"nodes": len(texts)}, make)
         texts = [
-            await _summary(tools, f"layer/{layer}/{number}/summarize", doc_id, [texts[row] for row in rows])
+            await _summary(tools, f"layer/{layer}/{number}/summarize", doc_id, [texts[row] for row in rows], lacking)
             for number, rows in enumerate(groups, start=1)
         ]
         vectors = np.asarray(await tools.embed(texts), dtype=np.float32)
         tree += [[text, packed(vector)] for text, vector in zip(texts, vectors, strict=True)]
+    await note_lacking(tools, lacking)
     return tree
 
 
@@ -172,7 +175,7 @@ def bounded_clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[l
     return groups
 
 
-async def _summary(tools: Tools, step: str, doc_id: str, texts: Sequence[str]) -> str:
+async def _summary(tools: Tools, step: str, doc_id: str, texts: Sequence[str], lacking: list[str]) -> str:
     passages = [Passage(doc_id, 0, len(text), text, count_tokens(text), 1.0) for text in texts]
     shown = fit_passages(passages, (), summarize_prompt, ROLE, tools)
     try:
@@ -180,6 +183,7 @@ async def _summary(tools: Tools, step: str, doc_id: str, texts: Sequence[str]) -
     except NobodyAsked:
         raise
     except ReplyError:
+        lacking.append(step)
         return " ".join(shown[0].text.split()[:SUMMARY_WORDS])
 
 

@@ -6,6 +6,7 @@ To the rest of okralong it is one more endpoint, so there is one LLM client and 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import select
@@ -284,14 +285,23 @@ def choose(
                 "already rounded, and their order is that file's own. Set llm.reader: none, or give the model as a "
                 "transformers folder."
             )
-        return _llama_cpp(path, path.stem, str(path), parallel, window)
+        return _llama_cpp(path, path.stem, _stamped(path), parallel, window)
     if (path / "config.json").is_file() and engine != "llama.cpp":
         folder = merged_model(reader.folder, str(path)) if reader else path
-        return _transformers(folder, str(path) + mark, precision)
+        return _transformers(folder, _stamped(path) + mark, precision)
     raise ConfigError(
         f"The engine {engine!r} cannot serve the model {model!r}. Give 'embedded', a .gguf file (llama.cpp) or a "
         "folder with config.json and safetensors (transformers), or name your own endpoint with base_url and model."
     )
+
+
+def _stamped(path: Path) -> str:
+    """A model's place with the sizes and times of its files: another file of that name, or a folder that was trained
+    anew, is another model."""
+    files = [path] if path.is_file() else sorted(each for each in path.iterdir() if each.is_file())
+    stats = [(each.name, each.stat()) for each in files]
+    said = "|".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats)
+    return f"{path}@{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
 def _llama_cpp(gguf: Path, name: str, weights: str, parallel: int, window: int) -> ServedModel:

@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from okralong.pipelines.answering.cost_model import plan_bound
+from okralong.pipelines.answering.tools import LACKING
 from okralong.pipelines.core.types import Answer, Message, Passage, Question, ReplyError
 from okralong.pipelines.methods.graphrag import (
     Community,
@@ -149,11 +150,16 @@ async def test_replies_of_no_use_leave_a_graph_without_them() -> None:
     answer = await ask(tools)
     assert answer.status == "unanswerable", "nothing can be shown"
     assert tools.artifacts["artifact/graphrag/alder.txt"]["entities"] == []
+    assert ("remember", f"artifact/graphrag/alder.txt/{LACKING}") in tools.steps()
     silent = tools_for("Answer: so")
     silent._replies["report"] = [ReplyError("The reply is empty.")]
     await ask(silent)
     (kept,) = silent.artifacts["artifact/graphrag/birch.txt"]["communities"]
     assert kept[4] == "the board, harbour crew", "its entities' names stand for the report"
+    assert ("remember", f"artifact/graphrag/birch.txt/{LACKING}") in silent.steps()
+    whole = tools_for("Answer: so")
+    await ask(whole)
+    assert not [step for _, step in whole.steps() if step.endswith(LACKING)]
 
 
 def test_names_that_differ_in_case_are_one_and_relations_add_up() -> None:

@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 import pytest
 
+from okralong.pipelines.answering.tools import LACKING
 from okralong.pipelines.core.types import Answer, Passage, Question, ReplyError
 from okralong.pipelines.llm.prices import bill
 from okralong.pipelines.methods.raptor import (
@@ -98,6 +99,14 @@ async def test_the_bounds_come_from_the_policy() -> None:
         if step.endswith("/summarize"):
             assert tools.prompt(step).count("<passage ") <= 3
     assert sum(passage.n_tokens for passage in answer.context) <= 300
+
+
+async def test_a_tree_for_which_a_summary_did_not_come_says_so() -> None:
+    for failures, said in ((1, []), (2, [f"artifact/raptor/alder.txt/{LACKING}"])):  # it is asked for twice
+        tools = tools_for("Answer: much", raptor__max_documents=1)
+        tools._replies["summarize"][:0] = [ReplyError("The reply is empty.")] * failures
+        await ask(tools)
+        assert [step for _, step in tools.steps() if step.endswith(LACKING)] == said
 
 
 def blobs(sizes: list[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:

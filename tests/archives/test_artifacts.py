@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from obstore.exceptions import BaseError
 
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.artifacts import ARTIFACTS, Artifact, ArtifactPlace, Expense
+from okralong.pipelines.archive.artifacts import ARTIFACTS, PURGED, Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.schemas import ARTIFACTS as SCHEMA
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import QuestionError, Usage
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.maintenance import purge, vacuum
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.models.serving import choose
+from okralong.pipelines.models.weights import EMBEDDED
 from tests.archives.nights import made_up, night, words_in
 from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 
@@ -29,7 +35,8 @@ EXPENSE = Expense.of(7, Usage(1000, 200, 300), 1.25)
 
 def settings(**changed: Any) -> dict[str, Any]:
     config: dict[str, Any] = {"base_url": "http://localhost:1/v1", "model": "gpt-4o-2024-08-06"}
-    return LlmConfig(**config | changed).reply_settings(("report", "extract"))
+    weights = changed.pop("weights", "")
+    return LlmConfig(**config | changed).reply_settings(("report", "extract"), weights)
 
 
 def place(
@@ -42,8 +49,31 @@ def files(at: Path) -> list[Path]:
     return sorted(path for path in (at / ARTIFACTS).rglob("*") if path.is_file())
 
 
+def test_a_model_that_is_served_here_is_its_weights(tmp_path: Path) -> None:
+    archive = night(tmp_path / "archive", {name: made_up(name) for name in "ab"})
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / name).write_text("{}")
+
+    def mine() -> str:
+        served = choose(str(folder), "transformers", parallel=1, window=512)
+        model = {"base_url": EMBEDDED, "model": served.name, "tokenizer": served.tokenizer}
+        return place(archive, **model, weights=served.identity).key
+
+    before = mine()
+    assert mine() == before
+    os.utime(folder / "model.safetensors", (1, 1))  # trained anew in place: weights of the same size
+    assert mine() != before
+    shipped = {"base_url": EMBEDDED, "model": "SmolLM2-135M-Instruct-reader-Q8_0"}
+    assert len({place(archive, **shipped, weights=f"llama.cpp:0+{reader}").key for reader in "abb"}) == 2
+
+
 def test_it_is_found_by_content_method_values_and_generator(tmp_path: Path) -> None:
     archive = night(tmp_path, {name: made_up(name) for name in "ab"})
+    tokenizer = tmp_path / "tokenizer"
+    tokenizer.mkdir()
+    (tokenizer / "tokenizer.json").write_text("{}")
     mine = place(archive)
     assert mine.read() is None
     assert mine.write(Artifact(MADE, EXPENSE)) == ""
@@ -58,13 +88,21 @@ def test_it_is_found_by_content_method_values_and_generator(tmp_path: Path) -> N
         place(archive, model="gpt-4o-mini-2024-07-18"),
         place(archive, seed=8),
         place(archive, max_completion_tokens={"extract": 128}),
+        place(archive, base_url="http://localhost:2/v1"),  # which may be a mock
+        place(archive, api_version="2024-10-21"),
+        place(archive, tokenizer=str(tokenizer)),
         ArtifactPlace.of(archive, "a", "graphrag", 1, POLICY | {"doc_id": "a", "layers": 4}, settings()),
     ]
-    assert [each.read() for each in others] == [None] * 7
-    assert len({each.key for each in (mine, *others)}) == 8
-    # Limits of roles that it does not use, and where the model is asked, change nothing.
-    same = [place(archive, max_completion_tokens={"generate": 20}), place(archive, base_url="http://localhost:2/v1")]
+    assert [each.read() for each in others] == [None] * 10
+    assert len({each.key for each in (mine, *others)}) == 11
+    # Limits of roles that it does not use change nothing, nor does the account.
+    same = [place(archive, max_completion_tokens={"generate": 20}), place(archive, api_key_env="OTHER_KEY")]
     assert [each.read() for each in same] == [kept, kept]
+    # A tokenizer is its content, wherever it lies.
+    copied = Path(shutil.copytree(tokenizer, tmp_path / "copied"))
+    assert place(archive, tokenizer=str(copied)).key == place(archive, tokenizer=str(tokenizer)).key
+    (copied / "tokenizer.json").write_text("{} ")
+    assert place(archive, tokenizer=str(copied)).key != place(archive, tokenizer=str(tokenizer)).key
     with pytest.raises(QuestionError, match="no document 'z'"):
         place(archive, "z")
 
@@ -114,6 +152,31 @@ def test_purge_leaves_no_word_of_it_also_of_what_the_document_was(tmp_path: Path
     assert len(files(tmp_path)) == 1
 
 
+def test_a_purge_while_it_is_being_written_takes_it_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = night(tmp_path, {name: made_up(name) for name in "ab"})
+    create = Folder.create_bytes
+
+    def purged_before(folder: Folder, name: str, data: bytes) -> None:
+        monkeypatch.undo()
+        purge(Folder.of(tmp_path), "a")  # it looks for files of the document before this one is there
+        create(folder, name, data)
+
+    monkeypatch.setattr(Folder, "create_bytes", purged_before)
+    assert place(archive).write(Artifact(MADE, EXPENSE)) == PURGED
+    assert files(tmp_path) == []
+    assert "zebrafish" not in words_in(tmp_path)
+
+
+def test_whatever_a_store_raises_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = night(tmp_path, {name: made_up(name) for name in "ab"})
+
+    def refused(folder: Folder, name: str, data: bytes) -> None:
+        raise BaseError("no such option\nand more")  # as obstore has it where it cannot be set up
+
+    monkeypatch.setattr(Folder, "create_bytes", refused)
+    assert place(archive).write(Artifact(MADE, EXPENSE)) == "BaseError: no such option"
+
+
 def test_an_archive_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     archive = night(tmp_path, {"a": made_up("a"), "b": made_up("b")})
     (tmp_path / ARTIFACTS).write_text("no folder")  # what a read-only mount does, also for root
@@ -136,6 +199,10 @@ def test_what_cannot_be_read_is_not_there(tmp_path: Path) -> None:
     archive = night(tmp_path, {"a": made_up("a"), "b": made_up("b")})
     assert place(archive).write(Artifact(MADE, EXPENSE)) == ""
     (file,) = files(tmp_path)
+    whole = pq.read_table(file)
+    nothing = pa.nulls(1, pa.string())
+    pq.write_table(whole.set_column(whole.schema.get_field_index("made"), "made", nothing), file)
+    assert place(archive).read() is None
     file.write_bytes(file.read_bytes()[:100])
     assert place(archive).read() is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import yaml
 import okralong
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
+from okralong.pipelines.core.schemas import ARTIFACTS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT, ConfigError
 from okralong.pipelines.methods.adaptive_rag import COMPLEXITY_INSTRUCTIONS as COMPLEXITY
@@ -24,10 +26,11 @@ from okralong.pipelines.methods.graphrag import EXTRACT_INSTRUCTIONS as EXTRACT
 from okralong.pipelines.methods.graphrag import REPORT_INSTRUCTIONS as REPORT
 from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
 from okralong.pipelines.methods.raptor import INSTRUCTIONS as SUMMARIZE
-from okralong.pipelines.run.rows import artifacts_taken
+from okralong.pipelines.run.rows import artifacts_taken, purge_run
+from tests.archives.nights import words_in
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama
-from tests.jobs.conftest import always, call, endpoint, quoting
+from tests.jobs.conftest import PASSAGE, always, call, endpoint, quoting
 from tests.jobs.warm import answer
 
 pytestmark = pytest.mark.slow
@@ -206,6 +209,37 @@ def test_what_a_run_had_written_is_kept_with_the_archive(
     assert len(unkept) == len(documents)
     code, said = call(monkeypatch, capsys, "show", tmp_path / "third")
     assert f"{len(documents)} summaries or graphs of documents stay in this run, the archive does not keep them" in said
+
+
+def retold(messages: Messages) -> str:
+    """A summary that quotes the first words of its passages."""
+    shown = PASSAGE.search(messages[-1]["content"])
+    assert shown
+    return " ".join(re.findall("[A-Za-z]+", shown[1])[:9])
+
+
+def test_purge_takes_a_tree_that_the_archive_had_out_of_a_run(
+    sample_archive: Path, few: Path, tmp_path: Path, server: FakeOpenAI
+) -> None:
+    server.rules.insert(0, (summarises, retold))
+    archive, run = mine(sample_archive, tmp_path), tmp_path / "second"
+    for folder in (tmp_path / "first", run):
+        answer(archive, few, folder, strategy="raptor", **endpoint(server))
+    kept = [row for at in (archive / "artifacts").iterdir() for row in Folder.of(at).read_tables(ARTIFACTS).to_pylist()]
+    taken = {each.query_id for each in artifacts_taken(Folder.of(run))[0]}
+    assert taken == {f"artifact/raptor/{row['doc_id']}" for row in kept}
+    said = {row["doc_id"]: {text for text, _ in json.loads(row["made"])} for row in kept}
+    for doc_id, texts in said.items():  # the reports have sentences in common
+        own = texts - set().union(*(others for other, others in said.items() if other != doc_id))
+        assert any(text in words_in(run) for text in own)
+        assert f"artifact/raptor/{doc_id}" in purge_run(Folder.of(run), doc_id)
+        assert [text for text in own if text in words_in(run)] == []
+    # A tree that lacks summaries is not kept for others.
+    server.rules.insert(0, (summarises, ""))
+    other = mine(sample_archive, tmp_path, "other")
+    answer(other, few, tmp_path / "third", strategy="raptor", **endpoint(server))
+    assert artifacts_taken(Folder.of(tmp_path / "third")) == ([], ["some replies were of no use"] * len(said))
+    assert not (other / "artifacts").exists()
 
 
 def test_graphrag_writes_each_graph_once_for_all_questions(

@@ -66,13 +66,14 @@ async def test_totals_and_answers_count_the_tokens_and_not_the_dollars_also_afte
         replies = SharedReplies.load([str(first)])
         async with client_over(second, config_for(server), shared=replies) as (client, ledger):
             await client.complete("apples", "generate", "generate", ask("apples"))
-            before = await ledger.totals()
+            before, spent = await ledger.totals(), await ledger.spent("apples")
             # As if the process had died between the journal's file and the ledger's.
             ledger._log.abandon()
         for name in Folder.of(second / "ledger").names(".parquet"):
             Folder.of(second / "ledger").remove(name)
         async with client_over(second, config_for(server)) as (_, ledger):
             assert await ledger.totals() == before
+            assert await ledger.spent("apples") == spent
             row = {"query_id": "apples", "question": "?", "status": "answered", "doc_ids": [], "citations": []}
             await ledger.finish(row)
     assert (before.calls, before.settled_usd, before.unknown_usd) == (1, 0.0, 0.0)
@@ -80,7 +81,21 @@ async def test_totals_and_answers_count_the_tokens_and_not_the_dollars_also_afte
     (paid,) = rows(first, "ledger")
     assert (answer["calls"], answer["cost_usd"]) == (1, 0.0)
     assert answer["prompt_tokens"] == paid["prompt_tokens"]
+    assert (spent[0], spent[1].prompt_tokens, spent[2]) == (1, paid["prompt_tokens"], pytest.approx(paid["cost_usd"]))
     assert [row["status"] for row in rows(second, "ledger")] == ["cached"]
+
+
+async def test_what_calls_had_cost_counts_those_that_were_paid_for_and_those_that_were_shared(tmp_path: Path) -> None:
+    with FakeOpenAI() as server:
+        await answered(tmp_path / "first", server, THINGS[:1])
+        replies = SharedReplies.load([str(tmp_path / "first")])
+        for _ in range(2):  # the second time the ledger is read from its files
+            async with client_over(tmp_path / "second", config_for(server), shared=replies) as (client, ledger):
+                for thing in ("apples", "pears"):
+                    await client.complete("tree", thing, "generate", ask(thing))
+                calls, _, usd = await ledger.spent("tree")
+                assert (calls, usd) == (2, pytest.approx(server.bill_usd))
+    assert [row["status"] for row in rows(tmp_path / "second", "ledger")] == ["cached", "ok"]
 
 
 async def test_a_reply_of_no_use_is_shared_too_since_asking_again_would_bring_it_again(tmp_path: Path) -> None:
