@@ -94,8 +94,8 @@ class Ports:
     is no run to keep one, ``keep`` where nothing needs a token classifier, ``compress`` where nothing needs a
     compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where the run has no cross-encoder (a
     query and passages to readings); ``reads_spans`` says whether that one says where answers stand, ``reads_answers``
-    is that of ``Tools``; ``generator`` is the name of the one behind ``complete``, ``stronger`` the ports with the run's
-    stronger one (None where there is none).
+    is that of ``Tools``; ``generator`` is the name of the one behind ``complete``, ``stronger`` the ports with the
+    run's stronger one (None where there is none).
     """
 
     archive: Archive
