@@ -165,9 +165,9 @@ _STACK: Final = 6
 """Lines above the years of a head, blank ones not counted, that may belong to it; ours."""
 
 
-def head_above(text: str, start: int) -> tuple[str, list[tuple[int, Time]]] | None:
-    """The nearest line above that names years as a head does, and where in it each column's year stands, with the time
-    that the column bears by this line and those right above it.
+def head_above(text: str, start: int) -> tuple[int, str, list[tuple[int, Time]]] | None:
+    """The nearest line above that names years as a head does: where it stands, its text, and where in it the year of
+    each column stands, with the time that the column bears by this line and those right above it.
     """
     lines = [line for line in text[max(0, start - ABOVE) : start].split("\n") if line.strip()][-_HEADS:]
     at = next((n for n in reversed(range(len(lines))) if _is_head(lines[n])), -1)
@@ -181,7 +181,7 @@ def head_above(text: str, start: int) -> tuple[str, list[tuple[int, Time]]] | No
         stack.append(upper)
     spans, parts, ends = (_of_columns(stack, years, marks) for marks in (_spans, _parts, _ends))
     columns = [(where, Time(year, parts[n][0], *spans[n][1:], ends[n][0])) for n, (where, year) in enumerate(years)]
-    return line, columns
+    return text.rfind(line, 0, start), line, columns
 
 
 _NO_MARK: Final = ("", 0, "")

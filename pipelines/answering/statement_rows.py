@@ -157,14 +157,15 @@ def _values_of(question: str, kind: str, rows: Sequence[Row], document: Document
 
 
 def _agreed(values: Sequence[tuple[Row, _Cell]], document: Document) -> Answer | None:
-    """The first of the values, of those first that stand under a head with as many columns as their row has cells; None
-    where another of the same time differs.
+    """The first of the values; None where another of the same time differs under the same head, as those of segments
+    do. Of several tables the first is the statement itself, and the same label means another thing in a later one: in
+    a statement of cash flows "accounts payable" is their change.
     """
-    sure = [each for each in values if each[1].sure] or values
-    if not sure:
+    if not values:
         return None
-    row, first = sure[0]
-    if any(cell.value.period == first.value.period and not _alike(cell.value, first.value) for _, cell in sure):
+    row, first = values[0]
+    table = [cell.value for _, cell in values if cell.head == first.head]
+    if any(each.period == first.value.period and not _alike(each, first.value) for each in table):
         return None
     return cited_answer(document, first.said, first.value, row.start, row.end)
 
@@ -249,11 +250,11 @@ def _without_times(question: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """The words and the value of a cell. ``sure``: its row has as many cells as the head above has columns."""
+    """The words and the value of a cell, and where the head of its table stands (-1: none was found)."""
 
     said: str
     value: TypedValue
-    sure: bool
+    head: int
 
 
 def _row_value(question: str, kind: str, document: Document, start: int, end: int) -> _Cell | None:
@@ -267,10 +268,10 @@ def _row_value(question: str, kind: str, document: Document, start: int, end: in
     placed = _placed(document.text, start, line, cells, asked)
     if placed is None:
         return None
-    cell, period, sure = placed
+    cell, period, head = placed
     said = line[cell.start : cell.end].strip()
     value = value_in(question, kind, said, document, start + cell.start, start + cell.end)
-    return None if value is None else _Cell(said, replace(value, period=period), sure)
+    return None if value is None else _Cell(said, replace(value, period=period), head)
 
 
 _GAP: Final = re.compile(r"(?<=\S)\s{2,}(?=[$€£(\d\u2014\u2013-])")
@@ -385,18 +386,18 @@ _LONGEST_LABEL: Final = 160
 """Characters; ours."""
 
 
-def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Time) -> tuple[Amount, str, bool] | None:
+def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Time) -> tuple[Amount, str, int] | None:
     """The amount of a row in the column of the time that is asked for (the latest where none is), by the nearest head
-    above that names years; the time that the column bears; and whether there are as many columns as cells. None where
+    above that names years; the time that the column bears; and where the head stands. None where
     no column is, or several are, of that time. Without such a head the first amount, and "".
     """
     head = head_above(text, start)
-    known = _unmarked(row, cells, len(head[1]) if head else 0)
+    known = _unmarked(row, cells, len(head[2]) if head else 0)
     if known is None:
         return None
     if head is None:
-        return None if asked.hard and len(known) > 1 else (known[0], "", False)
-    line, columns = head
+        return None if asked.hard and len(known) > 1 else (known[0], "", -1)
+    at_head, line, columns = head
     fitting = [n for n, (_, column) in enumerate(columns) if fits(column, asked)]
     if not fitting:
         return None
@@ -417,12 +418,12 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
         bars = [line[:at].count("|") for at, _ in columns]
         if len(set(bars)) == len(bars) and (line.count("|") == row.count("|") or len(there) != len(columns)):
             found = [each for each in there if row[: each.start].count("|") == bars[place]]
-            return (found[0], period, line.count("|") == row.count("|")) if found else None
+            return (found[0], period, at_head) if found else None
     if len(there) == len(columns):
-        return there[place], period, True
+        return there[place], period, at_head
     if len(there) < len(columns):
-        return None if has_cells(line) or place >= len(known) else (known[place], period, False)
-    return (known[place], period, False) if place == 0 or _CHANGES.search(line) else None
+        return None if has_cells(line) or place >= len(known) else (known[place], period, at_head)
+    return (known[place], period, at_head) if place == 0 or _CHANGES.search(line) else None
 
 
 _CHANGES: Final = re.compile(r"change|increase|decrease|variance|%", re.IGNORECASE)

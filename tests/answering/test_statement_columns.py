@@ -136,6 +136,11 @@ HEAD = "In millions        2024       2023\n"
             "What were net sales in 2024?",
             None,
         ),
+        (
+            "Net sales   500   400\nMade of, in millions        2024       2023\nNet sales   30   20\n",
+            "What were net sales in 2024?",
+            "500000000",
+        ),
         ("Net sales   500   400\nTables:\nNet sales   500.4   399.8\n", "What were net sales in 2024?", "500000000"),
     ],
 )
