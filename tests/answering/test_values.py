@@ -6,7 +6,7 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from okralong.pipelines.answering.amounts import amounts
@@ -139,6 +139,7 @@ STYLES = ("{0}", "${0}", "US$ {0}", "{0} dollars", "\u20ac{0}", "{0} euros", "CH
 SCALED = {"": 1, " thousand": 1000, " million": 10**6, " billion": 10**9}
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 10**9),
     st.integers(0, 3),
