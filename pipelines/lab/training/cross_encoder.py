@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log
+from okralong.pipelines.lab.training.fit import Definition, Learner, Log, encoder_to_learn
 from okralong.pipelines.lab.training.recipe import UNKNOWN, RankingExample, Recipe
 from okralong.pipelines.models.cross_encoder import (
     CrossEncoder,
@@ -83,21 +83,11 @@ _FIGURES: Final = ("eval_reciprocal_rank", "eval_first_relevant", "eval_answerab
 
 
 class CrossEncoderLearner(Learner):
-    """Learns the encoder's upper blocks and the heads. ``model`` is the encoder's folder, ``sha256`` its weights'.
-
-    The encoder runs without dropout: it would halve the speed on a processor, and each row is seen once or twice.
-    """
+    """Learns the encoder's upper blocks and the heads. ``model`` is the encoder's folder, ``sha256`` its weights'."""
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
         super().__init__()
-        encoder: Any = AutoModel.from_pretrained(
-            model,
-            dtype=torch.float32,
-            use_safetensors=True,
-            attn_implementation="sdpa",
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
+        encoder = encoder_to_learn(model)
         self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
         self.net = CrossEncoderModel(encoder, recipe.dropout).to(device)
         if recipe.start is not None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoTokenizer
 
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log, evaluations_of
+from okralong.pipelines.lab.training.fit import Definition, Learner, Log, encoder_to_learn, evaluations_of
 from okralong.pipelines.lab.training.recipe import UNKNOWN, KeepExample, Recipe
 from okralong.pipelines.models.token_classifier import (
     SPECIAL,
@@ -92,14 +92,7 @@ class TokenClassifierLearner(Learner):
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
         super().__init__()
-        encoder: Any = AutoModel.from_pretrained(
-            model,
-            dtype=torch.float32,
-            use_safetensors=True,
-            attn_implementation="sdpa",
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
+        encoder = encoder_to_learn(model)
         self._shape = TokenClassifierShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
         self.net = TokenClassifierModel(encoder, recipe.dropout).to(device)
         learned = {id(value) for value in self.net.learned(recipe.first_block).values()}
