@@ -116,13 +116,15 @@ def race(folder: Folder, writers: int, monkeypatch: pytest.MonkeyPatch) -> list[
             all_have_looked.wait(60)
         return found
 
-    outcomes = []
+    outcomes: list[str] = []
 
     def work() -> None:
         try:
             with folder.locked("okralong index"):
                 outcomes.append("wrote")
-                time.sleep(0.5)
+                deadline = time.monotonic() + 60
+                while len(outcomes) < writers and time.monotonic() < deadline:  # until each has an outcome
+                    time.sleep(0.01)
         except LockedError:
             outcomes.append("refused")
 

@@ -51,9 +51,9 @@ class MortalLedger(RunLedger):
         super().__init__(run, cap_usd)
         self.died = asyncio.Event()
 
-    async def durable(self, *query_ids: str) -> None:
+    async def durable(self, *query_ids: str, within_s: float = 0.0) -> None:
         self._age()
-        await super().durable(*query_ids)
+        await super().durable(*query_ids, within_s=within_s)
         self._age()
 
     def _age(self) -> None:
