@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -189,7 +188,17 @@ _FREE: Final = frozenset(
 """Keys of an adapter's description that may say anything; every other one must stand at PEFT's default, with which the
 adapter is ``scale * B @ A`` and nothing more."""
 
-_NOTHING: Final[tuple[Any, ...]] = (None, [], {})
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "init_lora_weights": True,
+    "megatron_core": "megatron.core",
+    "qalora_group_size": 16,
+}
+"""PEFT's defaults (``LoraConfig``, PEFT 0.21) that are neither empty nor false. PEFT itself is not asked: its import
+takes seconds, and fails where another thread imports transformers at the same time, as it does while a run starts."""
+
+_NOTHING: Final[tuple[Any, ...]] = (None, False, [], {})
 _LAYER: Final = re.compile(r"\.layers\.(\d+)\.")
 
 
@@ -267,16 +276,7 @@ def _described(folder: Path, config: object) -> dict[str, Any]:
 
 
 def _plain(key: str, value: object) -> bool:
-    from peft import LoraConfig  # brings torch: seconds
-
-    plain: Any = LoraConfig()  # its to_dict is untyped
-    default = plain.to_dict().get(key)
-    return key in _FREE or value == default or (value in _NOTHING and default in _NOTHING) or _same_name(value, default)
-
-
-def _same_name(value: object, default: object) -> bool:
-    """Whether an enumeration's value stands there in its written form ("LORA")."""
-    return isinstance(default, Enum) and default.value == value
+    return key in _FREE or (value == _DEFAULTS[key] if key in _DEFAULTS else value in _NOTHING)
 
 
 def _unusable(folder: Path, why: str) -> ConfigError:
