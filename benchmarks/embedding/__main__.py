@@ -35,7 +35,7 @@ from okralong.actors.models import Embedder
 from okralong.pipelines.archive.vectors import key_bytes, text_keys
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.models.weights import available_cores, has_amx, resolve_embedding_model
+from okralong.pipelines.models.weights import available_cores, has_amx, multiplies_bfloat16, resolve_embedding_model
 from okralong.pipelines.samples.questions import generate
 
 LEAST_SHARE = 0.75
@@ -81,7 +81,8 @@ def main() -> None:
     share = statistics.median(each[first][0] / each[stage][0] for each in rounds)
     numbers = " and ".join(f"{len(of_size)} of {size}" for size, of_size in texts.items())
     command = f"python -m benchmarks.embedding{' --frameworks PYTHON' if options.frameworks else ''}"
-    machine = f"{available_cores()} of {os.cpu_count()} cores {'with' if has_amx() else 'without'} AMX"
+    kind = "with AMX" if has_amx() else "with AVX-512 BF16" if multiplies_bfloat16() else "without AMX"
+    machine = f"{available_cores()} of {os.cpu_count()} cores {kind}"
     text = (
         f"# Embedding\n\n`{command}`, {numbers} tokens, {model.name}, float32, {machine}, medians of {ROUNDS} rounds"
         "\n\n| way | seconds | of the processor | of the bare model's throughput | by processor time |\n"

@@ -63,6 +63,9 @@ class Work:
         config = self.folder / f"{run}.yaml"
         settings = yaml.safe_load(shipped_config("answer.yaml"))
         settings["analyzer"] = {"kind": "rules"}
+        # What the models take is measured by benchmarks.reranking and benchmarks.scaling; here is the rest.
+        settings["policy"] = str(self._policy())
+        settings["reranker"] = {"confidence": False}
         settings["concurrency"] = in_flight
         settings["budget_usd"] = BUDGET_USD
         named = {"base_url": self.base_url, "model": MODEL, "window": 128_000, "max_in_flight": in_flight}
@@ -73,6 +76,14 @@ class Work:
         asked = ("--questions", self.folder / "questions.jsonl", "--run", self.folder / run, "--config", config)
         watch = Watch()
         return watch, watch.run(_command("answer", self.folder / "archive", *asked), kill_when)
+
+    def _policy(self) -> Path:
+        """The default policy without the cross-encoder."""
+        file = self.folder / "policy.yaml"
+        policy = yaml.safe_load(shipped_config("policy/default.yaml"))
+        policy["rerank"]["candidates"] = 0
+        file.write_text(yaml.safe_dump(policy), encoding="utf-8")
+        return file
 
     def rows(self, run: str, table: str) -> list[dict[str, Any]]:
         """A table of a run."""

@@ -25,12 +25,12 @@ class RerankerConfig(Settings):
     """The ``reranker`` part of a run's config: which cross-encoder ranks where the policy has ``rerank.candidates``.
 
     ``model`` is "shipped", a folder that `okralong train` wrote, or the folder or hub name of a sentence-transformers
-    cross-encoder (BAAI/bge-reranker-v2-m3). ``precision`` is auto (bfloat16 on a GPU and with AMX, else float32),
-    float32, bfloat16, or int8 for processors. Up to ``max_batch`` pairs share a pass; queries that arrive within
-    ``batch_wait_s`` seconds are read together; each of ``replicas`` takes ``gpus_per_replica`` GPUs. ``answers`` lets
-    the model answer the questions of ``policy.read`` by itself: always, never, or only in place of the embedded
-    generator (auto). ``confidence`` has it say of each answer how probably it is right. A model of another kind than
-    ours only ranks.
+    cross-encoder (BAAI/bge-reranker-v2-m3). ``precision`` is auto (bfloat16 on a GPU and on a processor that multiplies
+    it, else float32), float32, bfloat16, or int8 for processors. Up to ``max_batch`` pairs share a pass; queries that
+    arrive within ``batch_wait_s`` seconds are read together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    ``answers`` lets the model answer the questions of ``policy.read`` by itself: always, never, or only in place of the
+    embedded generator (auto). ``confidence`` has it say of each answer how probably it is right. A model of another
+    kind than ours only ranks.
     """
 
     model: str = Field(default=SHIPPED, min_length=1)

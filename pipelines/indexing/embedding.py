@@ -56,7 +56,7 @@ class SentenceEmbedder:
     ) -> None:
         """Load the model from a local folder or by hub name.
 
-        ``precision`` "auto" is bfloat16 on a GPU and on a CPU with AMX, float32 elsewhere, where bfloat16 is slower.
+        ``precision`` "auto" is bfloat16 on a GPU and on a CPU that multiplies it (AMX, AVX-512 BF16), else float32.
         "int8" is float32 with its linear layers in int8; it runs on a CPU, also where a GPU is visible. Another name,
         or int8 on a device that is named and no CPU, raises ValueError. ``threads`` are torch's CPU threads; None
         leaves them as they are. What stands before a text is, where None, the model's own prompt for queries and for

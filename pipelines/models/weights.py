@@ -302,10 +302,10 @@ def text_ids(tokenizer: Any, text: str) -> list[int]:
     return [int(token) for token in tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
 
 
-# Which number format and which device a local model should use. On a processor with AMX tiles bfloat16 runs about three
-# times as fast as float32; without them it is several times slower, so the format follows the processor and is never a
-# fixed default. torch is imported only when asked: it takes seconds, and a command that only prints help should not
-# wait for it.
+# Which number format and which device a local model should use. On a processor that multiplies in bfloat16 (AMX tiles,
+# or AVX-512 with BF16) a model runs about three times as fast in it as in float32; on others it is several times
+# slower, so the format follows the processor and is never a fixed default. torch is imported only when asked: it takes
+# seconds, and a command that only prints help should not wait for it.
 
 Precision = Literal["bfloat16", "float32"]
 
@@ -325,9 +325,17 @@ def has_amx() -> bool:
     return bool(torch.cpu._is_amx_tile_supported())
 
 
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has instructions for matrices of bfloat16: AMX (Intel since 2023), or AVX-512 BF16 (AMD's
+    since Zen 4, some of Intel's since 2020)."""
+    import torch
+
+    return has_amx() or bool(torch.cpu._is_avx512_bf16_supported())
+
+
 def cpu_precision() -> Precision:
     """The faster format on this processor."""
-    return "bfloat16" if has_amx() else "float32"
+    return "bfloat16" if multiplies_bfloat16() else "float32"
 
 
 def device() -> Literal["cuda", "cpu"]:

@@ -112,7 +112,7 @@ def test_an_adapter_changes_the_scores(model_folder: Path, scorer: LabelScorer, 
     moved = [abs(before.type_probabilities[label] - after.type_probabilities[label]) for label in FIELDS[0][1]]
     assert max(moved) > 1e-3
     expected = naive(tuned.eval(), AutoTokenizer.from_pretrained(model_folder), INPUTS[1])
-    # Where the processor has AMX the scorer works in bfloat16, which keeps about three digits.
+    # Where the processor multiplies bfloat16 the scorer works in bfloat16, which keeps about three digits.
     tolerance = 1e-4 if cpu_precision() == "float32" else 5e-2
     assert after.type_probabilities == pytest.approx(expected[0], abs=tolerance)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from okralong.pipelines.models.weights import available_cores, cpu_precision, device, dtype_for, has_amx
+from okralong.pipelines.models.weights import available_cores, cpu_precision, device, dtype_for, multiplies_bfloat16
 
 
 def test_processor_decides() -> None:
-    assert cpu_precision() == ("bfloat16" if has_amx() else "float32")
-    assert dtype_for("cpu") == (torch.bfloat16 if has_amx() else torch.float32)
+    assert cpu_precision() == ("bfloat16" if multiplies_bfloat16() else "float32")
+    assert dtype_for("cpu") == (torch.bfloat16 if multiplies_bfloat16() else torch.float32)
     assert device() == ("cuda" if torch.cuda.is_available() else "cpu")
     assert available_cores() >= 1
 
