@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import httpx2
 import numpy as np
 
-from okralong.actors.planner import Forecaster, ForecasterSetup, Planner, PlannerSetup, RunActors, not_written
+from okralong.actors.planner import Planner, PlannerSetup, RunActors, not_written
 from okralong.actors.retrieval import RetrievalClient, RetrievalNames, Vectors, needed_models
 from okralong.pipelines.answering.analysis import AnalysisInput, load_scorer, load_token_classifier
 from okralong.pipelines.answering.analyzer import load_analyzer
@@ -293,7 +293,7 @@ async def _closed(client: LlmClient, _: None) -> int:
     return 0
 
 
-class _Loop:
+class Loop:
     """An event loop in a thread of its own, and objects on it that are called as Ray's actors are."""
 
     def __init__(self) -> None:
@@ -357,22 +357,6 @@ class _Ledger:
 
 
 @contextmanager
-def own_forecasters(prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig) -> Iterator[list[Any]]:
-    """What ``forecasters`` starts on Ray, in this process; closed with the block. Raises OkraError when a model cannot
-    be loaded."""
-    setup = ForecasterSetup(strategies, prepared.policy, llm, RetrievalNames.of(prepared, (), {}))
-    models, loop = OwnModels(), _Loop()
-    try:
-        models.bring(prepared, asking=False)
-        forecaster = Forecaster(setup, OwnRetrieval(prepared, models, asking=False))
-        models.wait()
-        yield [loop.handle(forecaster)]
-    finally:
-        loop.close()
-        models.close()
-
-
-@contextmanager
 def own_actors(
     prepared: Prepared,
     run: str,
@@ -407,7 +391,7 @@ def own_actors(
         run=run,
         weights=weights,
     )
-    loop, finished = _Loop(), False
+    loop, finished = Loop(), False
     with _warnings_to(run):
         try:
             late = listens if isinstance(listens, Future) else None

@@ -1,7 +1,7 @@
-"""The actors of one answer run, and of an estimate: planners that carry questions, and what they need of a cluster.
+"""The actors of one answer run: planners that carry questions, and what they need of a cluster.
 
 ``run_actors`` starts them together and stops them together. A planner answers with the run's strategy, pays through
-the run's ledger, and writes an answers row for each question. A forecaster does the same with nobody asked.
+the run's ledger, and writes an answers row for each question.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
 from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import StrategySpec, load_strategy
-from okralong.pipelines.run.dry_run import DryRunClient, Outlook, dry_run
 from okralong.pipelines.run.prepare import Prepared
 from okralong.pipelines.run.rows import KEPT, TAKEN, answer_row
 
@@ -288,9 +287,9 @@ class Planner:
         self._clients: dict[tuple[asyncio.AbstractEventLoop, bool], LlmClient] = {}
         self._choosing = Lock()
         self._halted = ""
-        ports = _ports(found, setup.policy, setup.llm, self._client.complete, _no_admission)
+        ports = ports_of(found, setup.policy, setup.llm, self._client.complete, _no_admission)
         stronger = None if self._stronger is None else self._stronger.complete
-        self._ports = _with_stronger(replace(ports, artifact=self._artifact_of), setup.llm, stronger)
+        self._ports = with_stronger(replace(ports, artifact=self._artifact_of), setup.llm, stronger)
 
     @ray.method(concurrency_group="control")
     async def ready(self) -> bool:
@@ -610,7 +609,7 @@ class _QuestionSteps:
                 await self._gateway.record(self._query_id, steps)
 
 
-def _ports(
+def ports_of(
     retrieval: RetrievalClient,
     policy: Policy,
     llm: LlmConfig,
@@ -650,57 +649,8 @@ def _asked_as(llm: GeneratorConfig) -> dict[str, Any]:
     }
 
 
-def _with_stronger(ports: Ports, llm: LlmConfig, complete: Complete | None) -> Ports:
+def with_stronger(ports: Ports, llm: LlmConfig, complete: Complete | None) -> Ports:
     """``ports`` with those of the stronger generator, where there is one: it answers all by itself."""
     if llm.stronger is None or complete is None:
         return ports
     return replace(ports, stronger=replace(ports, complete=complete, reads_answers=False, **_asked_as(llm.stronger)))
-
-
-@dataclass(frozen=True)
-class ForecasterSetup:
-    """What every forecaster of an estimate is given. ``llm`` is settled, as a run would ask its generator."""
-
-    strategies: tuple[str, ...]
-    policy: Policy
-    llm: LlmConfig
-    retrieval: RetrievalNames
-
-
-class Forecaster:
-    """Looks at questions under several strategies. Made remote by ``forecasters``, which gives no ``found``."""
-
-    def __init__(self, setup: ForecasterSetup, found: RetrievalClient | None = None) -> None:
-        self._strategies = setup.strategies
-        client = DryRunClient(token_counter(setup.llm.tokenizer))
-        found = RetrievalClient(setup.retrieval) if found is None else found
-        ports = _ports(found, setup.policy, setup.llm, client.complete, client.admit)
-        self._ports = _with_stronger(ports, setup.llm, client.complete)
-
-    async def ready(self) -> bool:
-        """True once the archive is open."""
-        return True
-
-    async def dry_run(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
-        """The outlook of a question over its resolved scope."""
-        return await dry_run(question, doc_ids, self._ports, self._strategies)
-
-
-@contextmanager
-def forecasters(prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig) -> Iterator[list[Any]]:
-    """As many forecasters as the run would have planners, with the shards and models that they need.
-
-    They end with the block. Raises OkraError when a part cannot start.
-    """
-    config = prepared.config
-    tag = uuid.uuid4().hex[:8]
-    with ExitStack() as held:
-        # Not named after the archive: two people may estimate over one at the same time.
-        names = held.enter_context(started_retrieval(prepared, f"estimate-{tag}", tag, asking=False))
-        setup = ForecasterSetup(strategies, prepared.policy, llm, names)
-        remote: Any = ray.remote(Forecaster)
-        options = {"namespace": NAMESPACE, "num_cpus": 0, "max_concurrency": config.concurrency, **REVIVED}
-        options |= config.placement.planners.options()
-        actors = [hold(held, remote.options(**options).remote(setup)) for _ in range(config.planners or 1)]
-        wait_for([actor.ready.remote() for actor in actors])
-        yield actors

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from okralong.actors.cluster import connected, plain_errors
-from okralong.actors.own_process import own_forecasters, unfit
-from okralong.actors.planner import forecasters
+from okralong.actors.forecaster import forecasters, own_forecasters
+from okralong.actors.own_process import unfit
 from okralong.jobs.answer import answer_prepared, reading_vectors, say_unusable
 from okralong.jobs.generator import as_served
 from okralong.jobs.run_folder import BEGUN, RunResult, archive_of_run, begin, statuses

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,17 +22,7 @@ from okralong.pipelines.answering.analyzer import labels_by_generator
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.config import Settings, load_config
-from okralong.pipelines.core.types import (
-    CallFailed,
-    EndpointError,
-    Message,
-    OverBudget,
-    Question,
-    QuestionError,
-    QuestionType,
-    Reply,
-    ReplyError,
-)
+from okralong.pipelines.core.types import Message, Question, QuestionType, Reply
 from okralong.pipelines.lab.datasets.base import Catalog, Item, load_catalog
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.datasets.registry import read_dataset
@@ -42,6 +32,7 @@ from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, drawn, measurable
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.pipelines.lab.split_build import SplitRules, build_split
+from okralong.pipelines.lab.training.asking import ask_each
 from okralong.pipelines.lab.training.rows import LEARNED, Limit, SampleRows, SetPart, TrainingRow, indexed, sample_of
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import ANALYZE
@@ -214,43 +205,22 @@ def is_unlabelled(row: TrainingRow) -> bool:
 async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: int) -> Labelled:
     """Ask the generator for what is missing, ``at_once`` rows at a time. What a set says itself is never overwritten.
 
-    A reply of no use, a call that failed and a cap that is reached leave a row as it is. Raises EndpointError when the
-    endpoint is gone, once the calls in flight have ended; what was labelled until then is in the journal, and costs
-    nothing the next time.
+    A reply of no use, a call that failed and a cap that is reached leave a row as it is. Raises EndpointError as
+    ``ask_each`` does.
     """
-    counts: Counter[str] = Counter()
-    places = asyncio.Semaphore(at_once)
-    gone: list[EndpointError] = []
 
-    async def one(row: TrainingRow) -> TrainingRow:
-        if not is_unlabelled(row):
-            return row
+    async def labelled(row: TrainingRow) -> TrainingRow:
         ask = partial(_ask, client, f"{row.source}/{row.query_id}")
-        async with places:
-            if gone:
-                return row
-            try:
-                said = await labels_by_generator(ask, PATH, AnalysisInput(row.question, row.passages))
-            except EndpointError as error:
-                gone.append(error)
-                return row
-            except OverBudget:
-                counts["over_budget"] += 1
-                return row
-            except (ReplyError, CallFailed, QuestionError):
-                counts["failed"] += 1
-                return row
-        counts["labelled"] += 1
+        said = await labels_by_generator(ask, PATH, AnalysisInput(row.question, row.passages))
         typed = replace(row, type=row.type or said.type)
         if not row.passages:
             return typed
         held = said.evidence if row.evidence is None else row.evidence
         return replace(typed, pattern=row.pattern or said.pattern, evidence=held)
 
-    found = list(await asyncio.gather(*map(one, rows)))
-    if gone:
-        raise gone[0]
-    return Labelled(found, dict(counts))
+    found, counts = await ask_each([row for row in rows if is_unlabelled(row)], labelled, at_once, "labelled")
+    said = iter(found)
+    return Labelled([next(said) or row if is_unlabelled(row) else row for row in rows], counts)
 
 
 async def _ask(client: LlmClient, query_id: str, step: str, messages: Sequence[Message]) -> Reply:

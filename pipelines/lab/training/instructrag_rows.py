@@ -8,9 +8,7 @@ through the ledger's client, so they are counted, capped and never paid for twic
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,15 +16,8 @@ from typing import Final
 
 from okralong.pipelines.answering.citations import Ask, ask_and_read
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
-from okralong.pipelines.core.types import (
-    CallFailed,
-    EndpointError,
-    Message,
-    OverBudget,
-    QuestionError,
-    Reply,
-    ReplyError,
-)
+from okralong.pipelines.core.types import Message, Reply, ReplyError
+from okralong.pipelines.lab.training.asking import ask_each
 from okralong.pipelines.lab.training.rows import RATIONALE, ReadingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.methods.instructrag import (
@@ -56,39 +47,20 @@ async def explain_rows(rows: Sequence[ReadingRow], client: LlmClient, at_once: i
     """The answer rows of ``rows`` as InstructRAG's, ``at_once`` asked at a time; other rows are left out.
 
     Left out is also a row whose rationale could not be had: the reply was of no use, also when it was asked for once
-    more, or would be read as another answer, the call failed, or the cap is reached. Raises EndpointError when the
-    endpoint is gone, once the calls in flight have ended; what was written until then costs nothing the next time.
+    more, or would be read as another answer, the call failed, or the cap is reached. Raises EndpointError as
+    ``ask_each`` does.
     """
-    counts: Counter[str] = Counter()
-    places = asyncio.Semaphore(at_once)
-    gone: list[EndpointError] = []
 
-    async def one(row: ReadingRow) -> ReadingRow | None:
-        async with places:
-            if gone:
-                return None
-            try:
-                said = await _rationale(row, client)
-            except EndpointError as error:
-                gone.append(error)
-                return None
-            except OverBudget:
-                counts["over_budget"] += 1
-                return None
-            except (ReplyError, CallFailed, QuestionError):
-                counts["failed"] += 1
-                return None
-        counts["explained"] += 1
+    async def explained(row: ReadingRow) -> ReadingRow:
+        said = await _rationale(row, client)
         system, user = rationale_prompt(row.question, (), row.passages)
         reply = f"{said}\n{row.reply}"
         return replace(row, role=RATIONALE, system=system.content, user=user.content, reply=reply)
 
     # A formula is no part of the method's contract.
     asked = [row for row in rows if row.role == "generate" and not row.calculator]
-    found = await asyncio.gather(*map(one, asked))
-    if gone:
-        raise gone[0]
-    return Explained([row for row in found if row is not None], dict(counts))
+    found, counts = await ask_each(asked, explained, at_once, "explained")
+    return Explained([row for row in found if row is not None], counts)
 
 
 async def _rationale(row: ReadingRow, client: LlmClient) -> str:
