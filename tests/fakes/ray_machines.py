@@ -45,6 +45,8 @@ class RayMachines:
         ours = {key: value for key, value in os.environ.items() if not re.match(r"RAY_|PYTHONPATH$|.*_KEY$", key)}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # the job's command is `python`
         quiet = {"RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false", "PATH": path, **SOON_LOST}
+        # As for the session's own Ray in tests/conftest.py: no test looks at what Serve does ten times a second.
+        quiet |= {"RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.3"}
         self.environment = {**ours, **quiet, **self.token, **environment, MARK: self.mark}
 
     def __enter__(self) -> Self:

@@ -179,7 +179,7 @@ def test_what_a_run_had_written_is_kept_with_the_archive(
     assert cost > 0
     # Another run pays for its answers alone, and says what it did not have to pay for.
     bill = server.bill_usd
-    second = okralong.answer(archive, few, tmp_path / "second", **told)
+    second = answer(archive, few, tmp_path / "second", **told)
     assert second.statuses == {"answered": 4}
     ledger = table(Folder.of(tmp_path / "second"), "ledger")
     statuses = {row["query_id"]: row["status"] for row in table(Folder.of(tmp_path / "second"), "answers")}
@@ -203,7 +203,7 @@ def test_what_a_run_had_written_is_kept_with_the_archive(
     shutil.rmtree(archive / "artifacts")
     (archive / "artifacts").write_text("nothing can be kept here")
     asked = len(server.received)
-    okralong.answer(archive, few, tmp_path / "third", **told, **{"llm.seed": 11})
+    answer(archive, few, tmp_path / "third", **told, **{"llm.seed": 11})
     assert len(server.received) - asked == len(first)
     _, unkept = artifacts_taken(Folder.of(tmp_path / "third"))
     assert len(unkept) == len(documents)

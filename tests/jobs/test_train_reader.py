@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts import parse_answer, parse_split, parse_step
+from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
 from okralong.pipelines.lab.training.reader_report import mark, well_formed
@@ -24,7 +26,7 @@ from tests.jobs.conftest import always, call
 pytestmark = pytest.mark.slow
 
 ROWS = """
-policy: policy/default.yaml
+policy: {data}/policy.yaml
 catalog: {data}/catalog.yaml
 split: {data}/split/manifest.parquet
 sets:
@@ -65,10 +67,14 @@ limits: {generate: 24, split: 24, step: 24, full_text: 24, analyze: 24}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The set, its rules, and the default policy with few candidates for the cross-encoder: thirty take it minutes."""
     data = write_town(tmp_path_factory.mktemp("reader") / "data")
     (data / "rules.yaml").write_text(
         "seed: 1\nrules:\n  - {sources: [town], shares: {train: 0.5, test: 0.5}, why: invented}\n", encoding="utf-8"
     )
+    policy = yaml.safe_load(shipped_config("policy/default.yaml"))
+    policy["rerank"]["candidates"] = 4
+    (data / "policy.yaml").write_text(yaml.safe_dump(policy), encoding="utf-8")
     return data
 
 
@@ -81,7 +87,7 @@ def test_rows_then_a_training_then_a_report(
     (tmp_path / "rows.yaml").write_text(ROWS.format(data=data), encoding="utf-8")
     rows = tmp_path / "rows"
     arguments = ["train-data", data, "--for", "reader", "--config", tmp_path / "rows.yaml", "--out", rows]
-    code, said = call(monkeypatch, capsys, *arguments, "--work", tmp_path / "work")
+    code, said = call(monkeypatch, capsys, *arguments, "--work", data / "work")
     assert code == 0, said
     train, test = (READER_ROWS.read(Folder.of(rows), side) for side in ("train", "test"))
     assert {row.role for row in (*train, *test)} == {"generate", "split", "step"}
@@ -142,7 +148,7 @@ def test_rationales_are_paid_once_and_a_reader_learns_them(
     (tmp_path / "rows.yaml").write_text(INSTRUCT.format(data=data), encoding="utf-8")
     rows, answer = tmp_path / "rows", tmp_path / "answer.yaml"
     arguments = ["train-data", data, "--for", "reader", "--config", tmp_path / "rows.yaml", "--out", rows]
-    arguments += ["--work", tmp_path / "work"]
+    arguments += ["--work", data / "work"]
     code, said = call(monkeypatch, capsys, *arguments)
     assert (code, "has rationales, which a generator" in " ".join(said.replace("│", " ").split())) == (2, True)
     arguments += ["--label-with", "llm", "--llm", answer]
