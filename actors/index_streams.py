@@ -32,7 +32,7 @@ from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import chunk_again, read_part
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, Report, run_index
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.sara.artifact import ArrayCompressor
+from okralong.pipelines.sara.artifact import TableCompressor
 
 _MOST_BLOCKS: Final = 2000
 """Ours: each block is a Ray task; beyond this several parts share one."""
@@ -173,7 +173,7 @@ class RayStreams:
             )
             yield from _rows(vectors)
 
-    def compress(self, shards: Sequence[str], compressor: ArrayCompressor) -> Iterator[int]:
+    def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
         """Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start."""
         weights = ray.put(compressor)
         task: Any = ray.remote(compress_shard)

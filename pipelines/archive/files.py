@@ -12,7 +12,7 @@ import hashlib
 import io
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -297,15 +297,12 @@ def joined(ranges: Iterable[range]) -> list[range]:
 
 
 # The compressed chunks of an archive: for each shard of one granularity a table in the order of its rows. Whatever a
-# compressor makes of a chunk depends on the chunk's own vector alone, so a table belongs to a shard and a compressor: a
-# shard that a later version takes over brings its table with it.
+# compressor makes of a chunk depends on the chunk alone, so a table belongs to a shard and a compressor: a shard that a
+# later version takes over brings its table with it.
 
 COMPRESSED: Final = "compressed"
 """The folder of these tables in an archive."""
 FILE: Final = "compressed.arrow"
-
-Compress = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""Vectors of shape (n, dimension) to (n, vectors of a chunk, hidden)."""
 
 
 def compressed_folder(archive: Folder, fingerprint: str, granularity: int) -> Folder:
@@ -327,10 +324,9 @@ def tables_are_there(archive: Folder, manifest: Mapping[str, Any]) -> bool:
     return all(each.exists(FILE) for each in table_folders(archive, manifest))
 
 
-def write_compressed(folder: Folder, rows: pa.Table, vectors: NDArray[np.float32], compress: Compress) -> None:
-    """Write the table of a shard whose ``rows`` (``ROWS_SCHEMA``) have these vectors."""
-    made = compress(vectors)
-    flat = made.reshape(len(vectors), made.shape[1] * made.shape[2]).astype(np.float16)
+def write_compressed(folder: Folder, rows: pa.Table, made: NDArray[np.float32]) -> None:
+    """Write the table of a shard: of its ``rows`` (``ROWS_SCHEMA``) the vectors (n, vectors of a chunk, hidden)."""
+    flat = made.reshape(len(made), made.shape[1] * made.shape[2]).astype(np.float16)
     column = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
     columns = [rows.column("chunk_id").combine_chunks(), rows.column("doc_id").combine_chunks(), column]
     _write(folder, pa.Table.from_arrays(columns, schema=compressed_schema(flat.shape[1])))

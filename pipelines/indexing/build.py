@@ -61,7 +61,7 @@ from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.sara.artifact import ArrayCompressor, compressor_to_index
+from okralong.pipelines.sara.artifact import TableCompressor, compressor_to_index, table_compressor
 
 Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""
@@ -427,17 +427,17 @@ def _new_rows(found: Any, owned: Any, todo: Any) -> Sequence[tuple[int, int]]:
 
 
 # The tables of compressed chunks beside the shards of a version. A compressor works on vectors that are held already,
-# so nothing is embedded; a shard taken over brings its table.
+# so nothing is embedded, or on the chunks' texts; a shard taken over brings its table.
 
 
-def wanted_compressor(config: IndexConfig, model: ResolvedModel) -> ArrayCompressor | None:
+def wanted_compressor(config: IndexConfig, model: ResolvedModel) -> TableCompressor | None:
     """The compressor whose table the archive is to have, None for none. Raises ConfigError for one that cannot be."""
     encoder = {"sha256": model.sha256, "model": config.embedding.model}
     folder = compressor_to_index(config.compressor, encoder, config.embedded_sizes)
-    return None if folder is None else ArrayCompressor.load(folder)
+    return None if folder is None else table_compressor(folder, config.generator)
 
 
-def compressor_facts(compressor: ArrayCompressor | None) -> dict[str, Any]:
+def compressor_facts(compressor: TableCompressor | None) -> dict[str, Any]:
     """What the manifest says of it; nothing where there is none."""
     if compressor is None:
         return {}
@@ -446,20 +446,21 @@ def compressor_facts(compressor: ArrayCompressor | None) -> dict[str, Any]:
     return {"compressor": {**said, "vectors_per_chunk": shape.vectors_per_chunk, "hidden": shape.hidden}}
 
 
-def lacking(archive: Folder, compressor: ArrayCompressor, shards: Built) -> list[str]:
+def lacking(archive: Folder, compressor: TableCompressor, shards: Built) -> list[str]:
     """The names of the shards whose tables are not there yet."""
     size = compressor.shape.chunk_tokens
     place = compressed_folder(archive, compressor.fingerprint, size)
     return [shard.name for shard in shards[size] if not place.at(shard.name).exists(FILE)]
 
 
-def compress_shard(archive: str, name: str, compressor: ArrayCompressor) -> int:
+def compress_shard(archive: str, name: str, compressor: TableCompressor) -> int:
     """Write the table of the shard ``name``; its chunks."""
     folder, size = Folder.of(archive), compressor.shape.chunk_tokens
     place = granularity_folder(folder, size).at(name)
     shard = Shard.open(place)
     rows = layout.read_columns(place, layout.ROWS)
-    write_compressed(compressed_folder(folder, compressor.fingerprint, size).at(name), rows, shard.vectors, compressor)
+    made = compressor.of_chunks(shard.vectors, rows.column("text").to_pylist())
+    write_compressed(compressed_folder(folder, compressor.fingerprint, size).at(name), rows, made)
     return shard.n_chunks
 
 

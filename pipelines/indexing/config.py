@@ -12,6 +12,7 @@ from okralong.pipelines.core.config import IndexPlacement, Settings
 from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries
 from okralong.pipelines.indexing.documents import Limits
 from okralong.pipelines.indexing.formats.ocr import ocr_is_installed
+from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.artifact import AUTO, NONE
 
 
@@ -98,8 +99,9 @@ class IndexConfig(Settings):
     documents (see ``read_sidecar``); null: the columns that the version before has. ``ocr`` auto reads pages without
     text and images where the extra is installed, off reads none.
 
-    ``compressor`` makes a table of compressed chunks for the strategy sara: "shipped", or a folder that ``okralong
-    train-sara`` wrote; "auto" is the shipped one where it fits encoder and sizes, else none; "none".
+    ``compressor`` makes a table of compressed chunks for the strategy sara: "shipped", or a folder that
+    ``okralong train-sara`` wrote; "auto" is the shipped one where it fits encoder and sizes, else none; "none". Memory
+    slots are made by ``generator``, the model that they were trained with: "embedded", a folder or a hub name.
     """
 
     SHIPPED: ClassVar[str | None] = "index.yaml"
@@ -111,6 +113,7 @@ class IndexConfig(Settings):
     chunks_per_shard: int = Field(default=100_000, ge=1)
     dense: DenseConfig = DenseConfig()
     compressor: str = Field(default=AUTO, min_length=1)
+    generator: str = Field(default=EMBEDDED, min_length=1)
     max_file_megabytes: float = Field(default=200.0, gt=0, allow_inf_nan=False)
     exclude: list[str] = Field(default_factory=list)
     metadata: str | None = Field(default=None, min_length=1)
@@ -136,7 +139,7 @@ class IndexConfig(Settings):
     def content(self) -> dict[str, Any]:
         """What an archive depends on: all but where it was made, what says itself what it made (files left out,
         metadata, OCR), and the compressor, for which a table stands beside the rest."""
-        content = self.model_dump(exclude={"placement", "compressor", "exclude", "metadata", "ocr"})
+        content = self.model_dump(exclude={"placement", "compressor", "generator", "exclude", "metadata", "ocr"})
         if self.embedding.of == "each":  # as it was before there was a choice
             del content["embedding"]["of"]
         return content | {"limits": self.limits.model_dump(exclude={"ocr_page_s", "ocr_pages"})}

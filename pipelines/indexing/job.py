@@ -67,7 +67,7 @@ from okralong.pipelines.indexing.ingest import (
 from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.indexing.sidecar import Matched, Sidecar, matched, read_sidecar
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
-from okralong.pipelines.sara.artifact import ArrayCompressor
+from okralong.pipelines.sara.artifact import TableCompressor
 
 _REASONS_SHOWN: Final = 3
 _NO_CHANGES: Final = {"added": 0, "changed": 0, "removed": 0, "unchanged": 0}
@@ -136,7 +136,7 @@ class IndexStreams(Protocol):
         """Embed the texts of every share; a row of counts for each vector file."""
         ...
 
-    def compress(self, shards: Sequence[str], compressor: ArrayCompressor) -> Iterator[int]:
+    def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
         """Write the tables of compressed chunks of some shards, by their names; the chunks of each."""
         ...
 
@@ -469,6 +469,6 @@ class LocalStreams:
             spent = time.perf_counter() - started
             yield {"number": order["number"], "texts": len(texts), "embed_seconds": spent}
 
-    def compress(self, shards: Sequence[str], compressor: ArrayCompressor) -> Iterator[int]:
+    def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
         """Shard by shard."""
         return (compress_shard(self.archive, name, compressor) for name in shards)

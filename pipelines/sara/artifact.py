@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,29 @@ class Shape:
     chunk_tokens: int = 256
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryShape:
+    """What a compressor of memory slots (ICAE, Ge et al. 2024) is made for: the generator itself reads a chunk, with an
+    adapter, and what it says at ``vectors_per_chunk`` learned tokens behind it are the chunk's vectors.
+
+    ``hidden``, ``generator`` and ``chunk_tokens`` are as in ``Shape``; ``rank``, ``alpha`` and ``targets`` are the
+    adapter's (LoRA).
+    """
+
+    hidden: int
+    vectors_per_chunk: int
+    rank: int
+    alpha: int
+    targets: tuple[str, ...]
+    generator: str = "embedded"
+    chunk_tokens: int = 256
+
+
+AnyShape = Shape | MemoryShape
+
+MEMORY: Final = "memory"
+"""The ``kind`` that the description of a compressor of memory slots says; the others say none."""
+
 _Count = Annotated[int, Field(ge=1)]
 
 
@@ -79,18 +102,55 @@ class Description(Settings):
         return Shape(**self.model_dump(exclude={"format", "fingerprint"}))
 
 
-def read_description(folder: Path) -> Description:
+class MemoryDescription(Settings):
+    """The content of ``compressor.json`` for memory slots: see ``MemoryShape``."""
+
+    kind: Literal["memory"]
+    format: Literal[1]
+    fingerprint: str = Field(pattern=r"^[0-9a-f]{12}$")
+    hidden: _Count
+    vectors_per_chunk: _Count
+    rank: _Count
+    alpha: _Count
+    targets: Annotated[list[str], Field(min_length=1)]
+    generator: str
+    chunk_tokens: _Count
+
+    def shape(self) -> MemoryShape:
+        """The same without what the file adds."""
+        said = self.model_dump(exclude={"kind", "format", "fingerprint"})
+        return MemoryShape(**{**said, "targets": tuple(self.targets)})
+
+
+def read_description(folder: Path) -> Description | MemoryDescription:
     """The description in ``folder``. Raises ConfigError where it is missing or unusable."""
     file = folder / DESCRIPTION
     if not file.is_file():
         raise unusable(folder, f"holds no {DESCRIPTION}")
-    return parse_config(Description, file.read_text(encoding="utf-8", errors="replace"), str(file))
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if _kind(text) == MEMORY:
+        return parse_config(MemoryDescription, text, str(file))
+    return parse_config(Description, text, str(file))
 
 
-def read_shape(folder: Path) -> tuple[Shape, str]:
+def _kind(text: str) -> object:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return None
+    return said.get("kind") if isinstance(said, dict) else None
+
+
+def read_shape(folder: Path) -> tuple[AnyShape, str]:
     """What the compressor in ``folder`` is made for, and its fingerprint, without its weights. Raises ConfigError."""
     described = read_description(folder)
     return described.shape(), described.fingerprint
+
+
+def described_as(shape: AnyShape) -> dict[str, Any]:
+    """The description of a compressor but for its fingerprint."""
+    kind = {"kind": MEMORY} if isinstance(shape, MemoryShape) else {}
+    return {**kind, "format": FORMAT, **asdict(shape)}
 
 
 def fingerprint_of(said: dict[str, object], content: bytes) -> str:
@@ -98,6 +158,22 @@ def fingerprint_of(said: dict[str, object], content: bytes) -> str:
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     digest.update(content)
     return digest.hexdigest()[:DIGEST_DIGITS]
+
+
+def read_weights(folder: Path) -> tuple[AnyShape, str, dict[str, NDArray[np.float16]]]:
+    """Shape, fingerprint and weights of the compressor in ``folder``, by their names in its file. Raises ConfigError
+    where it is missing, damaged or altered.
+    """
+    described = read_description(folder)
+    shape = described.shape()
+    try:
+        content = (folder / WEIGHTS).read_bytes()
+        found: dict[str, Any] = load(content)
+    except (OSError, SafetensorError) as error:
+        raise unusable(folder, f"cannot be read: {error}") from error
+    if fingerprint_of(described_as(shape), content) != described.fingerprint:
+        raise unusable(folder, f"does not have the fingerprint that its {DESCRIPTION} says")
+    return shape, described.fingerprint, found
 
 
 def unusable(folder: Path, why: str) -> ConfigError:
@@ -127,20 +203,18 @@ class ArrayCompressor:
 
     @classmethod
     def load(cls, folder: Path) -> ArrayCompressor:
-        """What ``Compressor.save`` wrote. Raises ConfigError where it is missing, damaged or altered."""
-        described = read_description(folder)
-        shape = described.shape()
-        try:
-            content = (folder / WEIGHTS).read_bytes()
-            found: dict[str, Any] = load(content)
-        except (OSError, SafetensorError) as error:
-            raise unusable(folder, f"cannot be read: {error}") from error
-        said = {"format": FORMAT, **described.model_dump(exclude={"format", "fingerprint"})}
-        if fingerprint_of(said, content) != described.fingerprint:
-            raise unusable(folder, f"does not have the fingerprint that its {DESCRIPTION} says")
+        """What ``Compressor.save`` wrote. Raises ConfigError where it is missing, damaged or altered, and for memory
+        slots, which are no function of a sentence embedding.
+        """
+        shape, fingerprint, found = read_weights(folder)
+        if isinstance(shape, MemoryShape):
+            raise ConfigError(
+                f"The compressor {folder} keeps memory slots, which the generator makes of a chunk's text: there is no "
+                "space of vectors to choose by. Set selection.space, or sara.space, to encoder in the policy."
+            )
         if {name: value.shape for name, value in found.items()} != _shapes(shape):
             raise unusable(folder, f"has weights of other shapes than its {DESCRIPTION} says")
-        return cls(shape, described.fingerprint, {name: value.astype(np.float32) for name, value in found.items()})
+        return cls(shape, fingerprint, {name: value.astype(np.float32) for name, value in found.items()})
 
     def __call__(self, embeddings: Array) -> Array:
         """The encoder's unit vectors, shape (n, inputs), as vectors of shape (n, vectors_per_chunk, hidden)."""
@@ -148,6 +222,10 @@ class ArrayCompressor:
             return np.zeros((0, self.shape.vectors_per_chunk, self.shape.hidden), dtype=np.float32)
         starts = range(0, len(embeddings), _BLOCK)
         return np.concatenate([self._block(embeddings[start : start + _BLOCK]) for start in starts])
+
+    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
+        """See ``TableCompressor``; ``texts`` are not looked at."""
+        return self(vectors)
 
     def pooled(self, embeddings: Array) -> Array:
         """One unit vector for each, the mean of its own: shape (n, inputs) becomes (n, hidden). For selection."""
@@ -186,6 +264,55 @@ def _shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
         "norm.weight": (shape.hidden,),
         "norm.bias": (shape.hidden,),
     }
+
+
+class TableCompressor(Protocol):
+    """What an index job makes the table of an archive with."""
+
+    @property
+    def shape(self) -> AnyShape:
+        """What it is made for."""
+
+    @property
+    def fingerprint(self) -> str:
+        """That of its files."""
+
+    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
+        """Of chunks the encoder's unit vectors (n, dimension) and their texts: (n, vectors_per_chunk, hidden)."""
+
+
+@dataclass(frozen=True)
+class MemorySlots:
+    """ICAE's memory as an index job has it: the weights as they were read, given to ``model`` where they are used."""
+
+    shape: MemoryShape
+    fingerprint: str
+    weights: dict[str, NDArray[np.float16]]
+    model: str
+
+    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
+        """See ``TableCompressor``; ``vectors`` are not looked at. Raises ConfigError where the generator cannot be
+        loaded.
+        """
+        from okralong.pipelines.sara.compressor import MemoryCompressor  # torch takes seconds
+
+        return MemoryCompressor.of(self).slots(texts)
+
+
+def table_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
+    """The compressor in ``folder``; ``model`` is the generator that makes memory slots, and nothing to the other kind.
+
+    Raises ConfigError where it is missing, damaged or altered, and for memory slots of another generator.
+    """
+    shape, fingerprint, weights = read_weights(folder)
+    if not isinstance(shape, MemoryShape):
+        return ArrayCompressor.load(folder)
+    if Path(model).name != shape.generator:  # a description has a folder's name and not its path
+        raise ConfigError(
+            f"The compressor {folder} keeps memory slots of the generator {shape.generator!r}, and the one that is to "
+            f"make them is {model!r}. Set generator in the index config to the model that it was trained with."
+        )
+    return MemorySlots(shape, fingerprint, weights, model)
 
 
 # Which compressor a config means, and whether it fits an archive.
@@ -242,13 +369,14 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
     return folder
 
 
-def misfit(shape: Shape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
-    """Why the compressor does not fit, None where it does."""
-    unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
-    if shape.encoder_sha256 != encoder["sha256"] or unknown:
-        return f"it was trained on the vectors of {shape.encoder}, and the archive's are of {encoder['model']}"
-    if shape.inputs != encoder.get("dimension", shape.inputs):
-        return f"it reads vectors of {shape.inputs} numbers, and the archive's have {encoder['dimension']}"
+def misfit(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
+    """Why the compressor does not fit, None where it does. Memory slots are made of texts, whatever the encoder."""
+    if isinstance(shape, Shape):
+        unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
+        if shape.encoder_sha256 != encoder["sha256"] or unknown:
+            return f"it was trained on the vectors of {shape.encoder}, and the archive's are of {encoder['model']}"
+        if shape.inputs != encoder.get("dimension", shape.inputs):
+            return f"it reads vectors of {shape.inputs} numbers, and the archive's have {encoder['dimension']}"
     if shape.chunk_tokens not in sizes:
         said = ", ".join(map(str, sizes))
         return (
@@ -263,9 +391,10 @@ def misfit(shape: Shape, encoder: Mapping[str, Any], sizes: Collection[int]) -> 
 class SaraConfig(Settings):
     """SARA's models in a run.
 
-    ``compressor`` is "shipped" or a folder that ``okralong train-sara`` wrote, with the generator's adapter in it where
-    it was tuned. The generator runs in ``precision`` in each of ``replicas``, which takes ``gpus_per_replica`` GPUs;
-    ``max_batch`` prompts are answered in one go, and a batch waits ``batch_wait_s`` seconds to fill.
+    ``compressor`` is "shipped" or a folder that ``okralong train-sara`` wrote, with the generator's
+    adapter in it where it was tuned. The generator runs in ``precision`` in each of ``replicas``, which takes
+    ``gpus_per_replica`` GPUs; ``max_batch`` prompts are answered in one go, and a batch waits ``batch_wait_s`` seconds
+    to fill.
     """
 
     compressor: Annotated[str, Field(min_length=1)] = SHIPPED

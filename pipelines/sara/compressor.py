@@ -1,30 +1,70 @@
-"""The compressor of SARA: a chunk's sentence embedding in, vectors of the generator's token-embedding space out.
+"""The compressors: a chunk in, vectors of the generator's token-embedding space out.
 
-Kept as two files: the weights in float16 (``compressor.safetensors``) and what they are for (``compressor.json``). The
-fingerprint in the latter covers both, so vectors that were computed once can be told from those of another training.
+SARA's and xRAG's reads the chunk's sentence embedding, ICAE's (Ge et al. 2024) is the generator itself, which reads the
+chunk's text with an adapter. Either is kept as two files: the weights in float16 (``compressor.safetensors``) and what
+they are for (``compressor.json``). The fingerprint in the latter covers both, so vectors that were computed once can be
+told from those of another training.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
 import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import save
 from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer
 
+from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.models.weights import causal_model, settle, text_ids
 from okralong.pipelines.sara.artifact import (
     DESCRIPTION,
-    FORMAT,
     WEIGHTS,
+    AnyShape,
+    Array,
     ArrayCompressor,
+    MemoryShape,
+    MemorySlots,
     Shape,
+    described_as,
     fingerprint_of,
     read_shape,
+    table_compressor,
 )
 
-__all__ = ["DESCRIPTION", "WEIGHTS", "Compressor", "Shape", "read_shape", "token_scale"]
+__all__ = [
+    "DESCRIPTION",
+    "WEIGHTS",
+    "AnyCompressor",
+    "Compressor",
+    "MemoryCompressor",
+    "Shape",
+    "load_compressor",
+    "read_shape",
+    "token_scale",
+]
+
+_BATCH: Final = 8
+"""Texts that are read together for an archive's table; ours."""
+_LORA: Final = "lora."
+"""Before the names of the adapter's weights in a file."""
+_BEGINS_AS: Final = "\nIn short, the text above is about the"
+"""What memory tokens begin as, over and over: words behind which a model says what it has read, so that the slots of an
+untrained encoder tell something of their text. Ours."""
+_PLAIN: Final = (
+    "The company reported revenue of 4.2 million dollars for the year, an increase of 12 percent over 2017.",
+    "He was born in Vienna in 1884 and studied law before he turned to painting, for which he is known today.",
+    "We train the model on pairs of sentences and measure the accuracy on a held-out set of 2,000 examples.",
+    "The committee agreed that schools in rural districts need more teachers, and asked for a report in March.",
+    "The film, directed by Anna Lund, tells the story of two brothers who leave their island after a storm.",
+    "Cells were kept at low temperature for six days, after which the growth of the culture was measured again.",
+)
+"""Texts of several kinds, by which the norm of memory slots begins; ours."""
 
 
 class Compressor(nn.Module):
@@ -53,6 +93,15 @@ class Compressor(nn.Module):
         normed: Tensor = self.norm(parted)
         return normed
 
+    def of_chunks(self, texts: Sequence[str], embeddings: Tensor) -> Tensor:
+        """The vectors of chunks by what either kind of compressor reads of them: here the embeddings alone."""
+        made: Tensor = self(embeddings)
+        return made
+
+    def set_learning(self, learns: bool) -> None:
+        """Whether gradients are to reach what it has learned."""
+        self.requires_grad_(learns)
+
     @torch.inference_mode()
     def pooled(self, embeddings: Tensor) -> Tensor:
         """One unit vector a chunk, the mean of its own: (..., inputs) becomes (..., hidden). For selection."""
@@ -60,15 +109,7 @@ class Compressor(nn.Module):
 
     def save(self, folder: Path) -> str:
         """Write both files into ``folder``, which is made where it is missing; the fingerprint."""
-        weights = {name: value.detach().cpu().to(torch.float16).contiguous() for name, value in self.named_parameters()}
-        content = save(weights)
-        said = {"format": FORMAT, **asdict(self.shape)}
-        fingerprint = fingerprint_of(said, content)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / WEIGHTS).write_bytes(content)
-        described = json.dumps({**said, "fingerprint": fingerprint}, indent=1)
-        (folder / DESCRIPTION).write_text(described + "\n", encoding="utf-8")
-        return fingerprint
+        return _save(folder, self.shape, dict(self.named_parameters()))
 
     @classmethod
     def load(cls, folder: Path) -> Compressor:
@@ -78,6 +119,143 @@ class Compressor(nn.Module):
         made.load_state_dict({name: torch.from_numpy(value) for name, value in read.weights.items()})
         made.fingerprint = read.fingerprint
         return made.eval().requires_grad_(False)
+
+
+class MemoryCompressor(nn.Module):
+    """ICAE's encoder: the generator with an adapter, and learned tokens behind a chunk's own. The last states at these
+    tokens, through a layer norm, are the chunk's memory slots.
+
+    The norm is ours, the paper hands the states on as they are: a few numbers of a state are thirty times the others,
+    which no token embedding is like, and a generator that reads them so is worse off than without. It is learned, and
+    begins such that the slots of some plain texts have the mean and the spread of token embeddings, number by number.
+
+    ``fingerprint`` is that of the files that it was loaded from; None for one that is new or is being trained.
+    """
+
+    def __init__(self, shape: MemoryShape, model: str) -> None:
+        """A new one over ``model`` ("embedded", a folder or a hub name): an adapter that changes nothing yet, and
+        tokens that begin as words. Raises ConfigError when the model cannot be found.
+        """
+        super().__init__()
+        self.shape = shape
+        self.fingerprint: str | None = None
+        place, dtype = settle("auto", "auto", None)
+        source = causal_model(model)
+        base: Any = AutoModel.from_pretrained(source, dtype=dtype, use_safetensors=True)
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(source)
+        table = base.get_input_embeddings().weight
+        words = text_ids(self._tokenizer, _BEGINS_AS)
+        begin = torch.tensor([words[place % len(words)] for place in range(shape.vectors_per_chunk)])
+        self.memory = nn.Parameter(table[begin].detach().clone().float())
+        self.norm = nn.LayerNorm(shape.hidden)
+        lora = LoraConfig(r=shape.rank, lora_alpha=shape.alpha, target_modules=list(shape.targets))
+        self.reader: Any = get_peft_model(base.requires_grad_(False), lora)
+        self._longest = int(base.config.max_position_embeddings) - shape.vectors_per_chunk
+        self.to(place)
+        self._like_tokens()
+
+    @torch.no_grad()
+    def _like_tokens(self) -> None:
+        """Set the norm: see the class."""
+        table = self.reader.get_input_embeddings().weight.float()
+        states = self(_PLAIN).flatten(0, 1)
+        weight = table.std(dim=0) / states.std(dim=0).clamp_min(1e-3)
+        self.norm.weight.copy_(weight)
+        self.norm.bias.copy_(table.mean(dim=0) - weight * states.mean(dim=0))
+
+    def forward(self, texts: Sequence[str]) -> Tensor:
+        """The slots of ``texts``, shape (n, vectors_per_chunk, hidden), in float32. A text is cut at the window."""
+        slots, device = self.shape.vectors_per_chunk, self.memory.device
+        rows = [text_ids(self._tokenizer, text)[: self._longest] for text in texts]
+        width = max(map(len, rows))
+        pad = int(self._tokenizer.eos_token_id)
+        ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], dtype=torch.long, device=device)
+        table: nn.Embedding = self.reader.get_input_embeddings()
+        # A row is its text, then the memory tokens, then padding: no token looks ahead, so the padding changes nothing.
+        embeds = torch.cat([table(ids), table.weight.new_zeros((len(rows), slots, self.shape.hidden))], dim=1)
+        number = torch.arange(len(rows), device=device)[:, None]
+        places = torch.tensor([len(row) for row in rows], device=device)[:, None] + torch.arange(slots, device=device)
+        embeds = embeds.index_put((number, places), self.memory.to(embeds.dtype).expand(len(rows), -1, -1))
+        mask = (torch.arange(width + slots, device=device)[None] <= places[:, -1:]).long()
+        states: Tensor = self.reader(inputs_embeds=embeds, attention_mask=mask, use_cache=False).last_hidden_state
+        normed: Tensor = self.norm(states[number, places].float())
+        return normed
+
+    def of_chunks(self, texts: Sequence[str], embeddings: Tensor) -> Tensor:
+        """The vectors of chunks by what either kind of compressor reads of them: here the texts alone."""
+        made: Tensor = self(texts)
+        return made
+
+    def set_learning(self, learns: bool) -> None:
+        """Whether gradients are to reach what it has learned; the generator below stays as it is."""
+        for value in self._learned().values():
+            value.requires_grad_(learns)
+
+    def _learned(self) -> dict[str, nn.Parameter]:
+        return {
+            name: value for name, value in self.named_parameters() if not name.startswith("reader.") or "lora_" in name
+        }
+
+    @torch.inference_mode()
+    def slots(self, texts: Sequence[str]) -> Array:
+        """The slots of an archive's chunks as an array, shape (n, vectors_per_chunk, hidden)."""
+        made = np.zeros((len(texts), self.shape.vectors_per_chunk, self.shape.hidden), dtype=np.float32)
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            made[batch] = self([texts[place] for place in batch]).cpu().numpy()
+        return made
+
+    def save(self, folder: Path) -> str:
+        """Write both files into ``folder``, which is made where it is missing; the fingerprint."""
+        own = {name: value for name, value in self._learned().items() if not name.startswith("reader.")}
+        adapter = {f"{_LORA}{name}": value for name, value in get_peft_model_state_dict(self.reader).items()}
+        return _save(folder, self.shape, {**own, **adapter})
+
+    @classmethod
+    def of(cls, read: MemorySlots) -> MemoryCompressor:
+        """One with these weights, frozen. Raises ConfigError where they do not fit the generator."""
+        made = cls(read.shape, read.model)
+        weights = {name: torch.from_numpy(value) for name, value in read.weights.items()}
+        adapter = {name.removeprefix(_LORA): value for name, value in weights.items() if name.startswith(_LORA)}
+        own = {name: value for name, value in weights.items() if not name.startswith(_LORA)}
+        has = {**{f"{_LORA}{name}": each for name, each in get_peft_model_state_dict(made.reader).items()}}
+        has |= {name: value for name, value in made._learned().items() if not name.startswith("reader.")}
+        if {name: value.shape for name, value in has.items()} != {name: each.shape for name, each in weights.items()}:
+            raise ConfigError(
+                f"A compressor of memory slots was trained for the generator {read.shape.generator}, and {read.model} "
+                "has matrices of other shapes. Name the model that it was trained with: generator in the index config, "
+                "model in the training's."
+            )
+        with torch.no_grad():
+            for name, value in own.items():
+                made.get_parameter(name).copy_(value)
+        set_peft_model_state_dict(made.reader, {name: value.float() for name, value in adapter.items()})
+        made.fingerprint = read.fingerprint
+        made.set_learning(False)
+        return made.eval()
+
+
+AnyCompressor = Compressor | MemoryCompressor
+
+
+def load_compressor(folder: Path, model: str) -> AnyCompressor:
+    """The compressor of either kind in ``folder``, frozen; memory slots need the ``model`` that they were trained with.
+    Raises ConfigError as ``table_compressor`` does.
+    """
+    read = table_compressor(folder, model)
+    return MemoryCompressor.of(read) if isinstance(read, MemorySlots) else Compressor.load(folder)
+
+
+def _save(folder: Path, shape: AnyShape, weights: Mapping[str, Tensor]) -> str:
+    content = save({name: value.detach().cpu().to(torch.float16).contiguous() for name, value in weights.items()})
+    said = described_as(shape)
+    fingerprint = fingerprint_of(said, content)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / WEIGHTS).write_bytes(content)
+    described = json.dumps({**said, "fingerprint": fingerprint}, indent=1)
+    (folder / DESCRIPTION).write_text(described + "\n", encoding="utf-8")
+    return fingerprint
 
 
 def token_scale(embedding: Tensor) -> float:

@@ -86,6 +86,11 @@ def alignment_prompt(*vectors: Vectors) -> list[MixedMessage]:
     return _read(Text("Write this compressed text as plain text: "), *vectors)
 
 
+def continuation_prompt(*vectors: Vectors) -> list[MixedMessage]:
+    """Asks for the text that follows one chunk (ICAE's second task of pretraining)."""
+    return _read(Text("Write what follows this compressed text: "), *vectors)
+
+
 def reconstruction_prompt(chunks: Sequence[Vectors]) -> list[MixedMessage]:
     """Asks for the text of a document's successive chunks (stage 2, equation 2)."""
     return _read(Text("Write these compressed parts of one document as plain text: "), *chunks)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from okralong.pipelines.models.weights import MINILM_SHA256
-from okralong.pipelines.sara.artifact import Shape
-from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.artifact import MemoryShape, Shape
+from okralong.pipelines.sara.compressor import Compressor, MemoryCompressor
 
 
 def random_compressor(folder: Path, seed: int = 3, scale: float = 0.1, **shape: Any) -> Path:
@@ -18,4 +18,25 @@ def random_compressor(folder: Path, seed: int = 3, scale: float = 0.1, **shape: 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         Compressor(Shape(**said), scale).save(folder)
+    return folder
+
+
+def random_memory(folder: Path, model: Path, seed: int = 3, slots: int = 2) -> Path:
+    """Memory slots of the tiny generator ``model``, in ``folder``; its adapter changes something."""
+    shape = MemoryShape(
+        hidden=32,
+        vectors_per_chunk=slots,
+        rank=2,
+        alpha=4,
+        targets=("q_proj", "v_proj"),
+        generator=model.name,
+        chunk_tokens=256,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        made = MemoryCompressor(shape, str(model))
+        for name, value in made.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(value, std=0.1)
+        made.save(folder)
     return folder

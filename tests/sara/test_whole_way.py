@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from okralong.actors.models import HandleTransport
@@ -33,12 +34,13 @@ from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.sara.artifact import ArrayCompressor
+from okralong.pipelines.sara.compressor import load_compressor
 from okralong.pipelines.sara.generator import MixedGenerator
 from okralong.pipelines.sara.prompts import RefusedError, completion, read_request, refusal
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import paper_policy
 from tests.llm.tools import rows
-from tests.sara.compressors import random_compressor
+from tests.sara.compressors import random_compressor, random_memory
 
 QUESTION = Question("q1", "How much did Alder spend on research?")
 
@@ -106,14 +108,12 @@ async def asking(run: Path, folder: Path, tiny: Path, limit: int = 8) -> AsyncIt
         await ledger.close()
 
 
-def tools_over(archive: Archive, folder: Path, client: LlmClient, embed: Any, log: Log) -> QuestionTools:
-    compressor = ArrayCompressor.load(folder)
-
+def tools_over(archive: Archive, folder: Path, client: LlmClient, embed: Any, log: Log, **policy: Any) -> QuestionTools:
     async def embedded(texts: list[str]) -> Any:
         return embed(texts)
 
     async def compress(vectors: Any) -> Any:
-        return compressor.pooled(vectors)
+        return ArrayCompressor.load(folder).pooled(vectors)
 
     async def admit(query_id: str, plan: Plan) -> None:
         return None
@@ -128,7 +128,7 @@ def tools_over(archive: Archive, folder: Path, client: LlmClient, embed: Any, lo
         analyze=None,
         complete=client.complete,
         admit=admit,
-        policy=paper_policy(sara__text=2),
+        policy=paper_policy(**({"sara__text": 2} | policy)),
         window=client.config.window,
         count=token_counter(client.config.tokenizer),
         completion_limit=client.config.completion_limit,
@@ -160,6 +160,32 @@ async def test_a_question_goes_all_the_way_and_a_second_time_for_nothing(
     text = "".join(part.get("text", "") for part in request["messages"][1]["content"])
     own = token_counter(client.config.tokenizer)(text) + sum(part["rows"] for part in vectors)
     assert own < paid["prompt_tokens"] <= own + 80
+
+
+async def test_a_generator_reads_the_memory_slots_that_it_made_of_a_chunk(
+    tiny: Path, tmp_path: Path, minilm: Callable[[list[str]], Any]
+) -> None:
+    folder = random_memory(tmp_path / "c", tiny)
+    documents = [RawDocument(each.doc_id, each.text, each.doc_id) for each in (ALDER, BIRCH)]
+    config = IndexConfig(granularities=[256], compressor=str(folder), generator=str(tiny))
+    encoder = Encoder(
+        minilm, resolve_embedding_model("embedded"), lambda: "float32", lambda texts: [False] * len(texts)
+    )
+    archive = index_here(str(tmp_path / "archive"), documents, config, encoder)
+    shard = archive.shard(256, 0)
+    chunks = shard.chunks(range(shard.n_chunks))
+    slots = load_compressor(folder, str(tiny)).slots([chunk.text for chunk in chunks])
+    assert np.allclose(shard.compressed_of(chunks), slots, atol=2e-3), "half precision"
+    assert np.abs(slots[0] - slots[1]).max() > 0.01, "each chunk's own"
+    async with asking(tmp_path / "run", folder, tiny) as (client, _):
+        tools = tools_over(archive, folder, client, minilm, Log(), sara__text=0, sara__candidates=3)
+        answer = await load_strategy("sara")(QUESTION, tools)
+    assert answer.context == ()
+    (request,) = [
+        json.loads(row["body"])["request"] for row in rows(tmp_path / "run", "journal") if row["kind"] == "request"
+    ]
+    vectors = [part for part in request["messages"][1]["content"] if part["type"] == "vectors"]
+    assert [part["rows"] for part in vectors] == [2] * min(3, len(chunks))
 
 
 async def test_a_refusal_fails_the_question_and_costs_nothing(folder: Path, tiny: Path, tmp_path: Path) -> None:

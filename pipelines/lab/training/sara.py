@@ -1,7 +1,8 @@
 """SARA's training, stage after stage: the compressor below a frozen language model, then an adapter above it.
 
 xRAG's (Cheng et al. 2024) is the same without the adapter: its projector learns in both of its stages, paraphrase
-pretraining, which is the alignment here, and context-aware instruction tuning.
+pretraining, which is the alignment here, and context-aware instruction tuning. ICAE's (Ge et al. 2024) is that with
+another compressor, memory slots: it is pretrained to have a chunk's text and the text after it written, then tuned.
 
 A training that was killed goes on: finished stages stand, an unfinished one goes on from its last checkpoint.
 """
@@ -62,8 +63,14 @@ from okralong.pipelines.models.weights import (
     settle,
     text_ids,
 )
-from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, Shape, read_shape
-from okralong.pipelines.sara.compressor import Compressor, token_scale
+from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, AnyShape, MemoryShape, Shape, read_shape
+from okralong.pipelines.sara.compressor import (
+    AnyCompressor,
+    Compressor,
+    MemoryCompressor,
+    load_compressor,
+    token_scale,
+)
 from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
 
 DONE: Final = "stage.json"
@@ -79,10 +86,10 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
     ``out`` then holds the compressor, the adapter below ``lora``, card, history and curves, and a folder for each
     stage. Raises ConfigError when a model cannot be found, InputError when there is nothing to learn from.
     """
-    encode = cached_encoder(work, config.encoder).encode
+    encode = encode_for(config, work)
     train, held = Material.read(config, data, "train"), Material.read(config, data, "validation")
     generator = Generator.load(config.model)
-    compressor = generator.new_compressor(config, int(encode(["size"]).shape[1]))
+    compressor = generator.new_compressor(config, int(encode(["size"]).shape[1])).to(generator.device)
     for name, stage in config.stages():
         learned, watched = (
             stage_examples(name, stage, material, encode, compressor, count)
@@ -95,8 +102,17 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
         said = f"loss on validation {losses[0]:.3f} first, {min(losses):.3f} at best" if losses else "no evaluation"
         say(f"{name}: {said}")
         # From the files, as an interrupted training does: float16 rounds.
-        compressor = Compressor.load(out / name).to(generator.device)
+        compressor = load_compressor(out / name, config.model).to(generator.device)
     _gather(out, config)
+
+
+def encode_for(config: SaraConfig, work: Path) -> Encode:
+    """The sentence encoder of a training, whose vectors are kept below ``work``; for memory slots, which are made of
+    texts, one that gives vectors of no numbers.
+    """
+    if config.memory is not None:
+        return lambda texts: np.zeros((len(texts), 0), dtype=np.float32)
+    return cached_encoder(work, config.encoder).encode
 
 
 def _fit_once(
@@ -152,11 +168,14 @@ def _gather(out: Path, config: SaraConfig) -> None:
 
 
 def is_trained_by(out: Path, config: SaraConfig) -> bool:
-    """Whether ``out`` holds the result of this config, whatever figures either asks for."""
+    """Whether ``out`` holds the result of this config, whatever figures either asks for. What the kept config does not
+    say yet counts as its default.
+    """
     try:
-        return (out / TRAINED).read_text(encoding="utf-8") == _as_trained(config)
-    except OSError:
+        kept = SaraConfig.model_validate_json((out / TRAINED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return False
+    return _as_trained(kept) == _as_trained(config)
 
 
 def _as_trained(config: SaraConfig) -> str:
@@ -166,18 +185,24 @@ def _as_trained(config: SaraConfig) -> str:
 
 
 def stage_examples(
-    name: Stage, stage: StageConfig, material: Material, encode: Encode, compressor: Compressor, count: int
+    name: Stage, stage: StageConfig, material: Material, encode: Encode, compressor: AnyCompressor, count: int
 ) -> list[MixedExample]:
     """At most ``count`` examples of a stage, in the order in which they are learned."""
     config = material.config
     if isinstance(stage, InstructionConfig):
-        chosen_by = compressor if config.reranking and config.compression else None
+        chosen_by = choosing(compressor, config)
         asked, as_text = dealt(material.asked(), stage.as_text, count)
         return instruction_examples(asked, encode, as_text, chosen_by, config.compression)
     if isinstance(stage, ReconstructionConfig):
         return reconstruction_examples(material.documents, encode, count, stage.chunks, config.seed)
-    found = alignment_examples(material.documents, encode, count, config.seed)
+    found = alignment_examples(material.documents, encode, count, config.seed, config.alignment.continued)
     return from_plain_to_rich(found) if config.curriculum else found
+
+
+def choosing(compressor: AnyCompressor, config: SaraConfig) -> Compressor | None:
+    """The compressor in whose space the chunks that stand as text are chosen; None where they are the first ones."""
+    chooses = config.reranking and config.compression
+    return compressor if chooses and isinstance(compressor, Compressor) else None
 
 
 def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
@@ -197,8 +222,7 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
     without = [name for name, on in off.items() if not on]
     sections = [
         "# A trained SARA of okralong",
-        f"Made by `okralong train-sara`. A compressor ({shape.inputs} -> {shape.width} -> {shape.hidden} x "
-        f"{shape.vectors_per_chunk}) from the sentence embeddings of {encoder} to the token embeddings of {base}, "
+        f"Made by `okralong train-sara`. {_of_what(shape, encoder, base)}, "
         f"fingerprint `{fingerprint}`, for chunks of at most {shape.chunk_tokens} tokens at sentences. Seed "
         f"{config.seed}. Texts and questions of the train side of the split: {', '.join(sets)}."
         + (f" Without {', '.join(without)}." if without else ""),
@@ -206,6 +230,8 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
     for name, stage in config.stages():
         counted = _said(out / name)
         learned = "the compressor, below the frozen generator"
+        if name == "alignment" and config.alignment.continued:
+            learned += f", of {config.alignment.continued:.0%} of the texts the text that follows"
         if isinstance(stage, InstructionConfig) and stage.lora is not None:
             learned = f"{config.recipe(stage).learned_words()}, above the frozen compressor"
         evaluations = evaluations_of(logs[name])
@@ -220,6 +246,18 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
             f"{best['eval_token_accuracy']:.1%} of the tokens foretold."
         )
     return sections
+
+
+def _of_what(shape: AnyShape, encoder: str, base: str) -> str:
+    if isinstance(shape, MemoryShape):
+        return (
+            f"A compressor of {shape.vectors_per_chunk} memory slots (ICAE), made by {base} itself with an adapter of "
+            f"rank {shape.rank} on {', '.join(shape.targets)}, for {base} as it is to read"
+        )
+    return (
+        f"A compressor ({shape.inputs} -> {shape.width} -> {shape.hidden} x {shape.vectors_per_chunk}) from the "
+        f"sentence embeddings of {encoder} to the token embeddings of {base}"
+    )
 
 
 @dataclass(frozen=True)
@@ -240,8 +278,20 @@ class Generator:
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
         return cls(model.to(device).requires_grad_(False), AutoTokenizer.from_pretrained(path), name, device)
 
-    def new_compressor(self, config: SaraConfig, inputs: int) -> Compressor:
+    def new_compressor(self, config: SaraConfig, inputs: int) -> AnyCompressor:
         """An untrained compressor for it; the same seed gives the same."""
+        if (memory := config.memory) is not None:
+            slots = MemoryShape(
+                hidden=int(self.model.get_input_embeddings().weight.shape[1]),
+                vectors_per_chunk=config.vectors_per_chunk,
+                rank=memory.rank,
+                alpha=memory.alpha,
+                targets=tuple(memory.targets),
+                generator=Path(config.model).name,
+                chunk_tokens=config.chunk_tokens,
+            )
+            torch.manual_seed(config.seed)
+            return MemoryCompressor(slots, config.model)
         encoder = resolve_embedding_model(config.encoder)
         embedding = self.model.get_input_embeddings().weight
         shape = Shape(
@@ -257,7 +307,7 @@ class Generator:
         torch.manual_seed(config.seed)
         return Compressor(shape, token_scale(embedding)).to(self.device)
 
-    def learner(self, compressor: Compressor, reply_tokens: int, in_order: bool = False) -> SaraLearner:
+    def learner(self, compressor: AnyCompressor, reply_tokens: int, in_order: bool = False) -> SaraLearner:
         """What learns: the compressor below the model, or the model's adapter where it has one."""
         return SaraLearner(self.model, self.tokenizer, compressor, self.name, reply_tokens, in_order)
 
@@ -282,12 +332,18 @@ class SaraLearner(Learner):
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, compressor: Compressor, base: str, reply_tokens: int, in_order: bool = False
+        self,
+        model: Any,
+        tokenizer: Any,
+        compressor: AnyCompressor,
+        base: str,
+        reply_tokens: int,
+        in_order: bool = False,
     ) -> None:
         super().__init__()
         self.model, self.compressor, self.in_order = model, compressor, in_order
         self.adapted = hasattr(model, "peft_config")
-        compressor.requires_grad_(not self.adapted)
+        compressor.set_learning(not self.adapted)
         self._tokenizer, self._base, self._reply_tokens = tokenizer, base, reply_tokens
         self.made_from = f"{compressor.shape} {compressor.fingerprint} {reply_tokens} {in_order}"
 
@@ -326,7 +382,8 @@ class SaraLearner(Learner):
         """The examples as a model reads them; gradients flow back through the compressor where that learns."""
         device = next(self.compressor.parameters()).device
         given = np.concatenate([each.embeddings for each in examples])
-        vectors = list(self.compressor(torch.from_numpy(given).to(device))) if len(given) else []
+        texts = [text for each in examples for text in each.compressed]
+        vectors = list(self.compressor.of_chunks(texts, torch.from_numpy(given).to(device))) if texts else []
         found, start = [], 0
         for each in examples:
             own = vectors[start : start + len(each.embeddings)]

@@ -16,10 +16,17 @@ import torch
 from numpy.typing import NDArray
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.training.fit import Say, quiet
 from okralong.pipelines.lab.training.report import write_report
-from okralong.pipelines.lab.training.sara import DONE, TRAINED, Generator, SaraLearner, is_trained_by
+from okralong.pipelines.lab.training.sara import (
+    DONE,
+    TRAINED,
+    Generator,
+    SaraLearner,
+    choosing,
+    encode_for,
+    is_trained_by,
+)
 from okralong.pipelines.lab.training.sara_rows import (
     Asked,
     Encode,
@@ -36,7 +43,7 @@ from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 from okralong.pipelines.sara.artifact import LORA
-from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.compressor import AnyCompressor, load_compressor
 
 Floats = NDArray[np.float64]
 
@@ -89,16 +96,16 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
             f"{out} was trained by another config than this one (its {TRAINED} has it), and only figures may differ. "
             "Give that one, or train by this one first: the same command, no --report."
         )
-    encoder, test = cached_encoder(work, config.encoder), Material.read(config, data, "test")
+    encode, test = encode_for(config, work), Material.read(config, data, "test")
     generator = Generator.load(config.model)
     parts: dict[str, dict[str, Compared]] = {}
     if config.compression:
-        inputs = int(encoder.encode(["size"]).shape[1])
+        inputs = int(encode(["size"]).shape[1])
         compressors = {UNTRAINED: generator.new_compressor(config, inputs)}
         for name, trained in config.stages():
             if not isinstance(trained, InstructionConfig) or trained.lora is None:
-                compressors[name] = Compressor.load(out / name).to(generator.device)
-        encode, seed, count = encoder.encode, config.seed, config.figures.examples
+                compressors[name] = load_compressor(out / name, config.model).to(generator.device)
+        seed, count = config.seed, config.figures.examples
         tasks: list[tuple[StageConfig, str, list[MixedExample]]] = [
             (config.alignment, "alignment", alignment_examples(test.documents, encode, count, seed))
         ]
@@ -109,7 +116,7 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
             if examples:
                 learners = {name: generator.learner(each, of.reply_tokens) for name, each in compressors.items()}
                 parts[f"The text of {task}, by what was learned"] = _by_stage(task, learners, examples, config, say)
-    parts |= _answers(config, generator, test, encoder.encode, out, say)
+    parts |= _answers(config, generator, test, encode, out, say)
     tables = [section for title, rows in parts.items() for section in (f"## {title}", table(rows))]
     about = _about(config)
     return write_report(out, "figures", ["# Figures of a trained SARA", about, *tables], {"about": about, **parts})
@@ -121,7 +128,8 @@ def _answers(
     stage = config.instruction
     if stage is None:
         return {}
-    compressor = Compressor.load(out).to(generator.device)  # one that knows nothing where nothing is compressed
+    # One that knows nothing where nothing is compressed.
+    compressor = load_compressor(out, config.model).to(generator.device)
     asked = test.asked()
     if not asked:
         return {}
@@ -130,7 +138,8 @@ def _answers(
         before = stage.learned and not tuned
         if stage.lora is None:  # the compressor is what was tuned
             earlier = [name for name, each in config.stages() if not isinstance(each, InstructionConfig)]
-            compressor = Compressor.load(out / earlier[-1] if before else out).to(generator.device)
+            folder = out / earlier[-1] if before else out
+            compressor = load_compressor(folder, config.model).to(generator.device)
         # In this order: the adapter changes the model itself.
         asks = generator.adapted(stage, config, out / LORA) if tuned else generator
         found = answer_figures(
@@ -225,7 +234,7 @@ def answer_figures(
     asked: Sequence[Asked],
     encode: Encode,
     config: SaraConfig,
-    compressor: Compressor,
+    compressor: AnyCompressor,
     say: Say,
     alone: bool = False,
 ) -> dict[str, Compared]:
@@ -236,7 +245,7 @@ def answer_figures(
     never learned to read them. Of a question's wordings of the answer the first counts.
     """
     sizes, found = config.figures, {}
-    chosen_by = compressor if config.reranking and config.compression else None
+    chosen_by = choosing(compressor, config)
     for count in sizes.as_text:
         if count and alone:
             continue
@@ -288,15 +297,16 @@ def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> 
         return list(examples)
     if condition == "none":
         return [replace(each, compressed=(), embeddings=each.embeddings[:0]) for each in examples]
-    pool = [(each.document, vector) for each in examples for vector in each.embeddings]
+    pool = [(each.document, pair) for each in examples for pair in zip(each.compressed, each.embeddings, strict=True)]
     random_ = random.Random(seed)
     found = []
     for each in examples:
-        others = [vector for document, vector in pool if document != each.document]
-        if len(each.embeddings) and not others:
+        others = [pair for document, pair in pool if document != each.document]
+        if each.compressed and not others:
             raise ValueError("Vectors can be shuffled over documents only where there are two documents.")
-        drawn = [random_.choice(others) for _ in each.embeddings]
-        found.append(replace(each, embeddings=np.stack(drawn) if drawn else each.embeddings))
+        drawn = [random_.choice(others) for _ in each.compressed]
+        vectors = np.stack([vector for _, vector in drawn]) if drawn else each.embeddings
+        found.append(replace(each, compressed=tuple(text for text, _ in drawn), embeddings=vectors))
     return found
 
 

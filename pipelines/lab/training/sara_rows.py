@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -42,11 +43,15 @@ from okralong.pipelines.sara.prompts import (
     Vectors,
     alignment_prompt,
     answer_prompt,
+    continuation_prompt,
     reconstruction_prompt,
 )
 
 Stage = Literal["alignment", "reconstruction", "instruction"]
 """Alignment: one chunk from its vector. Reconstruction: several. Instruction: answers from texts and vectors."""
+
+Task = Literal["alignment", "continuation", "reconstruction", "instruction"]
+"""What a single example asks for. Continuation: the chunk that follows, in ICAE's alignment."""
 
 
 def _numbered(value: Any) -> Any:
@@ -80,6 +85,14 @@ class StageConfig(Settings):
     warmup: Share = 0.05
     evaluations: Count = 4
     reply_tokens: Count
+
+
+class AlignmentConfig(StageConfig):
+    """Stage 1. Of ``continued`` of the chunks not the chunk's own text is asked for but the one that follows: ICAE
+    (section 2.2) learns both in one pretraining, each with a weight of about a half.
+    """
+
+    continued: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class ReconstructionConfig(StageConfig):
@@ -146,8 +159,20 @@ class FiguresConfig(Settings):
     batch_size: Count = 8
 
 
+class MemoryConfig(Settings):
+    """ICAE's encoder: the generator with a low-rank adapter on the matrices ``targets`` of every block, no dropout.
+
+    The paper's (section 3.1) has rank 128 on a model of 7 billion parameters, and 128 slots for 512 tokens.
+    """
+
+    targets: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
+    rank: Count = 16
+    alpha: Count = 32
+
+
 class SaraConfig(Settings):
-    """A whole training. ``width`` and ``vectors_per_chunk`` are of the compressor, see ``Shape``.
+    """A whole training. ``width`` and ``vectors_per_chunk`` are of the compressor, see ``Shape``. With ``memory`` the
+    compressor is ICAE's, which learns in every stage; encoder and ``width`` are then not looked at.
 
     The paper's ablations (section 3.7) are values: ``compression`` false is SARA-C, ``reconstruction`` null SARA-P,
     ``reranking`` false SARA-R, ``curriculum`` false SARA-L, ``instruction.learned`` false SARA-I.
@@ -158,12 +183,13 @@ class SaraConfig(Settings):
     seed: int = 7
     width: Count = 2048
     vectors_per_chunk: Count = 1
+    memory: MemoryConfig | None = None
     chunk_tokens: Annotated[int, Field(ge=MIN_GRANULARITY)] = 256
     texts: TextConfig
     compression: bool = True
     reranking: bool = True
     curriculum: bool = True
-    alignment: StageConfig
+    alignment: AlignmentConfig
     reconstruction: ReconstructionConfig | None = None
     instruction: InstructionConfig | None = None
     figures: FiguresConfig = FiguresConfig()
@@ -174,6 +200,16 @@ class SaraConfig(Settings):
             raise ValueError(
                 "without compression only the instruction stage's adapter learns: give instruction, with lora"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _memory_slots_alone(self) -> Self:
+        if self.memory is None:
+            return self
+        if self.reranking or not self.compression:
+            raise ValueError("memory slots are of one chunk's text and no space to choose in: set reranking: false")
+        if self.instruction and self.instruction.lora is not None:
+            raise ValueError("with memory the compressor learns and not the generator: set instruction.lora: null")
         return self
 
     def stages(self) -> list[tuple[Stage, StageConfig]]:
@@ -207,7 +243,7 @@ class MixedExample:
     and ``question`` are of the instruction stage alone; in the others the reply is what the compressed texts say.
     """
 
-    stage: Stage
+    stage: Task
     document: str
     compressed: tuple[str, ...]
     reply: str
@@ -236,6 +272,8 @@ def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMes
     pieces = [Vectors(each) for each in vectors]
     if example.stage == "alignment":
         return alignment_prompt(*pieces)
+    if example.stage == "continuation":
+        return continuation_prompt(*pieces)
     if example.stage == "reconstruction":
         return reconstruction_prompt(pieces)
     shown = [Passage(SHOWN_AS, 0, len(text), text, 0, 0.0) for text in example.passages]
@@ -350,8 +388,27 @@ def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
     return [chunk for chunk in chunks if len(chunk) >= LEAST_CHARS]
 
 
-def alignment_examples(documents: Documents, encode: Encode, count: int, seed: int) -> list[MixedExample]:
-    """At most ``count`` single chunks in a drawn order."""
+def alignment_examples(
+    documents: Documents, encode: Encode, count: int, seed: int, continued: float = 0.0
+) -> list[MixedExample]:
+    """At most ``count`` single chunks in a drawn order; every so many of them, as ``continued`` says, with the reply of
+    the chunk that follows, of those that have one."""
+    some = _single_chunks(documents, encode, count - round(count * continued), seed)
+    if not continued:
+        return some
+    pairs = sorted(
+        {(name, *pair) for name, texts in documents.items() for chunks in texts for pair in pairwise(chunks)}
+    )
+    drawn = _drawn(pairs, round(count * continued), seed)
+    vectors = encode([chunk for _, chunk, _ in drawn]) if drawn else ()
+    some += [
+        MixedExample("continuation", name, (chunk,), following, vector[None])
+        for (name, chunk, following), vector in zip(drawn, vectors, strict=True)
+    ]
+    return _drawn(some, count, seed)
+
+
+def _single_chunks(documents: Documents, encode: Encode, count: int, seed: int) -> list[MixedExample]:
     single = sorted({(name, chunk) for name, texts in documents.items() for chunks in texts for chunk in chunks})
     some = _drawn(single, count, seed)
     vectors = encode([chunk for _, chunk in some]) if some else ()
