@@ -35,13 +35,14 @@ from okralong.pipelines.lab.judge import MARKS, ToJudge, ToMark, judge, mark
 from okralong.pipelines.lab.sweeps.config import (
     DEFAULT,
     CellPlan,
+    CompressedBy,
     JudgeConfig,
     Sweep,
     SweepFolder,
     as_system,
-    compressors_by_set,
     expand,
     sizes_by_set,
+    tables_by_cell,
 )
 from okralong.pipelines.lab.sweeps.results import write_results
 from okralong.pipelines.lab.sweeps.run import (
@@ -238,20 +239,22 @@ def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
     """Archives, files and every cell checked: a bad cell must not cost what the others before it cost."""
     sweep, folder, plans = expanded.sweep, expanded.folder, expanded.plans
     write_cell_files(folder, plans, expanded.material)
-    sizes, compressors = sizes_by_set(plans), compressors_by_set(plans)
-    benches: dict[str, Bench] = {}
+    sizes, tables = sizes_by_set(plans), tables_by_cell(plans)
+    benches: dict[tuple[str, CompressedBy], Bench] = {}
     for chosen in sweep.sets:
         pooled = expanded.material.pooled[chosen.named]
         counts = f"{len(pooled.questions):,} questions, {len(pooled.documents):,} documents"
         say_line(console, f"{chosen.named}: {counts}, chunks of {', '.join(map(str, sizes[chosen.named]))} tokens")
-        named = chosen.named
-        benches[named] = build(expanded.material, chosen, sizes[named], sweep.embedding, compressors[named])
+    for plan in plans:
+        at = (plan.named.set, tables[plan.named.cell])
+        if at not in benches:
+            benches[at] = build(expanded.material, plan.chosen, sizes[at[0]], sweep.embedding, at[1])
     for plan in {plan.named.set: plan for plan in plans if plan.config.analyzer.labels}.values():
         labels = folder.labels(plan.chosen)
-        asyncio.run(write_gold_labels(labels, benches[plan.named.set], plan.policy))
+        asyncio.run(write_gold_labels(labels, benches[plan.named.set, tables[plan.named.cell]], plan.policy))
     cells = []
     for plan in plans:
-        location = benches[plan.named.set].retrievals.archive.location
+        location = benches[plan.named.set, tables[plan.named.cell]].retrievals.archive.location
         asked, _ = read_questions(folder.questions(plan.chosen), strict=False)  # it holds gold in further columns
         prepared = prepare(location, asked, plan.config)
         cells.append(PreparedCell(plan, prepared, folder.cell(plan.named.cell)))
@@ -311,7 +314,7 @@ class Session:
 def _run(
     expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget, address: str | None, console: Console
 ) -> list[CellEnd]:
-    """Run the cells that have something left to do, set by set; no further set after a fatal end."""
+    """Run the cells that have something left to do, archive by archive; no further one after a fatal end."""
     waiting = [cell for cell in cells if cell.may_go_on or not Folder.of(cell.run).exists(MANIFEST)]
     if not waiting:
         say_line(console, "every cell is finished; the tables are written anew")
@@ -322,10 +325,10 @@ def _run(
         models = SharedModels(str(expanded.folder.path))
         held.callback(models.keep, [])
         session = Session(expanded.sweep, cells, budget, models, console, held)
-        for name in dict.fromkeys(cell.plan.named.set for cell in waiting):
-            own = [cell for cell in waiting if cell.plan.named.set == name]
-            waiting = [cell for cell in waiting if cell.plan.named.set != name]
-            ends += _run_set(session, own)
+        for archive in dict.fromkeys(cell.prepared.archive.location for cell in waiting):
+            own = [cell for cell in waiting if cell.prepared.archive.location == archive]
+            waiting = [cell for cell in waiting if cell.prepared.archive.location != archive]
+            ends += _run_archive(session, own)
             models.keep(cell.prepared for cell in waiting)
             if any(end.fatal for end in ends):
                 break
@@ -335,8 +338,8 @@ def _run(
 Work = tuple[PreparedCell, Generator, RetrievalNames]
 
 
-def _run_set(session: Session, cells: Sequence[PreparedCell]) -> list[CellEnd]:
-    """Run the cells of one set over one archive.
+def _run_archive(session: Session, cells: Sequence[PreparedCell]) -> list[CellEnd]:
+    """Run the cells over one archive.
 
     Cells that their share of the budget did not reach to the end go on one by one while others have left something.
     Raises what a cell raised, after all have been stopped.

@@ -20,7 +20,8 @@ from okralong.pipelines.lab.encoder import CachedEncoder, index_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, Retrievals
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.split import Side, Split
-from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+from okralong.pipelines.sara.artifact import AUTO, NONE, compressor_folder, read_shape
 
 Say = Callable[[str], None]
 
@@ -78,8 +79,14 @@ class DataSetStore:
         sizes = "-".join(map(str, config.granularities))
         limit = "all" if choice.limit is None else str(choice.limit)
         by = "" if config.embedding.model == EMBEDDED else f"-{Path(config.embedding.model).name}"
-        cut = f"{config.boundaries}-at-{sizes}{by}"
+        # An archive has one table of compressed chunks, and beside those of ours cells may want another's.
+        table = "" if config.compressor in (NONE, AUTO, SHIPPED) else f"-{_fingerprint(config.compressor)}"
+        cut = f"{config.boundaries}-at-{sizes}{by}{table}"
         return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{cut}"
+
+
+def _fingerprint(compressor: str) -> str:
+    return read_shape(compressor_folder(compressor))[1]
 
 
 def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed: int, every: bool = False) -> Pooled:

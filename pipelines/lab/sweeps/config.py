@@ -353,15 +353,20 @@ def sizes_by_set(plans: Sequence[CellPlan]) -> dict[str, list[int]]:
     return {name: sorted(found) for name, found in sizes.items()}
 
 
-def compressors_by_set(plans: Sequence[CellPlan]) -> dict[str, str]:
-    """By set: the compressor whose table its archive needs, as an index config names it. An archive holds one: cells
-    that name another are refused when they are prepared.
+CompressedBy = tuple[str, str]
+"""Of which compressor an archive has a table, and which generator makes memory slots; as an index config names them."""
+
+
+def tables_by_cell(plans: Sequence[CellPlan]) -> dict[str, CompressedBy]:
+    """By cell: the table that its archive has. An archive holds one: cells of a set that need others have archives of
+    their own, and a cell that reads no vectors shares that of the first that does.
     """
-    wanted = {plan.named.set: NONE for plan in plans}
+    own = {p.named.cell: (p.config.sara.compressor, p.config.llm.model) for p in plans if p.strategy.reads_vectors}
+    first: dict[str, CompressedBy] = {}
     for plan in plans:
-        if wanted[plan.named.set] == NONE and plan.strategy.reads_vectors:
-            wanted[plan.named.set] = plan.config.sara.compressor
-    return wanted
+        if plan.named.cell in own:
+            first.setdefault(plan.named.set, own[plan.named.cell])
+    return {p.named.cell: own.get(p.named.cell, first.get(p.named.set, (NONE, EMBEDDED))) for p in plans}
 
 
 def _analyzer(variant: Variant, labels: Path, seed: int) -> Mapping[str, Any]:

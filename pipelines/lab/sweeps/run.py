@@ -42,7 +42,15 @@ from okralong.pipelines.lab.gold import Gold, Parts
 from okralong.pipelines.lab.judge import MARKS, MOST_CONTEXT, ToJudge, ToMark, judge_prompt, marks_prompt
 from okralong.pipelines.lab.metrics import citation_precision
 from okralong.pipelines.lab.split import Split
-from okralong.pipelines.lab.sweeps.config import CellName, CellPlan, JudgeConfig, Sweep, SweepFolder, SweepSet
+from okralong.pipelines.lab.sweeps.config import (
+    CellName,
+    CellPlan,
+    CompressedBy,
+    JudgeConfig,
+    Sweep,
+    SweepFolder,
+    SweepSet,
+)
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import calls_begun
 from okralong.pipelines.llm.prices import ARTIFACT, COLUMNS, MILLION, Price, PriceTable, bill
@@ -87,12 +95,22 @@ def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
     return Material(store, pooled)
 
 
-def build(material: Material, chosen: SweepSet, sizes: Sequence[int], embedding: str, compressor: str = NONE) -> Bench:
-    """The archive of a set at all chunk sizes that its cells need, with the table of ``compressor`` (as an index config
-    names it); one that is there is found again.
+def build(
+    material: Material,
+    chosen: SweepSet,
+    sizes: Sequence[int],
+    embedding: str,
+    table: CompressedBy = (NONE, EMBEDDED),
+) -> Bench:
+    """The archive of a set at all chunk sizes that its cells need, with its table of compressed chunks; one that is
+    there is found again.
     """
+    compressor, generator = table
     config = IndexConfig(
-        granularities=list(sizes), embedding=EmbeddingConfig(of="each", model=embedding), compressor=compressor
+        granularities=list(sizes),
+        embedding=EmbeddingConfig(of="each", model=embedding),
+        compressor=compressor,
+        generator=generator,
     )
     return material.store.bench(chosen, material.pooled[chosen.named], config)
 

@@ -9,7 +9,7 @@ import pytest
 
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set
+from okralong.pipelines.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set, tables_by_cell
 
 FILE = """
 title: The town
@@ -64,6 +64,20 @@ def test_variants_change_policy_and_analyzer(tmp_path: Path) -> None:
 def test_a_set_is_indexed_once_at_the_sizes_of_all_its_cells(tmp_path: Path) -> None:
     sizes = sizes_by_set(expand(sweep(), SweepFolder(tmp_path)))
     assert sizes == {"town all": [150, 256, 400, 512], "long town": [150, 256, 400, 512]}
+
+
+def test_a_variant_may_name_its_compressor_and_others_share_the_archive_of_the_first(tmp_path: Path) -> None:
+    variants = {"default": {}, "slots": {"methods": ["sara"], "overrides": {"sara.compressor": "slots"}}}
+    methods = {"base": {"strategy": "std_rag"}, "sara": {}}
+    plans = expand(sweep(methods=methods, variants=variants, against=["base"], seeds=[7]), SweepFolder(tmp_path))
+    tables = {(p.named.method, p.named.variant): tables_by_cell(plans)[p.named.cell] for p in plans}
+    assert tables == {
+        ("base", "default"): ("shipped", "embedded"),
+        ("sara", "default"): ("shipped", "embedded"),
+        ("sara", "slots"): ("slots", "embedded"),
+    }
+    alone = [plan for plan in plans if plan.named.method == "base"]
+    assert set(tables_by_cell(alone).values()) == {("none", "embedded")}
 
 
 @pytest.mark.parametrize(
