@@ -1,9 +1,10 @@
-"""The compressor that ships: small enough, for the embedded models, and better read than a stranger's vectors."""
+"""The compressors that ship: small enough, for the embedded models, and better read than a stranger's vectors."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from okralong.pipelines.core.config import load_config
@@ -14,10 +15,11 @@ from okralong.pipelines.lab.training.sara import TRAINED, Generator, SaraLearner
 from okralong.pipelines.lab.training.sara_report import compared
 from okralong.pipelines.lab.training.sara_rows import Material, SaraConfig, alignment_examples
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
-from okralong.pipelines.sara.artifact import adapter_of, misfit, read_shape, shipped_folder
-from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.artifact import ICAE, MemoryShape, adapter_of, misfit, read_shape, shipped_folder
+from okralong.pipelines.sara.compressor import Compressor, load_compressor
 
 MEGABYTES = 15
+OF_SLOTS = 4
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +62,37 @@ def test_true_vectors_make_texts_that_it_never_saw_likelier(folder: Path, tmp_pa
     assert found.less_shuffled.high < 0
     assert found.less_none.high is not None
     assert found.less_none.high < 0
+
+
+@pytest.fixture(scope="module")
+def slots() -> Path:
+    found = shipped_folder(ICAE)
+    assert found is not None
+    return found
+
+
+def test_memory_slots_are_small_and_fit_any_encoder(slots: Path) -> None:
+    assert sum(file.stat().st_size for file in slots.rglob("*") if file.is_file()) < OF_SLOTS * 10**6
+    assert adapter_of(slots) is None, "the generator that reads them is the model as it is"
+    shape, fingerprint = read_shape(slots)
+    assert isinstance(shape, MemoryShape)
+    described = {"model": "other", "sha256": "0"}
+    assert misfit(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
+    assert shape.generator == EMBEDDED
+    assert str(fingerprint) in (slots / "README.md").read_text(encoding="utf-8")
+    assert is_trained_by(slots, load_config(SaraConfig, "training/icae.yaml"))
+
+
+@pytest.mark.soak  # a minute of a real model
+def test_a_text_s_own_slots_make_it_likelier(slots: Path) -> None:
+    """Of made-up reports, of which it has learned none; the interval is over reports."""
+    config = load_config(SaraConfig, "training/icae.yaml")
+    reports = Material(config, [sample_set(SampleRows(reports=8, questions=8, words=1500), seed=3)])
+    examples = alignment_examples(
+        reports.documents, lambda texts: np.zeros((len(texts), 0), dtype=np.float32), 32, seed=3
+    )
+    generator = Generator.load(EMBEDDED)
+    learner = generator.learner(load_compressor(slots, EMBEDDED), 40)
+    found = compared(learner, examples, batch_size=8, seed=3)
+    assert found.less_shuffled.high is not None
+    assert found.less_shuffled.high < 0

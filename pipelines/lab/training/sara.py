@@ -219,9 +219,10 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
         "curriculum (SARA-L)": config.curriculum,
         "instruction tuning (SARA-I)": config.instruction and config.instruction.learned,
     }
-    without = [name for name, on in off.items() if not on]
+    slots = isinstance(shape, MemoryShape)  # SARA's ablations say nothing of them
+    without = [name for name, on in off.items() if not on and not slots]
     sections = [
-        "# A trained SARA of okralong",
+        f"# A trained {'ICAE' if slots else 'SARA'} of okralong",
         f"Made by `okralong train-sara`. {_of_what(shape, encoder, base)}, "
         f"fingerprint `{fingerprint}`, for chunks of at most {shape.chunk_tokens} tokens at sentences. Seed "
         f"{config.seed}. Texts and questions of the train side of the split: {', '.join(sets)}."

@@ -67,14 +67,14 @@ def test_a_set_is_indexed_once_at_the_sizes_of_all_its_cells(tmp_path: Path) -> 
 
 
 def test_a_variant_may_name_its_compressor_and_others_share_the_archive_of_the_first(tmp_path: Path) -> None:
-    variants = {"default": {}, "slots": {"methods": ["sara"], "overrides": {"sara.compressor": "slots"}}}
+    variants = {"default": {}, "slots": {"methods": ["sara"], "overrides": {"sara.compressor": "icae"}}}
     methods = {"base": {"strategy": "std_rag"}, "sara": {}}
     plans = expand(sweep(methods=methods, variants=variants, against=["base"], seeds=[7]), SweepFolder(tmp_path))
     tables = {(p.named.method, p.named.variant): tables_by_cell(plans)[p.named.cell] for p in plans}
     assert tables == {
         ("base", "default"): ("shipped", "embedded"),
         ("sara", "default"): ("shipped", "embedded"),
-        ("sara", "slots"): ("slots", "embedded"),
+        ("sara", "slots"): ("icae", "embedded"),
     }
     alone = [plan for plan in plans if plan.named.method == "base"]
     assert set(tables_by_cell(alone).values()) == {("none", "embedded")}
