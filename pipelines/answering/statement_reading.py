@@ -33,6 +33,7 @@ from okralong.pipelines.answering.reading import (
     same_time,
     times_in,
 )
+from okralong.pipelines.answering.row_arithmetic import calculation_of, worked_out
 from okralong.pipelines.answering.statement_columns import ABOVE
 from okralong.pipelines.answering.statement_rows import (
     ROUNDED,
@@ -60,6 +61,27 @@ async def read_statement(tools: Tools, question: str, wanted: AnswerType) -> Ans
     if one is None:
         return None
     return await asyncio.to_thread(_read, *one, wanted.kind, own_period)  # a large document takes a second
+
+
+async def read_calculation(tools: Tools, question: str) -> Answer | None:
+    """The result of a calculation that the question says in plain words, over rows and sentences of one document as
+    ``read_statement`` finds them; None where it is none, or an operand is nowhere. No look-up and no call.
+    """
+    wanted = calculation_of(question)
+    if wanted is None:
+        return None
+    asked = [await _one_document(tools, operand) for operand in wanted.operands]
+    ones = [one for one in asked if one is not None]
+    if len(ones) < len(asked) or len({document.doc_id for document, _ in ones}) > 1:
+        return None
+    found = [await asyncio.to_thread(_operand, *one) for one in ones]
+    answers = [answer for answer in found if answer is not None]
+    return worked_out(wanted, answers) if len(answers) == len(found) else None
+
+
+def _operand(document: Document, question: str) -> Answer | None:
+    found = (_read(document, question, kind, False) for kind in ("money", "number", "percent"))
+    return next((answer for answer in found if answer is not None), None)
 
 
 def _read(document: Document, question: str, kind: str, own_period: bool) -> Answer | None:

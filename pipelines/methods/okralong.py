@@ -31,7 +31,7 @@ from okralong.pipelines.answering.retrieve import (
     reason_in_steps,
     split_retrieval,
 )
-from okralong.pipelines.answering.statement_reading import read_cell, read_statement
+from okralong.pipelines.answering.statement_reading import read_calculation, read_cell, read_statement
 from okralong.pipelines.answering.tools import ESCALATED, Tools
 from okralong.pipelines.core.types import Analysis, Answer, Plan, Question, QuestionError, ReplyError
 
@@ -170,6 +170,11 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         stated = await read_statement(tools, question, wanted)
         if stated is not None:
             return stated
+    if tools.reads_answers and tools.policy.read.calculations:
+        worked = await read_calculation(tools, question)
+        typed = worked and with_value(Question("", question, answer_type=tools.answer_type), worked)
+        if typed is not None and typed.status != "invalid_output":
+            return typed
     if plan.workflow == "step":
         return await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":

@@ -1,0 +1,94 @@
+"""Calculations that code works out of a document's rows: how many arithmetic questions it answers, how many rightly.
+
+    python -m benchmarks.calculations --data DATA --out benchmarks/results/calculations.md
+
+Each arithmetic question of FinQA, TAT-QA and the reports, asked of its own page or report. Right is a result whose
+number is the gold answer's, rounded as that is or within 1 %, whatever its sign and whether in percent or as a share:
+the sets write "fell by 14 %" and "-0.14" for the same. The rules were written by looking at what they got wrong and
+missed in FinQA and TAT-QA, so these two are no blind figure; the reports were not looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from okralong.pipelines.answering.row_arithmetic import calculation_of
+from okralong.pipelines.answering.statement_reading import read_calculation
+from okralong.pipelines.core.types import Answer, Document
+from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.lab.datasets.base import DataSet, Item, load_catalog
+from okralong.pipelines.lab.datasets.registry import read_dataset
+from okralong.pipelines.reporting.tables import markdown_table
+from tests.fakes.tools import ScriptedTools
+
+SETS = (("finqa", "train"), ("finqa", "dev"), ("tatqa", "dev"), ("reports", "all"))
+NEAR = 0.011
+"""Share by which a result may differ from the gold one, which is rounded."""
+ROUNDED = 0.06
+"""Points by which it may, beside that."""
+_NUMBER = re.compile(r"-?[\d,]*\.?\d+")
+
+
+def answered(item: Item, texts: DataSet) -> Answer | None:
+    """What code says to a question of its own document."""
+    document = _document(item, texts)
+    return (
+        None
+        if document is None
+        else asyncio.run(read_calculation(ScriptedTools([document], reads_answers=True), item.gold.question.question))
+    )
+
+
+def _document(item: Item, texts: DataSet) -> Document | None:
+    own = [text for text in texts.texts.values() if text.document in item.documents or text.text_id in item.documents]
+    if len(own) != 1:
+        return None
+    return make_document(RawDocument("document", own[0].text, "document"))
+
+
+def right(said: str, golds: Sequence[str]) -> bool:
+    """Whether the number of what was said is one of the gold answers'."""
+    number = _number(said)
+    wanted = [gold * factor for each in golds if (gold := _number(each)) is not None for factor in (1.0, 100.0)]
+    return number is not None and any(abs(number - each) <= max(ROUNDED, NEAR * each) for each in wanted)
+
+
+def _number(text: str) -> float | None:
+    match = _NUMBER.search(text.replace("$", ""))
+    return abs(float(match[0].replace(",", ""))) if match else None
+
+
+def main() -> None:
+    """Print the table and what was wrong, and write them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    sources = {(source.name, source.part): source for source in load_catalog("datasets.yaml").sources}
+    rows, wrong = [], []
+    for name in SETS:
+        texts = read_dataset(sources[name], given.data)
+        asked = [item for item in texts.items if item.gold.question.type == "arithmetic"]
+        understood = [item for item in asked if calculation_of(item.gold.question.question) is not None]
+        found = [(item, answer) for item in understood if (answer := answered(item, texts)) is not None]
+        missed = [(i.gold.question, a) for i, a in found if not right(a.answer, i.gold.question.answers)]
+        share = f"{(len(found) - len(missed)) / len(found):.3f}" if found else "-"
+        rows.append([" ".join(name), len(asked), len(understood), len(found), len(found) - len(missed), share])
+        wrong += [f"- {each.question} said {a.answer}, gold {each.answers[0]}" for each, a in missed]
+    head = ["set", "arithmetic questions", "understood", "answered", "right", "share right"]
+    command = "`python -m benchmarks.calculations --data DATA --out benchmarks/results/calculations.md`"
+    lines = [[*map(str, row)] for row in rows]
+    text = "\n\n".join(
+        ["# Calculations worked out by code", command, markdown_table(head, lines), "Wrong:", "\n".join(wrong)]
+    )
+    print(text)
+    if given.out:
+        given.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Calculations over the rows of a document's tables, by code: a change in percent, a difference, a ratio, an average.
+
+For arithmetic questions that say in plain words what is worked out of what, where the model that answers is a small
+one: "By what percentage did revenue fall from 2022 to 2023?" is two cells of one row, and a division. Where a row is
+not found, or its cells do not fit together, nothing is said. Ours, not in the paper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Final
+
+from okralong.pipelines.answering.amounts import SCALES
+from okralong.pipelines.answering.periods import YEAR
+from okralong.pipelines.core.types import Answer, Citation, TypedValue
+
+_MOVED: Final = (
+    r"(?:changes?|increas\w*|decreas\w*|declin\w*|growth|gr[eo]w|rises?|rose|falls?|fell|drop\w*|reduc\w*|variation|"
+    r"difference)"
+)
+_PERCENT: Final = r"(?:\bpercent(?:age|ual)?|\bper\s+cent|%)"
+_DAY: Final = r"(?:the|fiscal|financial|years?|year-end|fy|end|as|at|of|[a-z]{3,9}\s+\d{1,2}|\d{1,2}|,)"
+_TIMES: Final = rf"(?P<times>(?:from|between|in|over|during|for|of)\s+(?:{_DAY}\s*)*(?:19|20)\d\d\b.*)"
+"""Behind the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and 2013"."""
+_PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("percent", rf"\bby\s+(?:what|which)\s+{_PERCENT}\s+(?:did|has|have|had)\s+(?P<one>.+?)\s+{_MOVED}\s+{_TIMES}"),
+        (
+            "percent",
+            rf"{_PERCENT}(?:\s+of)?(?:\s+the)?\s+{_MOVED}(?:\s+rate)?\s+(?:in|of|for)\s+(?P<one>.+?)\s+{_TIMES}",
+        ),
+        ("percent", rf"\b(?:growth\s+rate|rate\s+of\s+growth)\s+(?:in|of|for)\s+(?P<one>.+?)\s+{_TIMES}"),
+        ("ratio", r"\bratio\s+of\s+(?P<one>.+?)\s+to\s+(?P<two>.+)"),
+        ("average", rf"\b(?:average|mean)\s+(?:of\s+)?(?P<one>.+?)\s+{_TIMES}"),
+        ("difference", rf"\b{_MOVED}\s+(?:in|of|for)\s+(?P<one>.+?)\s+{_TIMES}"),
+        ("difference", rf"\bhow\s+much\s+did\s+(?P<one>.+?)\s+{_MOVED}\s+{_TIMES}"),
+    )
+)
+_OTHER: Final = re.compile(
+    r"\b(?:if|assum\w*|cumulative|return|portion|points?|considering|excluding|including|without|roi|cagr|compound\w*|"
+    r"absolute|as\s+an?\s+percent\w*)\b",
+    re.IGNORECASE,
+)
+"""Asks for more than two cells and an operation."""
+_WHOLE_SPAN: Final = re.compile(r"\bfrom\b.*?\b(?:to|through)\b", re.IGNORECASE)
+"""Times that mean the years between as well."""
+MOST_YEARS: Final = 6
+"""Years that an average goes over at most; ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """``operation``: percent and difference (the later less the earlier, in percent of the earlier), ratio (the first
+    by the second), average. ``operands`` are questions for one amount each.
+    """
+
+    operation: str
+    operands: tuple[str, ...]
+
+
+def calculation_of(question: str) -> Calculation | None:
+    """What a question wants to be worked out; None where it says it in other ways, or asks for more."""
+    plain = " ".join(question.split()).rstrip(" ?.")
+    if _OTHER.search(plain):
+        return None
+    for operation, pattern in _PATTERNS:
+        match = pattern.search(plain)
+        if match is None:
+            continue
+        if operation == "ratio":
+            return _ratio(match["one"], match["two"])
+        years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" is later less earlier, too
+        outside = YEAR.findall(plain[: match.start("times")])
+        if outside or len(years) < 2:
+            return None
+        if operation == "average":
+            years = _all_years(match["times"], years)
+        elif len(years) != 2:
+            return None
+        if not 2 <= len(years) <= MOST_YEARS:
+            return None
+        rest = _behind(match["times"])
+        return Calculation(operation, tuple(f"What was {match['one']}{rest} in {year}?" for year in years))
+    return None
+
+
+def _ratio(one: str, two: str) -> Calculation | None:
+    """Of "current assets to current liabilities of Alder at the end of 2024" what stands behind both."""
+    years = set(YEAR.findall(f"{one} {two}"))
+    if len(years) != 1 or YEAR.search(one):
+        return None
+    behind = re.search(r"\s+(?:of|at|in|for|as|during|on)\s+.*$", two)
+    if behind is None:
+        return None
+    return Calculation("ratio", (f"What was {one}{behind[0]}?", f"What was {two}?"))
+
+
+def _behind(times: str) -> str:
+    """What stands behind the years and belongs to the measure: "from 2008 to 2009 of Alder"."""
+    last = list(YEAR.finditer(times))[-1]
+    rest = times[last.end() :].strip(" ,")
+    return f" {rest}" if re.match(r"(?:of|at|for|by)\b", rest) else ""
+
+
+def _all_years(times: str, years: Sequence[str]) -> list[str]:
+    if len(years) == 2 and _WHOLE_SPAN.search(times):
+        first, last = map(int, years)
+        return [str(year) for year in range(first, last + 1)]
+    return list(years)
+
+
+def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
+    """The result over the operands' values, each a typed answer with its row as citation; None where they do not fit
+    together. The rows are cited.
+    """
+    values = [answer.value for answer in found if answer.value is not None and answer.value.number is not None]
+    rows = [citation for answer in found for citation in answer.citations[:1]]
+    if not len(values) == len(rows) == len(wanted.operands) or not _fit(wanted.operation, values, rows):
+        return None
+    said = _result(wanted.operation, values)
+    if said is None:
+        return None
+    cited = tuple(dict.fromkeys(citation for answer in found for citation in answer.citations))
+    context = tuple(dict.fromkeys(passage for answer in found for passage in answer.context))
+    return replace(found[0], answer=said, citations=cited, context=context, value=None)
+
+
+def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation]) -> bool:
+    """Whether amounts are of one kind, those of several times of one row, and of different cells."""
+    one = values[0]
+    if any((each.currency, each.unit, each.scale) != (one.currency, one.unit, one.scale) for each in values):
+        return False
+    if operation == "percent" and one.unit == "%":  # "the percentage change in the tax rate" may mean points
+        return False
+    if operation == "ratio":
+        return rows[0] != rows[1] and values[0].period == values[1].period
+    same_row = all(a.start_char == b.start_char for a, b in pairwise(rows))
+    return same_row and len({each.period for each in values}) == len(values) and all(each.period for each in values)
+
+
+def _result(operation: str, values: Sequence[TypedValue]) -> str | None:
+    numbers = [each.number or 0.0 for each in values]
+    first, last = numbers[0], numbers[-1]
+    if operation in ("percent", "ratio") and not (last if operation == "ratio" else first):
+        return None
+    if operation == "percent":
+        return f"{100 * (last - first) / abs(first):.1f}%"
+    if operation == "ratio":
+        return f"{first / last:.2f}"
+    return _amount(fmean(numbers) if operation == "average" else last - first, values[0])
+
+
+def _amount(number: float, like: TypedValue) -> str:
+    """A number in full, written as the source writes amounts: in its scale, with its currency."""
+    shown = number / float(SCALES[like.scale])
+    text = f"{abs(shown):,.2f}".rstrip("0").rstrip(".")
+    sign = "-" if shown < 0 and text != "0" else ""
+    currency = "$" if like.currency == "USD" else f"{like.currency} " if like.currency else ""
+    return f"{sign}{currency}{text}{like.unit if like.unit == '%' else ''}{f' {like.scale}' if like.scale else ''}"
