@@ -97,7 +97,7 @@ def _read(document: Document, question: str, kind: str, own_period: bool) -> Ans
 
 _NAME: Final = r"(?P<name>[A-Z\d][\w.&'\u2019/\\-]*,?(?:\s+(?:[A-Z\d(\\&][\w.&'\u2019/()\\-]*,?|of|and|the|for|de))*)"
 _OF_NAME: Final = re.compile(
-    rf"\s+(?:of|for|by|at)\s+(?:the\s+)?{_NAME}(?P<rest>(?:,?\s(?:for|in|during|as\sof)\s[^?]*)?\s*\?*\s*)$"
+    rf"\s+(?:of|for|by|at)\s+(?:the\s+)?{_NAME}(?P<rest>(?:,?\s(?:for|in|during|as\sof|at\sthe\send\sof)\s[^?]*)?\s*\?*\s*)$"
 )
 _ITS: Final = re.compile(rf"\b(?:is|was|are|were)\s+{_NAME}(?:(?<=s)['\u2019]|['\u2019]s)\s+(?P<rest>)")
 """Where a question names whose value it asks for."""

@@ -116,6 +116,11 @@ def test_amounts_that_do_not_fit_together_are_not_worked_with() -> None:
     [
         ("By what percentage did the audit fee of Alder fall from 2022 to 2023?", "-17.9%", ("Audit fee",)),
         ("What was the ratio of current assets to current liabilities of Alder in 2023?", "3.58", ("C", "C")),
+        (
+            "What was the ratio of current assets to current liabilities of Alder at the end of 2023?",
+            "3.58",
+            ("C", "C"),
+        ),
         ("What was the change in revenue from 2022 to 2023?", "$41,343 thousand", ("Revenue",)),
         ("What was the change in net loss between 2022 and 2023?", "-$87,502 thousand", ("Net loss",)),
         ("What was the average revenue from 2021 to 2023?", "$427,911.67 thousand", ("Revenue",)),
