@@ -321,12 +321,11 @@ class RerankPolicy(Settings):
 
 
 class ReadPolicy(Settings):
-    """Answers read off the passages by the cross-encoder, without the generator, where the run's config lets it
-    (``reranker.answers``): for questions of ``types`` that take one retrieval (an abstractive one by the sentence that
-    holds the answer), and of those that are split the ones that compare two things by a value. Where no passage holds
-    the answer with at least the probability ``threshold``, the question is unanswerable. With ``calculations`` code
-    works out the changes, ratios and averages that a question of any type says in plain words
-    (``row_arithmetic.py``). Ours, not in the paper.
+    """Answers without the generator, where the run's config lets the cross-encoder answer (``reranker.answers``). It
+    reads those to questions of ``types`` off the passages: where one retrieval is made (an abstractive one by the best
+    sentence), and where a split one compares two things by a value; where no passage holds the answer with at least the
+    probability ``threshold``, the question is unanswerable. With ``calculations`` code works out what a question of any
+    type says in plain words (``row_arithmetic.py``). Ours, not in the paper.
     """
 
     types: list[QuestionType] = Field(default_factory=list)

@@ -387,12 +387,13 @@ def line_around(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
-    """``answer`` with the probability that it is right, where there is something to judge it by.
+    """``answer`` with the probability that it is right, where it has none and there is something to judge it by.
 
     That is the probability of the best cited passage to hold the answer (of all shown ones where none is cited); of
     "unanswerable" that none does. Steps: ``step``, one reading of the passages shown.
     """
-    if not answer.context or answer.status not in ("answered", "unanswerable"):
+    judged = answer.confidence is not None
+    if judged or not answer.context or answer.status not in ("answered", "unanswerable"):
         return answer
     readings = await tools.read(step, question, [_judged(passage, answer.citations) for passage in answer.context])
     pairs = list(zip(answer.context, readings, strict=True))

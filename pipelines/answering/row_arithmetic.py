@@ -23,6 +23,8 @@ _MOVED: Final = (
     r"difference)"
 )
 _PERCENT: Final = r"(?:\bpercent(?:age|ual)?|\bper\s+cent|%)"
+_FELL: Final = re.compile(r"\b(?:decreas|declin|fall|fell|drop|reduc)\w*", re.IGNORECASE)
+"""Asks by how much something fell: a fall of 17.9 % is the answer, and a rise is none."""
 _DAY: Final = r"(?:the|fiscal|financial|years?|year-end|fy|end|as|at|of|[a-z]{3,9}\s+\d{1,2}|\d{1,2}|,)"
 _TIMES: Final = rf"(?P<times>(?:from|between|in|over|during|for|of)\s+(?:{_DAY}\s*)*(?:19|20)\d\d\b.*)"
 """Behind the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and 2013"."""
@@ -41,6 +43,14 @@ _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ("difference", rf"\bhow\s+much\s+did\s+(?P<one>.+?)\s+{_MOVED}\s+{_TIMES}"),
     )
 )
+_LEAD: Final = re.compile(
+    r"(?:in\s+\S+\s*,\s*)?(?:what(?:'s|\s+(?:is|was|were|are))?|how\s+much(?:\s+(?:is|was))?|by|by\s+how\s+much|"
+    r"calculate|compute|give|state)?(?:\s*\b(?:the|a|company's|net|total|overall|nominal|amount|value|year|on|of)\b-?)*",
+    re.IGNORECASE,
+)
+"""What may stand before a calculation. Before "the increase in revenue" may also stand "what drove"."""
+_END: Final = re.compile(r"(?:,?\s*(?:in|of|for|at|by|compared|respectively)\b[^,;]*)?", re.IGNORECASE)
+"""What may stand behind its years. Behind them may also stand "and why"."""
 _OTHER: Final = re.compile(
     r"\b(?:if|assum\w*|cumulative|return|portion|points?|considering|excluding|including|without|roi|cagr|compound\w*|"
     r"absolute|as\s+an?\s+percent\w*)\b",
@@ -49,18 +59,23 @@ _OTHER: Final = re.compile(
 """Asks for more than two cells and an operation."""
 _WHOLE_SPAN: Final = re.compile(r"\bfrom\b.*?\b(?:to|through)\b", re.IGNORECASE)
 """Times that mean the years between as well."""
+RIGHT: Final = 0.97
+"""Share of such answers that are right over pages of FinQA and TAT-QA (``benchmarks.calculations``), their confidence:
+the cross-encoder judges whether a passage says an answer, and the result of a calculation stands in none."""
 MOST_YEARS: Final = 6
 """Years that an average goes over at most; ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """``operation``: percent and difference (the later less the earlier, in percent of the earlier), ratio (the first
-    by the second), average. ``operands`` are questions for one amount each.
+    """``operation``: percent and difference (the later less the earlier, in percent of the earlier; the other way round
+    where a ``fall`` is asked for), ratio (the first by the second), average. ``operands`` are questions for one amount
+    each.
     """
 
     operation: str
     operands: tuple[str, ...]
+    fall: bool = False
 
 
 def calculation_of(question: str) -> Calculation | None:
@@ -72,6 +87,8 @@ def calculation_of(question: str) -> Calculation | None:
         match = pattern.search(plain)
         if match is None:
             continue
+        if not _LEAD.fullmatch(plain[: match.start()].strip()):
+            return None
         if operation == "ratio":
             return _ratio(match["one"], match["two"])
         years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" is later less earlier, too
@@ -84,8 +101,13 @@ def calculation_of(question: str) -> Calculation | None:
             return None
         if not 2 <= len(years) <= MOST_YEARS:
             return None
-        rest = _behind(match["times"])
-        return Calculation(operation, tuple(f"What was {match['one']}{rest} in {year}?" for year in years))
+        rest = match["times"][list(YEAR.finditer(match["times"]))[-1].end() :].rstrip(" ,")
+        if not _END.fullmatch(rest):
+            return None
+        of = f" {rest.strip()}" if re.match(r"\s*(?:of|at|for|by)\b", rest) else ""
+        asked = tuple(f"What was {match['one']}{of} in {year}?" for year in years)
+        fall = operation != "average" and _FELL.search(match[0].replace(match["one"], " ")) is not None
+        return Calculation(operation, asked, fall)
     return None
 
 
@@ -98,13 +120,6 @@ def _ratio(one: str, two: str) -> Calculation | None:
     if behind is None:
         return None
     return Calculation("ratio", (f"What was {one}{behind[0]}?", f"What was {two}?"))
-
-
-def _behind(times: str) -> str:
-    """What stands behind the years and belongs to the measure: "from 2008 to 2009 of Alder"."""
-    last = list(YEAR.finditer(times))[-1]
-    rest = times[last.end() :].strip(" ,")
-    return f" {rest}" if re.match(r"(?:of|at|for|by)\b", rest) else ""
 
 
 def _all_years(times: str, years: Sequence[str]) -> list[str]:
@@ -122,12 +137,12 @@ def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
     rows = [citation for answer in found for citation in answer.citations[:1]]
     if not len(values) == len(rows) == len(wanted.operands) or not _fit(wanted.operation, values, rows):
         return None
-    said = _result(wanted.operation, values)
+    said = _result(wanted, values)
     if said is None:
         return None
     cited = tuple(dict.fromkeys(citation for answer in found for citation in answer.citations))
     context = tuple(dict.fromkeys(passage for answer in found for passage in answer.context))
-    return replace(found[0], answer=said, citations=cited, context=context, value=None)
+    return replace(found[0], answer=said, citations=cited, context=context, value=None, confidence=RIGHT)
 
 
 def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation]) -> bool:
@@ -143,16 +158,24 @@ def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation])
     return same_row and len({each.period for each in values}) == len(values) and all(each.period for each in values)
 
 
-def _result(operation: str, values: Sequence[TypedValue]) -> str | None:
+def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | None:
+    """None for a fall of what rose, and for percent of an amount of another sign."""
     numbers = [each.number or 0.0 for each in values]
     first, last = numbers[0], numbers[-1]
-    if operation in ("percent", "ratio") and not (last if operation == "ratio" else first):
-        return None
-    if operation == "percent":
-        return f"{100 * (last - first) / abs(first):.1f}%"
-    if operation == "ratio":
-        return f"{first / last:.2f}"
-    return _amount(fmean(numbers) if operation == "average" else last - first, values[0])
+    if wanted.operation == "average":
+        return _amount(fmean(numbers), values[0])
+    if wanted.operation == "ratio":
+        return f"{first / last:.2f}" if last else None
+    change = last - first
+    if wanted.operation == "percent":
+        if first * last < 0 or not first:
+            return None
+        change = 100 * change / first
+    if wanted.fall:
+        change = -change
+        if change < 0:
+            return None
+    return f"{change:.1f}%" if wanted.operation == "percent" else _amount(change, values[0])
 
 
 def _amount(number: float, like: TypedValue) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.row_arithmetic import calculation_of, worked_out
+from okralong.pipelines.answering.row_arithmetic import RIGHT, calculation_of, worked_out
 from okralong.pipelines.answering.statement_reading import read_calculation
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Citation, Document, Question, TypedValue
@@ -75,6 +75,11 @@ def test_what_is_worked_out_of_what(question: str, operation: str, operands: tup
         "What was the ratio of sales in 2003 to sales in 2004?",
         "What was the average price?",
         "What was the average of sales from 1990 to 2020?",
+        "What drove the increase in revenue from 2022 to 2023?",
+        "What caused the percentage change in sales between 2018 and 2019?",
+        "How did the change in revenue from 2022 to 2023 affect the margin?",
+        "By what percentage did revenue rise from 2022 to 2023, and why?",
+        "What is the impact of the change in the tax rate from 2018 to 2019?",
     ],
 )
 def test_what_is_not_said_in_plain_words_is_left_to_others(question: str) -> None:
@@ -93,12 +98,15 @@ def test_amounts_that_do_not_fit_together_are_not_worked_with() -> None:
     assert ratio is not None
     fits = worked_out(change, [amount(80, "2022"), amount(60, "2023")])
     assert fits is not None
-    assert (fits.answer, fits.value, len(fits.citations)) == ("-25.0%", None, 1)
+    assert (fits.answer, fits.value, len(fits.citations)) == ("25.0%", None, 1)
+    assert fits.confidence == RIGHT
     for others in (
         [amount(80, "2022"), amount(60, "2023", at=9)],  # another row
         [amount(80, "2022"), amount(60, "2022")],
         [amount(80, "2022"), amount(60, "")],
         [amount(0, "2022"), amount(60, "2023")],
+        [amount(60, "2022"), amount(80, "2023")],  # it rose, and the question has it fall
+        [amount(80, "2022"), amount(-60, "2023")],
         [amount(80, "2022", currency="USD"), amount(60, "2023", currency="EUR")],
         [amount(80, "2022", unit="%"), amount(60, "2023", unit="%")],
         [amount(80, "2022")],
@@ -114,7 +122,11 @@ def test_amounts_that_do_not_fit_together_are_not_worked_with() -> None:
 @pytest.mark.parametrize(
     ("question", "answer", "rows"),
     [
-        ("By what percentage did the audit fee of Alder fall from 2022 to 2023?", "-17.9%", ("Audit fee",)),
+        ("By what percentage did the audit fee of Alder fall from 2022 to 2023?", "17.9%", ("Audit fee",)),
+        ("What was the percentage change in the audit fee from 2022 to 2023?", "-17.9%", ("Audit fee",)),
+        ("What was the percentage decrease in the audit fee from 2022 to 2023?", "17.9%", ("Audit fee",)),
+        ("By how much did revenue fall from 2022 to 2023?", None, ()),
+        ("What was the percentage change in net loss from 2022 to 2023?", None, ()),
         ("What was the ratio of current assets to current liabilities of Alder in 2023?", "3.58", ("C", "C")),
         (
             "What was the ratio of current assets to current liabilities of Alder at the end of 2023?",
@@ -142,7 +154,7 @@ async def test_the_method_takes_it_before_any_call_where_the_policy_says_so() ->
     question = Question("q", "By what percentage did the audit fee of Alder fall from 2022 to 2023?")
     tools = ScriptedTools([DOCUMENT], analysis=analysis("arithmetic"), reads_answers=True, policy=DEFAULT)
     found = await load_strategy("okralong")(question, tools)
-    assert (found.status, found.answer) == ("answered", "-17.9%")
+    assert (found.status, found.answer) == ("answered", "17.9%")
     assert [each.quote for each in found.citations] == ["Audit fee              330         402         310"]
     assert not [call for call in tools.calls if call.tool == "complete"]
     typed = Question("q", question.question, answer_type="percent")
@@ -151,6 +163,6 @@ async def test_the_method_takes_it_before_any_call_where_the_policy_says_so() ->
     )
     value = (await load_strategy("okralong")(typed, tools)).value
     assert value is not None
-    assert (value.number, value.unit) == (-17.9, "%")
+    assert (value.number, value.unit) == (17.9, "%")
     others = ScriptedTools([DOCUMENT], {"generate": ["Answer: 1"]}, analysis=analysis("arithmetic"), reads_answers=True)
     assert (await load_strategy("okralong")(question, others)).answer == "1", "the paper's policy asks the generator"
