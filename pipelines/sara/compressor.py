@@ -53,18 +53,6 @@ _BATCH: Final = 8
 """Texts that are read together for an archive's table; ours."""
 _LORA: Final = "lora."
 """Before the names of the adapter's weights in a file."""
-_BEGINS_AS: Final = "\nIn short, the text above is about the"
-"""What memory tokens begin as, over and over: words behind which a model says what it has read, so that the slots of an
-untrained encoder tell something of their text. Ours."""
-_PLAIN: Final = (
-    "The company reported revenue of 4.2 million dollars for the year, an increase of 12 percent over 2017.",
-    "He was born in Vienna in 1884 and studied law before he turned to painting, for which he is known today.",
-    "We train the model on pairs of sentences and measure the accuracy on a held-out set of 2,000 examples.",
-    "The committee agreed that schools in rural districts need more teachers, and asked for a report in March.",
-    "The film, directed by Anna Lund, tells the story of two brothers who leave their island after a storm.",
-    "Cells were kept at low temperature for six days, after which the growth of the culture was measured again.",
-)
-"""Texts of several kinds, by which the norm of memory slots begins; ours."""
 
 
 class Compressor(nn.Module):
@@ -126,15 +114,14 @@ class MemoryCompressor(nn.Module):
     tokens, through a layer norm, are the chunk's memory slots.
 
     The norm is ours, the paper hands the states on as they are: a few numbers of a state are thirty times the others,
-    which no token embedding is like, and a generator that reads them so is worse off than without. It is learned, and
-    begins such that the slots of some plain texts have the mean and the spread of token embeddings, number by number.
+    which no token embedding is like, and a generator that reads them so is worse off than without.
 
     ``fingerprint`` is that of the files that it was loaded from; None for one that is new or is being trained.
     """
 
     def __init__(self, shape: MemoryShape, model: str) -> None:
-        """A new one over ``model`` ("embedded", a folder or a hub name): an adapter that changes nothing yet, and
-        tokens that begin as words. Raises ConfigError when the model cannot be found.
+        """One that has learned nothing, over ``model`` ("embedded", a folder or a hub name): an adapter that changes
+        nothing, and memory tokens of zeros. Raises ConfigError when the model cannot be found.
         """
         super().__init__()
         self.shape = shape
@@ -143,25 +130,12 @@ class MemoryCompressor(nn.Module):
         source = causal_model(model)
         base: Any = AutoModel.from_pretrained(source, dtype=dtype, use_safetensors=True)
         self._tokenizer: Any = AutoTokenizer.from_pretrained(source)
-        table = base.get_input_embeddings().weight
-        words = text_ids(self._tokenizer, _BEGINS_AS)
-        begin = torch.tensor([words[place % len(words)] for place in range(shape.vectors_per_chunk)])
-        self.memory = nn.Parameter(table[begin].detach().clone().float())
+        self.memory = nn.Parameter(torch.zeros(shape.vectors_per_chunk, shape.hidden))
         self.norm = nn.LayerNorm(shape.hidden)
         lora = LoraConfig(r=shape.rank, lora_alpha=shape.alpha, target_modules=list(shape.targets))
         self.reader: Any = get_peft_model(base.requires_grad_(False), lora)
         self._longest = int(base.config.max_position_embeddings) - shape.vectors_per_chunk
         self.to(place)
-        self._like_tokens()
-
-    @torch.no_grad()
-    def _like_tokens(self) -> None:
-        """Set the norm: see the class."""
-        table = self.reader.get_input_embeddings().weight.float()
-        states = self(_PLAIN).flatten(0, 1)
-        weight = table.std(dim=0) / states.std(dim=0).clamp_min(1e-3)
-        self.norm.weight.copy_(weight)
-        self.norm.bias.copy_(table.mean(dim=0) - weight * states.mean(dim=0))
 
     def forward(self, texts: Sequence[str]) -> Tensor:
         """The slots of ``texts``, shape (n, vectors_per_chunk, hidden), in float32. A text is cut at the window."""

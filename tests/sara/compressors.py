@@ -36,7 +36,7 @@ def random_memory(folder: Path, model: Path, seed: int = 3, slots: int = 2) -> P
         torch.manual_seed(seed)
         made = MemoryCompressor(shape, str(model))
         for name, value in made.named_parameters():
-            if "lora_B" in name:
+            if "lora_B" in name or name == "memory":
                 torch.nn.init.normal_(value, std=0.1)
         made.save(folder)
     return folder

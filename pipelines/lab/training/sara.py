@@ -79,6 +79,19 @@ DONE: Final = "stage.json"
 TRAINED: Final = "training.json"
 """In the result's folder: the config that it is of, but for its figures."""
 
+BEGINS_AS: Final = "\nIn short, the text above is about the"
+"""What memory tokens begin as, over and over: words behind which a model says what it has read, so that the slots of an
+untrained encoder tell something of their text. Ours."""
+PLAIN: Final = (
+    "The company reported revenue of 4.2 million dollars for the year, an increase of 12 percent over 2017.",
+    "He was born in Vienna in 1884 and studied law before he turned to painting, for which he is known today.",
+    "We train the model on pairs of sentences and measure the accuracy on a held-out set of 2,000 examples.",
+    "The committee agreed that schools in rural districts need more teachers, and asked for a report in March.",
+    "The film, directed by Anna Lund, tells the story of two brothers who leave their island after a storm.",
+    "Cells were kept at low temperature for six days, after which the growth of the culture was measured again.",
+)
+"""Texts of several kinds, by which the norm of memory slots begins; ours."""
+
 
 def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> None:
     """Train all stages of ``config`` and write the result to ``out``; embeddings are kept below ``work``.
@@ -292,7 +305,9 @@ class Generator:
                 chunk_tokens=config.chunk_tokens,
             )
             torch.manual_seed(config.seed)
-            return MemoryCompressor(slots, config.model)
+            made = MemoryCompressor(slots, config.model)
+            self._begin(made)
+            return made
         encoder = resolve_embedding_model(config.encoder)
         embedding = self.model.get_input_embeddings().weight
         shape = Shape(
@@ -307,6 +322,19 @@ class Generator:
         )
         torch.manual_seed(config.seed)
         return Compressor(shape, token_scale(embedding)).to(self.device)
+
+    @torch.no_grad()
+    def _begin(self, compressor: MemoryCompressor) -> None:
+        """Have memory tokens begin as words, and the norm such that the slots of some plain texts have the mean and the
+        spread of token embeddings, number by number.
+        """
+        table = self.model.get_input_embeddings().weight.float()
+        words = text_ids(self.tokenizer, BEGINS_AS)
+        compressor.memory.copy_(table[[words[place % len(words)] for place in range(len(compressor.memory))]])
+        states = compressor(PLAIN).flatten(0, 1)
+        weight = table.std(dim=0) / states.std(dim=0).clamp_min(1e-3)
+        compressor.norm.weight.copy_(weight)
+        compressor.norm.bias.copy_(table.mean(dim=0) - weight * states.mean(dim=0))
 
     def learner(self, compressor: AnyCompressor, reply_tokens: int, in_order: bool = False) -> SaraLearner:
         """What learns: the compressor below the model, or the model's adapter where it has one."""
