@@ -244,9 +244,6 @@ def query_batch_sizes() -> Histogram:
     return Histogram("okralong_query_batch_size", "Questions embedded in one pass.", list(SIZES))
 
 
-OVERLAP: Final = 2
-"""Requests that a replica holds, in batches: one at work and one filling. With fewer, batches never fill."""
-
 GOODBYE_S: Final = 0.1
 """How often a replica that is to end looks whether its last request is done, in seconds; ours. Ray's 2 s would be
 waited for at the end of every run."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ray import serve
 from ray.util.metrics import Histogram
 
-from okralong.actors.cluster import GOODBYE_S, OVERLAP, index_metrics, query_batch_sizes, retry_replica
+from okralong.actors.cluster import GOODBYE_S, index_metrics, query_batch_sizes, retry_replica
 from okralong.pipelines.answering.analysis import (
     AnalysisInput,
     ScorerConfig,
@@ -52,8 +52,10 @@ BATCH_WAIT_S: Final = 0.005
 RERANKED_TOGETHER: Final = 8
 """Queries whose candidates are read in one batch; ours. Thirty candidates each already fill a processor."""
 
-ONGOING: Final = 8
-"""Calls that a replica holds, one at work and the others waiting their turn; ours. One call fills the processor."""
+HELD: Final = 100_000
+"""Calls that a replica holds, at work and waiting; ours: more than a run has. A replica that holds its most refuses,
+and Ray's router asks it again only after pauses of up to half a second, for two calls at a time: of 256 questions in
+flight over one encoder that held 64, two a second came through, on an idle machine."""
 
 _JSON: Final = "application/json"
 
@@ -100,9 +102,7 @@ class AnalyzerReplica:
 
 def analyzer_app(config: AnalyzerConfig, place: Place = ANYWHERE) -> serve.Application:
     """What ``run_apps`` starts; its handle: ``await handle.remote(AnalysisInput(...))``."""
-    return _deployed(
-        AnalyzerReplica, "analyzer", config.replicas, OVERLAP * config.max_batch, config.gpus_per_replica, place
-    ).bind(config)
+    return _deployed(AnalyzerReplica, "analyzer", config.replicas, config.gpus_per_replica, place).bind(config)
 
 
 class QueryEmbedderReplica:
@@ -157,9 +157,9 @@ def query_embedder_app(
     model cannot be loaded or is another than the archive's. ``compressor`` is the folder of a compressor, for
     ``handle.compress.remote(vectors)``.
     """
-    return _deployed(
-        QueryEmbedderReplica, "query-embedder", replicas, OVERLAP * MAX_BATCH, gpus_per_replica, place
-    ).bind({key: manifest[key] for key in ("config", "embedding")}, compressor and str(compressor))
+    return _deployed(QueryEmbedderReplica, "query-embedder", replicas, gpus_per_replica, place).bind(
+        {key: manifest[key] for key in ("config", "embedding")}, compressor and str(compressor)
+    )
 
 
 class GeneratorReplica:
@@ -218,9 +218,9 @@ def sara_generator_app(config: SaraConfig, model: str, window: int, place: Place
 
     ``model`` is the generator as ``llm.model`` names it, ``window`` is in tokens.
     """
-    return _deployed(
-        GeneratorReplica, "sara-generator", config.replicas, OVERLAP * config.max_batch, config.gpus_per_replica, place
-    ).bind(config, model, window)
+    return _deployed(GeneratorReplica, "sara-generator", config.replicas, config.gpus_per_replica, place).bind(
+        config, model, window
+    )
 
 
 class HandleTransport(httpx2.AsyncBaseTransport):
@@ -272,8 +272,7 @@ class RerankerReplica:
 
 def reranker_app(config: RerankerConfig, place: Place = ANYWHERE) -> serve.Application:
     """What ``run_apps`` starts; its handle: ``await handle.remote(query, passages)``."""
-    ongoing = OVERLAP * RERANKED_TOGETHER
-    return _deployed(RerankerReplica, "reranker", config.replicas, ongoing, config.gpus_per_replica, place).bind(config)
+    return _deployed(RerankerReplica, "reranker", config.replicas, config.gpus_per_replica, place).bind(config)
 
 
 class ScorerReplica:
@@ -296,7 +295,7 @@ class ScorerReplica:
 
 def scorer_app(config: ScorerConfig, place: Place = ANYWHERE) -> serve.Application:
     """What ``run_apps`` starts; its handle: ``await handle.remote(prefix, texts)``."""
-    deployment = _deployed(ScorerReplica, "scorer", config.replicas, ONGOING, config.gpus_per_replica, place)
+    deployment = _deployed(ScorerReplica, "scorer", config.replicas, config.gpus_per_replica, place)
     return deployment.bind(config)
 
 
@@ -315,18 +314,16 @@ class TokenClassifierReplica:
 
 def token_classifier_app(config: TokenClassifierConfig, place: Place = ANYWHERE) -> serve.Application:
     """What ``run_apps`` starts; its handle: ``await handle.remote(texts)``."""
-    each = config.replicas, ONGOING, config.gpus_per_replica, place
+    each = config.replicas, config.gpus_per_replica, place
     return _deployed(TokenClassifierReplica, "token-classifier", *each).bind(config)
 
 
-def _deployed(
-    replica: type[Any], name: str, replicas: int, ongoing: int, gpus_per_replica: float, place: Place
-) -> serve.Deployment:
-    """A deployment whose replicas hold at most ``ongoing`` requests each."""
+def _deployed(replica: type[Any], name: str, replicas: int, gpus_per_replica: float, place: Place) -> serve.Deployment:
+    """A deployment whose replicas take every call at once."""
     return serve.deployment(
         name=name,
         num_replicas=replicas,
-        max_ongoing_requests=ongoing,
+        max_ongoing_requests=HELD,
         graceful_shutdown_wait_loop_s=GOODBYE_S,
         ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica, **place.options()},
     )(replica)

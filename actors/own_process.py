@@ -89,16 +89,35 @@ def _on_ray() -> bool:
     return ray is not None and ray.is_initialized()
 
 
+class OwnModel:
+    """A model of this process, loaded or on its way. One call at a time, of whatever run and thread: a tokenizer keeps
+    the settings of a call until the next."""
+
+    def __init__(self, loading: Future[Any]) -> None:
+        self._loading = loading
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Until it is loaded. Raises ConfigError when it cannot be."""
+        self._loading.result()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What a method of the model returns. Raises ConfigError when it cannot be loaded."""
+        model = self._loading.result()
+        with self._lock:
+            return getattr(model, method)(*arguments)
+
+
 class OwnModels:
     """The models that runs need, loaded one after the other in a thread of this process; equal ones once."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "okralong-models")
-        self._loaded: dict[str, tuple[object, Future[Any]]] = {}
+        self._loaded: list[tuple[str, object, OwnModel]] = []
 
     def bring(self, prepared: Prepared, asking: bool = True) -> None:
         """Begin to load what the run needs (an estimate, where nobody is ``asking``) and what is not here, in the order
-        in which a question needs it. What is here and another than the run's is let go."""
+        in which a question needs it."""
         config = prepared.config
         load: dict[str, Callable[[], Any]] = {
             "embedder": lambda: _query_encoder(prepared.manifest),
@@ -109,26 +128,30 @@ class OwnModels:
         if config.scorer is not None:
             load["scorer"] = partial(load_scorer, config.scorer)
         for part, identity in needed_models(prepared, asking).items():
-            if part not in self._loaded or self._loaded[part][0] != identity:
-                self._loaded[part] = identity, self._thread.submit(load[part])
+            if self._find(part, identity) is None:
+                self._loaded.append((part, identity, OwnModel(self._thread.submit(load[part]))))
+
+    def of(self, prepared: Prepared, asking: bool = True) -> dict[str, OwnModel]:
+        """The models of a run for which ``bring`` was called, by part."""
+        found = {part: self._find(part, identity) for part, identity in needed_models(prepared, asking).items()}
+        return {part: model for part, model in found.items() if model is not None}
 
     def misfit(self, prepared: Prepared) -> str:
-        """The part of which the run needs another model than the one that is here; "" where there is none."""
+        """The part of which the run needs another model than those that are here; "" where there is none."""
         needed = needed_models(prepared).items()
-        return next((part for part, identity in needed if self._loaded.get(part, (None,))[0] != identity), "")
-
-    def model(self, part: str) -> Any:
-        """A model of ``bring``, once it is loaded. Raises ConfigError when it cannot be."""
-        return self._loaded[part][1].result()
+        return next((part for part, identity in needed if self._find(part, identity) is None), "")
 
     def wait(self) -> None:
         """Until all of them are loaded. Raises ConfigError when one cannot be."""
-        for part in list(self._loaded):
-            self.model(part)
+        for _, _, model in list(self._loaded):
+            model.wait()
 
     def close(self) -> None:
         """Load nothing more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _find(self, part: str, identity: object) -> OwnModel | None:
+        return next((model for name, what, model in self._loaded if (name, what) == (part, identity)), None)
 
 
 def _query_encoder(manifest: Mapping[str, Any]) -> Any:
@@ -175,22 +198,23 @@ class OwnRetrieval(RetrievalClient):
     """Shards and models of this process, as a planner uses them."""
 
     def __init__(self, prepared: Prepared, models: OwnModels, asking: bool = True) -> None:
-        needed = needed_models(prepared, asking)
-        says = RetrievalNames.of(prepared, (), dict.fromkeys(needed, ""))
+        """``models`` has those of the run already, or on their way."""
+        self._models = own = models.of(prepared, asking)
+        says = RetrievalNames.of(prepared, (), dict.fromkeys(own, ""))
         self.archive = prepared.archive
-        self.has_embedder, self.has_analyzer = "embedder" in needed, "analyzer" in needed
-        self.has_reranker, self.has_scorer = "reranker" in needed, "scorer" in needed
-        self.has_token_classifier = "token_classifier" in needed
+        self.has_embedder, self.has_analyzer = "embedder" in own, "analyzer" in own
+        self.has_reranker, self.has_scorer = "reranker" in own, "scorer" in own
+        self.has_token_classifier = "token_classifier" in own
         self.has_compressor = False
         self.reads_spans, self.reads_answers, self.checks = says.reads_spans, says.reads_answers, says.checks
-        self._models = models
         most = prepared.config.reranker.max_batch
-        self._embed: _Together[str, Any] = _Together(lambda texts: list(models.model("embedder").encode_queries(texts)))
-        self._analyze: _Together[AnalysisInput, Analysis] = _Together(lambda all: models.model("analyzer").analyze(all))
-        self._read: _Together[tuple[str, list[str]], list[Reading]] = _Together(
-            lambda asked: cast(list[list[Reading]], models.model("reranker").read_each(asked, most))
+        self._embed: _Together[str, Any] = _Together(lambda texts: list(own["embedder"].call("encode_queries", texts)))
+        self._analyze: _Together[AnalysisInput, Analysis] = _Together(
+            lambda all: cast(list[Analysis], own["analyzer"].call("analyze", all))
         )
-        self._scoring = asyncio.Lock()
+        self._read: _Together[tuple[str, list[str]], list[Reading]] = _Together(
+            lambda asked: cast(list[list[Reading]], own["reranker"].call("read_each", asked, most))
+        )
 
     def shards(self, granularity: int) -> list[LocalShard]:  # type: ignore[override]
         """See ``RetrievalClient``, here and below."""
@@ -213,22 +237,18 @@ class OwnRetrieval(RetrievalClient):
 
     async def score(self, prefix: str, texts: list[str]) -> list[list[float]]:
         """As above."""
-        async with self._scoring:
-            found: list[list[float]] = await asyncio.to_thread(self._models.model("scorer").score, prefix, texts)
-            return found
+        return cast(list[list[float]], await self._call("scorer", "score", prefix, texts))
 
     async def token_ends(self, texts: list[str]) -> list[list[int]]:
         """As above."""
-        async with self._scoring:
-            found: list[list[int]] = self._models.model("scorer").token_ends(texts)
-            return found
+        return cast(list[list[int]], await self._call("scorer", "token_ends", texts))
 
     async def keep(self, texts: list[str]) -> list[list[WordKept]]:
         """As above."""
-        async with self._scoring:
-            model = self._models.model("token_classifier")
-            found: list[list[WordKept]] = await asyncio.to_thread(model.keep, texts)
-            return found
+        return cast(list[list[WordKept]], await self._call("token_classifier", "keep", texts))
+
+    async def _call(self, part: str, method: str, *arguments: Any) -> Any:
+        return await asyncio.to_thread(self._models[part].call, method, *arguments)
 
 
 class LateServer(httpx2.AsyncBaseTransport):

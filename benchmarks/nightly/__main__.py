@@ -63,7 +63,8 @@ def main() -> None:
                 limited = {**scenario, "limits": limits}
                 runs.append(_measured(work, endpoint, limited, in_flight, given.early or given.questions // 5))
     command = f"python -m benchmarks.nightly {' '.join(sys.argv[1:])}".strip()
-    text = report(command, given.latency, runs, peers)
+    first = f"{work.first_pass():.1f} questions a second, {given.in_flight} in flight"
+    text = report(command, given.latency, runs, peers, first)
     print(text)
     if given.out:
         given.out.write_text(text, encoding="utf-8")

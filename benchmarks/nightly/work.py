@@ -49,6 +49,12 @@ class Work:
         if not (self.folder / "first" / "manifest.json").exists():
             self.answer("first", in_flight)
 
+    def first_pass(self) -> float:
+        """Questions a second of the run that replays nothing, from its first row of the journal to its last."""
+        written = read_run_table(Folder.of(self.folder / "first"), "journal", ["written_at"])["written_at"]
+        ends = pc.min_max(written).as_py()
+        return len(self.rows("first", "answers")) / float((ends["max"] - ends["min"]).total_seconds())
+
     def answer(
         self,
         run: str,

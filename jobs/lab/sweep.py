@@ -22,8 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from okralong.actors.cluster import connected
+from okralong.actors.own_process import OwnModels, unfit
 from okralong.actors.retrieval import RetrievalNames, SharedModels
-from okralong.jobs.answer import Interrupt, Shared, answer_prepared, reading_vectors
+from okralong.jobs.answer import Interrupt, Session, Shared, answer_prepared, reading_vectors
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import RunResult, begun_alike, statuses, table
 from okralong.jobs.terminal import say_line
@@ -62,6 +63,7 @@ from okralong.pipelines.lab.sweeps.run import (
     write_cell_files,
     write_gold_labels,
 )
+from okralong.pipelines.llm.batch import ResumeState
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.gateway import Gateway
@@ -279,13 +281,12 @@ class CellEnd:
 
 
 @dataclass
-class Session:
+class Running:
     """What all cells of a sweep share while it runs. ``every`` cell may share its replies with others of its set."""
 
     sweep: Sweep
     every: Sequence[PreparedCell]
     budget: SharedBudget
-    models: SharedModels
     console: Console
     held: ExitStack
     interrupt: Interrupt = field(default_factory=Interrupt)
@@ -314,90 +315,122 @@ class Session:
 def _run(
     expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget, address: str | None, console: Console
 ) -> list[CellEnd]:
-    """Run the cells that have something left to do, archive by archive; no further one after a fatal end."""
+    """Run the cells that have something left to do, archive by archive; no further one after a fatal end.
+
+    Those that one process can carry come first, in this one: over Ray each would start a gateway and planners.
+    """
     waiting = [cell for cell in cells if cell.may_go_on or not Folder.of(cell.run).exists(MANIFEST)]
     if not waiting:
         say_line(console, "every cell is finished; the tables are written anew")
         return []
+    here = [cell for cell in waiting if address is None and not _needs_ray(cell)]
     ends: list[CellEnd] = []
     with ExitStack() as held:
+        running = Running(expanded.sweep, cells, budget, console, held)
+        own = OwnModels()
+        held.callback(own.close)
+        for group in _by_archive(here):
+            for cell in group:
+                own.bring(cell.prepared)
+            ends += _run_archive(running, group, [own] * len(group))
+            if any(end.fatal for end in ends):
+                return ends
+        if len(here) == len(waiting):
+            return ends
         held.enter_context(connected(address))
         models = SharedModels(str(expanded.folder.path))
         held.callback(models.keep, [])
-        session = Session(expanded.sweep, cells, budget, models, console, held)
-        for archive in dict.fromkeys(cell.prepared.archive.location for cell in waiting):
-            own = [cell for cell in waiting if cell.prepared.archive.location == archive]
-            waiting = [cell for cell in waiting if cell.prepared.archive.location != archive]
-            ends += _run_archive(session, own)
-            models.keep(cell.prepared for cell in waiting)
+        groups = _by_archive([cell for cell in waiting if cell not in here])
+        for at, group in enumerate(groups, 1):
+            models.bring(cell.prepared for cell in group)
+            with models.over([cell.prepared for cell in group]) as looking:
+                ends += _run_archive(running, group, looking)
+            models.keep(cell.prepared for later in groups[at:] for cell in later)
             if any(end.fatal for end in ends):
                 break
     return ends
 
 
-Work = tuple[PreparedCell, Generator, RetrievalNames]
+def _needs_ray(cell: PreparedCell) -> bool:
+    """Whether a cell is not carried in this process: for what it is, or for batches that an earlier start left."""
+    prepared = cell.prepared
+    return bool(unfit(prepared, len(prepared.questions)) or ResumeState.load(Folder.of(cell.run)).open)
 
 
-def _run_archive(session: Session, cells: Sequence[PreparedCell]) -> list[CellEnd]:
+def _by_archive(cells: Sequence[PreparedCell]) -> list[list[PreparedCell]]:
+    """The cells of each archive, in the order in which the archives come."""
+    groups: dict[str, list[PreparedCell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.prepared.archive.location, []).append(cell)
+    return list(groups.values())
+
+
+Looking = OwnModels | RetrievalNames
+"""By which a cell finds: models in this process, or models and shards on Ray."""
+Work = tuple[PreparedCell, Generator, Looking]
+
+
+def _run_archive(running: Running, cells: Sequence[PreparedCell], looking: Sequence[Looking]) -> list[CellEnd]:
     """Run the cells over one archive.
 
     Cells that their share of the budget did not reach to the end go on one by one while others have left something.
     Raises what a cell raised, after all have been stopped.
     """
-    session.models.bring(cell.prepared for cell in cells)
     # One after the other before anything runs: each may start a server.
-    served = [session.generator(cell.prepared) for cell in cells]
-    with session.models.over([cell.prepared for cell in cells]) as retrievals:
-        work = list(zip(cells, served, retrievals, strict=True))
-        ends = _side_by_side(session, work)
-        for at, end in enumerate(ends):
-            if end.result.exit_code == EXIT_OVER_BUDGET and (session.budget.free_usd or 0.0) > 0.0:
-                ends[at] = _run_cell(session, *work[at], sharers=1)
+    served = [running.generator(cell.prepared) for cell in cells]
+    work = list(zip(cells, served, looking, strict=True))
+    ends = _side_by_side(running, work)
+    for at, end in enumerate(ends):
+        if end.result.exit_code == EXIT_OVER_BUDGET and (running.budget.free_usd or 0.0) > 0.0:
+            ends[at] = _run_cell(running, *work[at], sharers=1)
     return ends
 
 
-def _side_by_side(session: Session, work: Sequence[Work]) -> list[CellEnd]:
+def _side_by_side(running: Running, work: Sequence[Work]) -> list[CellEnd]:
     """All of it, ``parallel`` at a time; none is begun any more after a fatal end."""
     ends: dict[str, CellEnd] = {}
     waiting = list(work)
-    parallel = session.sweep.parallel
+    parallel = running.sweep.parallel
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="okralong-cell")
-    running: set[Future[CellEnd]] = set()
+    begun: set[Future[CellEnd]] = set()
     try:
-        while waiting or running:
-            while waiting and len(running) < parallel:
-                sharers = min(len(waiting), parallel - len(running))
-                running.add(pool.submit(_run_cell, session, *waiting.pop(0), sharers))
-            done, running = wait(running, return_when=FIRST_COMPLETED)
+        while waiting or begun:
+            while waiting and len(begun) < parallel:
+                sharers = min(len(waiting), parallel - len(begun))
+                begun.add(pool.submit(_run_cell, running, *waiting.pop(0), sharers))
+            done, begun = wait(begun, return_when=FIRST_COMPLETED)
             for end in (future.result() for future in done):
                 ends[end.cell] = end
                 if end.fatal:
                     waiting.clear()
     except BaseException:
-        session.interrupt.fire()
+        running.interrupt.fire()
         raise
     finally:
         pool.shutdown(wait=True)
     return [ends[cell.plan.named.cell] for cell, _, _ in work if cell.plan.named.cell in ends]
 
 
-def _run_cell(
-    session: Session, cell: PreparedCell, served: Generator, retrieval: RetrievalNames, sharers: int
-) -> CellEnd:
+def _run_cell(running: Running, cell: PreparedCell, served: Generator, looking: Looking, sharers: int) -> CellEnd:
     """Run a cell under its share of the budget, of which ``sharers`` may be waiting for some."""
     name = cell.plan.named.cell
-    cap = session.budget.grant(name, sharers)
+    cap = running.budget.grant(name, sharers)
     try:
         config = cell.prepared.config.model_copy(update={"budget_usd": cap})
-        prepared = replace(cell.prepared, config=config, replies_from=session.others(cell))
+        prepared = replace(cell.prepared, config=config, replies_from=running.others(cell))
         silent = Console(file=io.StringIO())  # bars of several runs would draw over each other
-        shared = Shared(served, retrieval, session.interrupt)
-        result = answer_prepared(prepared, str(cell.run), console=silent, shared=shared)
+        stop = running.interrupt
+        if isinstance(looking, OwnModels):
+            session = Session(looking, prepared.llm, served)
+            result = answer_prepared(prepared, str(cell.run), console=silent, session=session, interrupt=stop)
+        else:
+            shared = Shared(served, looking, stop)
+            result = answer_prepared(prepared, str(cell.run), console=silent, shared=shared)
     finally:
         spent = spent_usd(Folder.of(cell.run))
-        session.budget.settle(name, spent)
+        running.budget.settle(name, spent)
     ended = ", ".join(f"{count} {status}" for status, count in sorted(result.statuses.items())) or "nothing was asked"
-    say_line(session.console, f"  {name}: {ended}; ${spent:.4f}")
+    say_line(running.console, f"  {name}: {ended}; ${spent:.4f}")
     return CellEnd(name, result)
 
 

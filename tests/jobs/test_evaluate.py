@@ -17,6 +17,7 @@ from tests.conftest import NODE_KEY
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.jobs.conftest import call, endpoint
+from tests.jobs.warm import without_ray
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +123,38 @@ def test_a_sweep_that_is_stopped_goes_on_to_the_single_question(
     cells = sorted((out / "cells").iterdir())
     code, said = call(monkeypatch, capsys, "compare", cells[0], cells[-1], "--worse-than", "1")
     assert code == 0, said
+
+
+def test_a_sweep_of_few_questions_runs_in_its_own_process_side_by_side(
+    tmp_path: Path,
+    data: Path,
+    reader: FakeOpenAI,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Cells of two encoders of the same words, of a scorer and of a step-wise strategy, none of them on Ray."""
+
+    def refused(address: str | None) -> None:
+        raise AssertionError("the sweep asked for Ray")
+
+    monkeypatch.setattr("okralong.jobs.lab.sweep.connected", refused)
+    methods = {"std_rag": {}, "okralong": {}, "longllmlingua": {}}
+    variants = {"default": {}, "words": {"overrides": {"analyzer.kind": "rules"}}}
+    more = {"share_replies": False, "parallel": 3}
+    scored = {"scorer": {"model": "embedded"}, "reranker.confidence": False, **endpoint(reader)}
+    sweep = write_sweep(tmp_path, data, reader, methods=methods, variants=variants, overrides=scored, **more)
+    out = tmp_path / "out"
+    with without_ray():
+        code, said = call(
+            monkeypatch, capsys, "evaluate", sweep, "--data", data, "--out", out, "--work", tmp_path / "work", "--yes"
+        )
+    assert code == 0, said
+    rows = pq.read_table(out / "scores", schema=SCORES).to_pylist()
+    assert len(rows) == 6 * 6
+    assert {row["status"] for row in rows} <= {"answered", "unanswerable"}
+    assert sum(row["billed_usd"] for row in rows) == pytest.approx(reader.bill_usd, abs=1e-9)
+    runs = sorted((out / "cells").iterdir())
+    assert len({len(table(Folder.of(run), "answers")) for run in runs}) == 1
 
 
 @pytest.mark.soak  # above it is stopped after five replies
