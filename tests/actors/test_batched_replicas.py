@@ -15,7 +15,7 @@ from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import MINILM_SHA256
 
-CALLS = 20
+CALLS, MANY = 20, 400
 MANIFEST: dict[str, Any] = {
     "config": {"embedding": {"model": "embedded", "max_seq_length": 512, "precision": "float32"}},
     "embedding": {"sha256": MINILM_SHA256, "dimension": 384},
@@ -52,6 +52,17 @@ def test_query_embedder_batches_and_agrees_with_single_calls(ray_cluster: None) 
     sizes = handle.stats.remote().result(timeout_s=60)
     assert sum(size * count for size, count in sizes.items()) == CALLS + 1
     assert max(sizes) >= 4
+    remove_apps(["embedder-under-test"])
+
+
+def test_calls_that_come_by_the_hundred_fill_the_batches(ray_cluster: None) -> None:
+    """A replica that refused some would have them from Ray's router one by one, after its pauses."""
+    (handle,) = run_apps({"embedder-under-test": query_embedder_app(MANIFEST)})
+    pending = [handle.remote(f"revenue of division {n}") for n in range(MANY)]
+    assert all(len(one.result(timeout_s=120)) == 384 for one in pending)
+    sizes = handle.stats.remote().result(timeout_s=60)
+    assert sum(size * count for size, count in sizes.items()) == MANY
+    assert sum(sizes.values()) <= MANY // 8
     remove_apps(["embedder-under-test"])
 
 
