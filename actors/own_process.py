@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
 import httpx2
-import numpy as np
 
 from okralong.actors.planner import Planner, PlannerSetup, RunActors, not_written
-from okralong.actors.retrieval import RetrievalClient, RetrievalNames, Vectors, needed_models
+from okralong.actors.retrieval import QueryVectors, RetrievalClient, RetrievalNames, needed_models
 from okralong.pipelines.answering.analysis import AnalysisInput, load_scorer, load_token_classifier
 from okralong.pipelines.answering.analyzer import load_analyzer
 from okralong.pipelines.answering.question_tools import QuestionTools
@@ -208,7 +207,8 @@ class OwnRetrieval(RetrievalClient):
         self.has_compressor = False
         self.reads_spans, self.reads_answers, self.checks = says.reads_spans, says.reads_answers, says.checks
         most = prepared.config.reranker.max_batch
-        self._embed: _Together[str, Any] = _Together(lambda texts: list(own["embedder"].call("encode_queries", texts)))
+        embed: _Together[str, Any] = _Together(lambda texts: list(own["embedder"].call("encode_queries", texts)))
+        self._vectors = QueryVectors(embed.__call__)
         self._analyze: _Together[AnalysisInput, Analysis] = _Together(
             lambda all: cast(list[Analysis], own["analyzer"].call("analyze", all))
         )
@@ -219,10 +219,6 @@ class OwnRetrieval(RetrievalClient):
     def shards(self, granularity: int) -> list[LocalShard]:  # type: ignore[override]
         """See ``RetrievalClient``, here and below."""
         return [LocalShard(self.archive.shard(granularity, number)) for number in range(self.archive.n_shards)]
-
-    async def embed(self, texts: list[str]) -> Vectors:
-        """As above."""
-        return np.stack(await asyncio.gather(*map(self._embed, texts))).astype(np.float32)
 
     def transport(self) -> None:
         """As above; SARA's generator is on Ray."""

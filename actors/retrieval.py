@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,6 +40,9 @@ ADDRESS: Final = "http://okralong.invalid/v1"
 """What a client takes for the address of a server that it reaches through a transport: a name that leads nowhere."""
 REVIVED: Final[dict[str, Any]] = {"max_restarts": 3, "max_task_retries": 3}
 """Ray's options for actors that may die and come back; the journal lets a planner repeat nothing that was paid for."""
+
+VECTORS_KEPT: Final = 4096
+"""Vectors of queries that a process keeps; ours: some six megabytes."""
 
 APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "token_classifier", "generator")
 """The applications on Ray Serve; a run has those that its strategy and its archive need."""
@@ -241,6 +245,31 @@ def _have_gpus(each: float, processes: int) -> None:
         )
 
 
+class QueryVectors:
+    """Vectors of queries, the last of them kept: one query is searched for in several sizes and ways, and a question
+    that many documents are asked is one query. Called with a query, from any event loop."""
+
+    def __init__(self, embed: Callable[[str], Coroutine[Any, Any, Vectors]]) -> None:
+        """``embed`` gives the unit vector of a query, shape (dimension,)."""
+        self._embed = embed
+        self._kept: dict[asyncio.AbstractEventLoop, OrderedDict[str, asyncio.Task[Vectors]]] = {}
+
+    async def __call__(self, query: str) -> Vectors:
+        """The unit vector of a query. Raises what ``embed`` does, which then is called again the next time."""
+        loop = asyncio.get_running_loop()
+        kept = self._kept.setdefault(loop, OrderedDict())  # a task belongs to its loop
+        if query not in kept or _in_vain(kept[query]):
+            kept[query] = loop.create_task(self._embed(query))
+            if len(kept) > VECTORS_KEPT:
+                kept.popitem(last=False)
+        kept.move_to_end(query)
+        return await asyncio.shield(kept[query])  # who gives up waiting leaves it to the others
+
+
+def _in_vain(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
 class RetrievalClient:
     """Retrieval and models as an actor uses them: ports of ``QuestionTools``, each of which outlives a replica that
     dies.
@@ -261,6 +290,7 @@ class RetrievalClient:
         self._reranker, self._scorer = _app_handle(names.reranker), _app_handle(names.scorer)
         self._token_classifier = _app_handle(names.token_classifier)
         self._generator = _app_handle(names.generator)
+        self._vectors = QueryVectors(self._vector)
 
     def shards(self, granularity: int) -> list[RayShard]:
         """All shards of a granularity, in order of their numbers."""
@@ -268,8 +298,11 @@ class RetrievalClient:
 
     async def embed(self, texts: list[str]) -> Vectors:
         """Unit vectors, shape (texts, dimension); only where there is an embedder."""
-        vectors = [retry_replica(partial(self._embedder.remote, text)) for text in texts]
-        return np.stack(await asyncio.gather(*vectors)).astype(np.float32)
+        return np.stack(await asyncio.gather(*map(self._vectors, texts))).astype(np.float32)
+
+    async def _vector(self, query: str) -> Vectors:
+        vector: Vectors = await retry_replica(partial(self._embedder.remote, query))
+        return vector
 
     async def compress(self, vectors: Vectors) -> Vectors:
         """What SARA's compressor makes of vectors; only where there is one."""
