@@ -7,6 +7,7 @@ not found, or its cells do not fit together, nothing is said. Ours, not in the p
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ),
         ("percent", rf"\b(?:growth\s+rate|rate\s+of\s+growth)\s+(?:in|of|for)\s+(?P<one>.+?)\s+{_TIMES}"),
         ("ratio", r"\bratio\s+of\s+(?P<one>.+?)\s+to\s+(?P<two>.+)"),
+        ("part", rf"\b(?:average|mean)\s+(?P<part>quarterly|monthly)\s+(?P<one>.+?)\s+{_TIMES}"),
         ("average", rf"\b(?:average|mean)\s+(?:of\s+)?(?P<one>.+?)\s+{_TIMES}"),
         ("difference", rf"\b{_MOVED}\s+(?:in|of|for)\s+(?P<one>.+?)\s+{_TIMES}"),
         ("difference", rf"\bhow\s+much\s+did\s+(?P<one>.+?)\s+{_MOVED}\s+{_TIMES}"),
@@ -57,6 +59,16 @@ _OTHER: Final = re.compile(
     re.IGNORECASE,
 )
 """Asks for more than two cells and an operation."""
+_NEAREST: Final = re.compile(
+    r",?\s*(?:rounded\s+)?to\s+the\s+nearest\s+(?P<scale>dollar|thousand|million|billion)(?:\s+dollars?)?$",
+    re.IGNORECASE,
+)
+_PARTS: Final = {"quarterly": 4, "monthly": 12}
+_FLOW: Final = re.compile(
+    r"\b(?:revenues?|sales|turnover|income|profit|earnings|loss(?:es)?|expens\w*|expenditures?|costs?|spending|cash\s+flows?)\b",
+    re.IGNORECASE,
+)
+"""What a year has the sum of its quarters of; an amount at one day, such as cash, is none."""
 _WHOLE_SPAN: Final = re.compile(r"\bfrom\b.*?\b(?:to|through)\b", re.IGNORECASE)
 """Times that mean the years between as well."""
 RIGHT: Final = 0.97
@@ -69,13 +81,16 @@ MOST_YEARS: Final = 6
 @dataclass(frozen=True, slots=True)
 class Calculation:
     """``operation``: percent and difference (the later less the earlier, in percent of the earlier; the other way round
-    where a ``fall`` is asked for), ratio (the first by the second), average. ``operands`` are questions for one amount
-    each.
+    where a ``fall`` is asked for), ratio (the first by the second), average (by ``parts`` where the average quarter or
+    month of a year is asked for). ``operands`` are questions for one amount each; an amount is said to the ``nearest``
+    so many, 0: as it comes out.
     """
 
     operation: str
     operands: tuple[str, ...]
     fall: bool = False
+    parts: int = 1
+    nearest: float = 0.0
 
 
 def calculation_of(question: str) -> Calculation | None:
@@ -83,6 +98,9 @@ def calculation_of(question: str) -> Calculation | None:
     plain = " ".join(question.split()).rstrip(" ?.")
     if _OTHER.search(plain):
         return None
+    rounded = _NEAREST.search(plain)
+    nearest = float(SCALES.get(rounded["scale"].lower(), 1)) if rounded else 0.0
+    plain = plain[: rounded.start()] if rounded else plain
     for operation, pattern in _PATTERNS:
         match = pattern.search(plain)
         if match is None:
@@ -93,21 +111,24 @@ def calculation_of(question: str) -> Calculation | None:
             return _ratio(match["one"], match["two"])
         years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" is later less earlier, too
         outside = YEAR.findall(plain[: match.start("times")])
-        if outside or len(years) < 2:
+        parts = _PARTS[match["part"].lower()] if operation == "part" else 1
+        if outside or (len(years) < 2) is (parts == 1) or (parts > 1 and not _FLOW.search(match["one"])):
             return None
         if operation == "average":
             years = _all_years(match["times"], years)
-        elif len(years) != 2:
+        elif parts == 1 and len(years) != 2:
             return None
-        if not 2 <= len(years) <= MOST_YEARS:
+        if len(years) > MOST_YEARS:
             return None
         rest = match["times"][list(YEAR.finditer(match["times"]))[-1].end() :].rstrip(" ,")
         if not _END.fullmatch(rest):
             return None
         of = f" {rest.strip()}" if re.match(r"\s*(?:of|at|for|by)\b", rest) else ""
         asked = tuple(f"What was {match['one']}{of} in {year}?" for year in years)
-        fall = operation != "average" and _FELL.search(match[0].replace(match["one"], " ")) is not None
-        return Calculation(operation, asked, fall)
+        if operation in ("part", "average"):
+            return Calculation("average", asked, parts=parts, nearest=nearest)
+        fall = _FELL.search(match[0].replace(match["one"], " ")) is not None
+        return Calculation(operation, asked, fall, nearest=nearest if operation == "difference" else 0.0)
     return None
 
 
@@ -163,7 +184,7 @@ def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | None:
     numbers = [each.number or 0.0 for each in values]
     first, last = numbers[0], numbers[-1]
     if wanted.operation == "average":
-        return _amount(fmean(numbers), values[0])
+        return _amount(_rounded(fmean(numbers) / wanted.parts, wanted.nearest), values[0])
     if wanted.operation == "ratio":
         return f"{first / last:.2f}" if last else None
     change = last - first
@@ -175,7 +196,11 @@ def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | None:
         change = -change
         if change < 0:
             return None
-    return f"{change:.1f}%" if wanted.operation == "percent" else _amount(change, values[0])
+    return f"{change:.1f}%" if wanted.operation == "percent" else _amount(_rounded(change, wanted.nearest), values[0])
+
+
+def _rounded(number: float, nearest: float) -> float:
+    return math.floor(number / nearest + 0.5) * nearest if nearest else number
 
 
 def _amount(number: float, like: TypedValue) -> str:
