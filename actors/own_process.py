@@ -16,6 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -428,6 +429,10 @@ def own_actors(
                 loop.close()
 
 
+_RUN: Final[ContextVar[str | None]] = ContextVar("okralong_run", default=None)
+"""The run for which something is done, in what its thread calls; None where models are loaded, which runs share."""
+
+
 @contextmanager
 def _warnings_to(run: str) -> Iterator[None]:
     """Keep warnings of the run out of the terminal for the time of the block: they go to ``LOG`` in its folder."""
@@ -437,10 +442,13 @@ def _warnings_to(run: str) -> Iterator[None]:
         handler = logging.FileHandler(Path(folder.path) / LOG, encoding="utf-8", delay=True)
         handler.setFormatter(JsonLines(run))
         handler.setLevel(logging.WARNING)
+        handler.addFilter(lambda _: _RUN.get() in (None, run))  # others may run beside it
+    begun = _RUN.set(run)
     logger.addHandler(handler)
     try:
         yield
     finally:
         logger.removeHandler(handler)
+        _RUN.reset(begun)
         with suppress(OSError):
             handler.close()
