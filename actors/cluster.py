@@ -247,6 +247,9 @@ def query_batch_sizes() -> Histogram:
 GOODBYE_S: Final = 0.1
 """How often a replica that is to end looks whether its last request is done, in seconds; ours. Ray's 2 s would be
 waited for at the end of every run."""
+LAST_CALLS_S: Final = 1.0
+"""How long a replica that is to end works on calls that it holds, in seconds; ours. Whoever asked has ended, or is
+stopped, and they cost nothing: Ray's 20 s would be waited for at Ctrl-C."""
 
 
 def run_apps(applications: Mapping[str, serve.Application]) -> list[Any]:

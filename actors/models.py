@@ -21,7 +21,7 @@ import pyarrow as pa
 from ray import serve
 from ray.util.metrics import Histogram
 
-from okralong.actors.cluster import GOODBYE_S, index_metrics, query_batch_sizes, retry_replica
+from okralong.actors.cluster import GOODBYE_S, LAST_CALLS_S, index_metrics, query_batch_sizes, retry_replica
 from okralong.pipelines.answering.analysis import (
     AnalysisInput,
     ScorerConfig,
@@ -325,6 +325,7 @@ def _deployed(replica: type[Any], name: str, replicas: int, gpus_per_replica: fl
         num_replicas=replicas,
         max_ongoing_requests=HELD,
         graceful_shutdown_wait_loop_s=GOODBYE_S,
+        graceful_shutdown_timeout_s=LAST_CALLS_S,
         ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica, **place.options()},
     )(replica)
 
