@@ -429,7 +429,7 @@ def own_actors(
                 loop.close()
 
 
-_RUN: Final[ContextVar[str | None]] = ContextVar("okralong_run", default=None)
+_RUN: Final[ContextVar[str | None]] = ContextVar("run", default=None)
 """The run for which something is done, in what its thread calls; None where models are loaded, which runs share."""
 
 
