@@ -55,7 +55,7 @@ RERANKED_TOGETHER: Final = 8
 HELD: Final = 100_000
 """Calls that a replica holds, at work and waiting; ours: more than a run has. A replica that holds its most refuses,
 and Ray's router asks it again only after pauses of up to half a second, for two calls at a time: of 256 questions in
-flight over one encoder that held 64, two a second came through, on an idle machine."""
+flight over one encoder that held 64, 1.35 a second came through, on an idle machine."""
 
 _JSON: Final = "application/json"
 

@@ -132,9 +132,14 @@ class OwnModels:
                 self._loaded.append((part, identity, OwnModel(self._thread.submit(load[part]))))
 
     def of(self, prepared: Prepared, asking: bool = True) -> dict[str, OwnModel]:
-        """The models of a run for which ``bring`` was called, by part."""
-        found = {part: self._find(part, identity) for part, identity in needed_models(prepared, asking).items()}
-        return {part: model for part, model in found.items() if model is not None}
+        """The models of a run, by part. Raises LookupError for one that ``bring`` was not told of."""
+        found: dict[str, OwnModel] = {}
+        for part, identity in needed_models(prepared, asking).items():
+            model = self._find(part, identity)
+            if model is None:
+                raise LookupError(f"the run's {part} was not brought")
+            found[part] = model
+        return found
 
     def misfit(self, prepared: Prepared) -> str:
         """The part of which the run needs another model than those that are here; "" where there is none."""

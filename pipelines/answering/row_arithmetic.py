@@ -111,12 +111,12 @@ def calculation_of(question: str) -> Calculation | None:
             return _ratio(match["one"], match["two"])
         years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" is later less earlier, too
         outside = YEAR.findall(plain[: match.start("times")])
-        parts = _PARTS[match["part"].lower()] if operation == "part" else 1
-        if outside or (len(years) < 2) is (parts == 1) or (parts > 1 and not _FLOW.search(match["one"])):
+        of_year = operation == "part"
+        if outside or of_year != (len(years) == 1) or (of_year and not _FLOW.search(match["one"])):
             return None
         if operation == "average":
             years = _all_years(match["times"], years)
-        elif parts == 1 and len(years) != 2:
+        elif not of_year and len(years) != 2:
             return None
         if len(years) > MOST_YEARS:
             return None
@@ -125,8 +125,10 @@ def calculation_of(question: str) -> Calculation | None:
             return None
         of = f" {rest.strip()}" if re.match(r"\s*(?:of|at|for|by)\b", rest) else ""
         asked = tuple(f"What was {match['one']}{of} in {year}?" for year in years)
-        if operation in ("part", "average"):
-            return Calculation("average", asked, parts=parts, nearest=nearest)
+        if of_year:
+            return Calculation("average", asked, parts=_PARTS[match["part"].lower()], nearest=nearest)
+        if operation == "average":
+            return Calculation(operation, asked, nearest=nearest)
         fall = _FELL.search(match[0].replace(match["one"], " ")) is not None
         return Calculation(operation, asked, fall, nearest=nearest if operation == "difference" else 0.0)
     return None
