@@ -323,7 +323,10 @@ def _run(
     if not waiting:
         say_line(console, "every cell is finished; the tables are written anew")
         return []
-    here = [cell for cell in waiting if address is None and not _needs_ray(cell)]
+    here: list[PreparedCell] = []
+    on_ray: list[PreparedCell] = []
+    for cell in waiting:
+        (on_ray if address is not None or _needs_ray(cell) else here).append(cell)
     ends: list[CellEnd] = []
     with ExitStack() as held:
         running = Running(expanded.sweep, cells, budget, console, held)
@@ -335,12 +338,12 @@ def _run(
             ends += _run_archive(running, group, [own] * len(group))
             if any(end.fatal for end in ends):
                 return ends
-        if len(here) == len(waiting):
+        if not on_ray:
             return ends
         held.enter_context(connected(address))
         models = SharedModels(str(expanded.folder.path))
         held.callback(models.keep, [])
-        groups = _by_archive([cell for cell in waiting if cell not in here])
+        groups = _by_archive(on_ray)
         for at, group in enumerate(groups, 1):
             models.bring(cell.prepared for cell in group)
             with models.over([cell.prepared for cell in group]) as looking:
