@@ -52,6 +52,7 @@ def main() -> None:
         endpoint = held.enter_context(EndpointProcess({**scenario, "latency": {}}))
         work = Work(folder, endpoint.base_url, given.questions)
         work.learn(given.in_flight)
+        first = f"{work.first_pass():.1f} questions a second, {given.in_flight} in flight"
         for in_flight in filter(None, (given.in_flight, given.wide)):
             free = _measured(work, endpoint, scenario, in_flight, given.early or given.questions // 5)
             runs.append(free)
@@ -63,7 +64,6 @@ def main() -> None:
                 limited = {**scenario, "limits": limits}
                 runs.append(_measured(work, endpoint, limited, in_flight, given.early or given.questions // 5))
     command = f"python -m benchmarks.nightly {' '.join(sys.argv[1:])}".strip()
-    first = f"{work.first_pass():.1f} questions a second, {given.in_flight} in flight"
     text = report(command, given.latency, runs, peers, first)
     print(text)
     if given.out:
