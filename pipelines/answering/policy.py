@@ -323,7 +323,8 @@ class RerankPolicy(Settings):
 class ReadPolicy(Settings):
     """Answers without the generator, where the run's config lets the cross-encoder answer (``reranker.answers``). It
     reads those to questions of ``types`` off the passages: where one retrieval is made (an abstractive one by the best
-    sentence), and where a split one compares two things by a value; where no passage holds the answer with at least the
+    sentence), where a split one compares two things by a value, and a multi-bridge one by one look-up after the other where
+    its words say what to look up (``bridge_questions.py``); where no passage holds the answer with at least the
     probability ``threshold``, the question is unanswerable. With ``calculations`` code works out what a question of any
     type says in plain words (``row_arithmetic.py``). Ours, not in the paper.
     """

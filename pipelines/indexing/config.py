@@ -99,9 +99,10 @@ class IndexConfig(Settings):
     documents (see ``read_sidecar``); null: the columns that the version before has. ``ocr`` auto reads pages without
     text and images where the extra is installed, off reads none.
 
-    ``compressor`` makes a table of compressed chunks for the strategy sara: "shipped", "icae", or a folder that
-    ``okralong train-sara`` wrote; "auto" is the shipped one where it fits encoder and sizes, else none; "none". Memory
-    slots are made by ``generator``, the model that they were trained with: "embedded", a folder or a hub name.
+    ``compressor`` makes a table of compressed chunks for the strategy sara: "shipped", "icae", "xrag", or a
+    folder that ``okralong train-sara`` wrote; "auto" is the shipped one where it fits encoder and sizes, else none;
+    "none". Memory slots are made by ``generator``, the model that they were trained with: "embedded", a folder or a
+    hub name.
     """
 
     SHIPPED: ClassVar[str | None] = "index.yaml"

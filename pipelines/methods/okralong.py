@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, with_value
+from okralong.pipelines.answering.bridge_questions import read_bridge
 from okralong.pipelines.answering.context import merge, process_context
 from okralong.pipelines.answering.documents_task import task_by_rules
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
@@ -161,6 +162,12 @@ def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Po
     return line_item_queries(question) if asked and plan.workflow in ("linear", "extend") else []
 
 
+def _typed(question: str, tools: Tools, read: Answer | None) -> Answer | None:
+    """What was read with the value that the question's answer type asks for; None where there is none."""
+    typed = None if read is None else with_value(Question("", question, answer_type=tools.answer_type), read)
+    return None if typed is None or typed.status == "invalid_output" else typed
+
+
 async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools, cell: bool) -> Answer:
     wanted = AnswerType.of(tools.answer_type)
     reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
@@ -172,17 +179,16 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
             return stated
     if tools.reads_answers and tools.policy.read.calculations:
         worked = await read_calculation(tools, question)
-        typed = worked and with_value(Question("", question, answer_type=tools.answer_type), worked)
-        if typed is not None and typed.status != "invalid_output":
+        if (typed := _typed(question, tools, worked)) is not None:
             return typed
     if plan.workflow == "step":
-        return await reason_in_steps(tools, question, plan)
+        read = await read_bridge(tools, question, plan) if reads else None
+        return _typed(question, tools, read) or await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":
         finds = await split_retrieval(tools, question, plan)
-        if reads and (compared := await read_comparison(tools, "compare", question, finds)) is not None:
-            typed = with_value(Question("", question, answer_type=tools.answer_type), compared)
-            if typed.status != "invalid_output":
-                return typed
+        compared = await read_comparison(tools, "compare", question, finds) if reads else None
+        if (typed := _typed(question, tools, compared)) is not None:
+            return typed
         # In turns, so that each sub-question keeps its evidence.
         hits = pool([found for _, found in finds])
     else:
@@ -194,8 +200,8 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
             if typed_answer is not None:
                 return typed_answer
         elif reads and not items:
-            read = read_sentence if analysis is not None and analysis.type == "abstractive" else read_answer
-            return await read(tools, "read", question, hits)
+            by = read_sentence if analysis is not None and analysis.type == "abstractive" else read_answer
+            return await by(tools, "read", question, hits)
     passages = await process_context(hits, plan, tools)
     if cell and tools.policy.over_documents.rows and (row := await read_statement(tools, question, wanted)) is not None:
         passages = merge([*row.context, *passages])

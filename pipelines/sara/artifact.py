@@ -321,7 +321,11 @@ SARA: Final = "sara"
 """The folder of the shipped compressor below ``pipelines/models/adapters``, and the section of an answer config."""
 
 ICAE: Final = "icae"
-"""What names the shipped compressor of memory slots in a config, and its folder beside that one."""
+XRAG: Final = "xrag"
+"""What names the shipped memory slots and the shipped projector of one vector in a config, and their folders there."""
+
+SHIPPED_AS: Final = {SHIPPED: SARA, ICAE: ICAE, XRAG: XRAG}
+"""What a config may say, and the folder that it means."""
 
 AUTO: Final = "auto"
 NONE: Final = "none"
@@ -329,15 +333,16 @@ NONE: Final = "none"
 
 
 def shipped_folder(name: str = SARA) -> Path | None:
-    """Where the shipped compressor is, SARA's or ICAE's; None where this installation comes without it."""
+    """Where the shipped compressor is, SARA's unless named; None where this installation comes without it."""
     folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
     return folder if (folder / DESCRIPTION).is_file() else None
 
 
 def compressor_folder(said: str) -> Path:
-    """The folder of the compressor that a config means by "shipped", "icae" or a path. Raises ConfigError for none."""
-    names = {SHIPPED: SARA, ICAE: ICAE}
-    folder = shipped_folder(names[said]) if said in names else Path(said).expanduser().resolve()
+    """The folder of the compressor that a config means by "shipped", "icae", "xrag" or a path. Raises ConfigError for
+    none.
+    """
+    folder = shipped_folder(SHIPPED_AS[said]) if said in SHIPPED_AS else Path(said).expanduser().resolve()
     if folder is None:
         raise ConfigError(
             "This okralong comes without a trained compressor, which SARA needs. Train one with `okralong train-sara "
@@ -347,13 +352,14 @@ def compressor_folder(said: str) -> Path:
     if not (folder / DESCRIPTION).is_file():
         raise ConfigError(
             f"{folder} holds no compressor (it has no {DESCRIPTION}). Give the folder that `okralong train-sara` "
-            "wrote, or shipped (SARA's) or icae for one that comes with okralong."
+            "wrote, or shipped (SARA's), icae or xrag for one that comes with okralong."
         )
     return folder
 
 
 def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection[int]) -> Path | None:
-    """The compressor whose table an archive gets; None for none. ``said`` is auto, none, shipped, icae or a folder.
+    """The compressor whose table an archive gets; None for none. ``said`` is auto, none, shipped, icae, xrag or a
+    folder.
 
     ``encoder`` has the ``sha256`` and the ``model`` of the archive's encoder, ``sizes`` are the granularities that have
     vectors. Auto is the shipped one where it fits, else none; one that is named must fit: raises ConfigError.
@@ -395,10 +401,10 @@ def misfit(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) 
 class SaraConfig(Settings):
     """SARA's models in a run.
 
-    ``compressor`` is "shipped" (SARA's), "icae" or a folder that ``okralong train-sara`` wrote, with the generator's
-    adapter in it where it was tuned. The generator runs in ``precision`` in each of ``replicas``, which takes
-    ``gpus_per_replica`` GPUs; ``max_batch`` prompts are answered in one go, and a batch waits ``batch_wait_s`` seconds
-    to fill.
+    ``compressor`` is "shipped" (SARA's), "icae", "xrag" or a folder that ``okralong train-sara`` wrote, with the
+    generator's adapter in it where it was tuned. The generator runs in ``precision`` in each of ``replicas``,
+    which takes ``gpus_per_replica`` GPUs; ``max_batch`` prompts are answered in one go, and a batch waits
+    ``batch_wait_s`` seconds to fill.
     """
 
     compressor: Annotated[str, Field(min_length=1)] = SHIPPED
@@ -452,7 +458,7 @@ def check_table(folder: Path, manifest: Mapping[str, Any], archive: str, granula
     """Raise ArchiveError unless the archive has this compressor's table, at that granularity."""
     _, fingerprint = read_shape(folder)
     held = manifest.get("compressor")
-    named = {shipped_folder(): SHIPPED, shipped_folder(ICAE): ICAE}.get(folder, folder)
+    named = {shipped_folder(name): said for said, name in SHIPPED_AS.items()}.get(folder, folder)
     again = f"Set compressor: {named} and embedding.of: each in the index "
     again += "config and run okralong index on it again, which embeds only chunks without vectors. Nothing was spent."
     if held is None:

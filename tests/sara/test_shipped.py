@@ -15,11 +15,22 @@ from okralong.pipelines.lab.training.sara import TRAINED, Generator, SaraLearner
 from okralong.pipelines.lab.training.sara_report import compared
 from okralong.pipelines.lab.training.sara_rows import Material, SaraConfig, alignment_examples
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
-from okralong.pipelines.sara.artifact import ICAE, MemoryShape, adapter_of, misfit, read_shape, shipped_folder
+from okralong.pipelines.sara.artifact import (
+    ICAE,
+    XRAG,
+    MemoryShape,
+    Shape,
+    adapter_of,
+    compressor_folder,
+    misfit,
+    read_shape,
+    shipped_folder,
+)
 from okralong.pipelines.sara.compressor import Compressor, load_compressor
 
 MEGABYTES = 15
 OF_SLOTS = 4
+OF_ONE_VECTOR = 5
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +92,20 @@ def test_memory_slots_are_small_and_fit_any_encoder(slots: Path) -> None:
     assert shape.generator == EMBEDDED
     assert str(fingerprint) in (slots / "README.md").read_text(encoding="utf-8")
     assert is_trained_by(slots, load_config(SaraConfig, "training/icae.yaml"))
+
+
+def test_the_projector_of_one_vector_is_small_and_fits_archives_as_they_are_made() -> None:
+    """xRAG's, by its name in a config; no adapter, the generator that reads it is the model as it is."""
+    one_vector = compressor_folder(XRAG)
+    assert sum(file.stat().st_size for file in one_vector.rglob("*") if file.is_file()) < OF_ONE_VECTOR * 10**6
+    assert adapter_of(one_vector) is None
+    shape, fingerprint = read_shape(one_vector)
+    assert isinstance(shape, Shape)
+    assert shape.vectors_per_chunk == 1
+    described = {"model": EMBEDDED, "sha256": resolve_embedding_model(EMBEDDED).sha256, "dimension": shape.inputs}
+    assert misfit(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
+    assert str(fingerprint) in (one_vector / "README.md").read_text(encoding="utf-8")
+    assert is_trained_by(one_vector, load_config(SaraConfig, "training/xrag.yaml"))
 
 
 @pytest.mark.soak  # a minute of a real model

@@ -106,6 +106,8 @@ def test_xrag_tunes_its_projector_and_leaves_the_generator_as_it_is(tiny: Path, 
     assert min(losses[1:]) < losses[0]
     card = (out / "README.md").read_text()
     assert card.count("the compressor, below the frozen generator") == 2
+    assert card.startswith("# A trained xRAG of okralong")
+    assert "Without" not in card, "SARA's ablations say nothing of it"
     found = json.loads(report_sara(config, None, tmp_path / "work", out)[1].read_text())
     answers = found["The gold answer, by how many of 1 retrieved chunks stand as text"]
     assert answers["0 as text, before tuning"]["nll"]["true"] != answers["0 as text"]["nll"]["true"]

@@ -232,10 +232,12 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
         "curriculum (SARA-L)": config.curriculum,
         "instruction tuning (SARA-I)": config.instruction and config.instruction.learned,
     }
-    slots = isinstance(shape, MemoryShape)  # SARA's ablations say nothing of them
-    without = [name for name, on in off.items() if not on and not slots]
+    tuned = config.instruction is not None and config.instruction.lora is not None
+    one_vector = shape.vectors_per_chunk == 1 and not tuned  # the generator stays as it is
+    method = "ICAE" if isinstance(shape, MemoryShape) else "xRAG" if one_vector else "SARA"
+    without = [name for name, on in off.items() if not on and method == "SARA"]  # they say nothing of the others
     sections = [
-        f"# A trained {'ICAE' if slots else 'SARA'} of okralong",
+        f"# A trained {method} of okralong",
         f"Made by `okralong train-sara`. {_of_what(shape, encoder, base)}, "
         f"fingerprint `{fingerprint}`, for chunks of at most {shape.chunk_tokens} tokens at sentences. Seed "
         f"{config.seed}. Texts and questions of the train side of the split: {', '.join(sets)}."

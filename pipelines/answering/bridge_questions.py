@@ -1,0 +1,261 @@
+"""Multi-bridge questions without a generator: what has to be looked up first is read from the question's own words.
+
+"Where was the director of the film X born?" asks for two things, one after the other: who the director of X is, and
+where that person was born. Rules find the innermost description of such a question, ask for it, and put what was read
+in its place, until nothing is left to be looked up first. The cross-encoder reads each answer off the passages. Where
+the words are not understood, or one answer is not there, the step-wise reasoner is asked (paper section 3.3). Ours, not
+in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.prompts import same_words
+from okralong.pipelines.answering.reading import probability, span_answer
+from okralong.pipelines.answering.retrieve import assembled_retrieval
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.types import Answer, Passage, Plan, Reading
+
+MOST_LOOK_UPS: Final = 4
+"""Look-ups of one question at most, the last one included: as many as MuSiQue's questions have; ours."""
+LONGEST: Final = 1000
+"""Characters of a question that is read by rules at most; ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """``question`` asks for what a longer question only describes; that one is ``before``, its answer, ``after``."""
+
+    question: str
+    before: str
+    after: str
+
+    def then(self, answer: str) -> str:
+        """What is left to ask when the answer is known. A word that both have at the seam is said once."""
+        before = self.before
+        last = before.rsplit(maxsplit=1)[-1] if before.strip() else ""
+        if last and answer.casefold().endswith(f" {last.casefold()}"):
+            before = before[: before.rindex(last)]
+        return f"{before}{answer}{self.after}"
+
+
+def first_look_up(question: str) -> LookUp | None:
+    """What ``question`` needs to know first; None where its words describe nothing that has to be found out."""
+    text = _by_parents(" ".join(question.split()).rstrip("? ")) + "?"
+    if len(text) > LONGEST:
+        return None
+    found = [*_relations(text), *_possessives(text), *_clauses(text)]
+    # Descriptions nest to the right: the last one has no other in it.
+    for start, stop, sub_question, head in sorted(found, key=lambda each: each[:2], reverse=True):
+        before, after = text[:start], text[stop:]
+        more = not (_ASKS_ONLY.fullmatch(before) and after == "?")
+        if more and _ASKS.search(before + after):
+            return LookUp(sub_question, before + head, after)
+    return None
+
+
+async def read_bridge(tools: Tools, question: str, plan: Plan) -> Answer | None:
+    """The answer of a multi-bridge question by one look-up after the other, with the sources of all of them, and as
+    confidence the product of theirs. None where the words describe nothing that has to be found out, or something is
+    not read with the policy's ``read.threshold``.
+
+    Steps: ``bridge/1/retrieve``, ``bridge/1/read`` onward.
+    """
+    left = question
+    read: list[Answer] = []
+    while len(read) < MOST_LOOK_UPS and (read or first_look_up(left) is not None):
+        look_up = first_look_up(left)
+        asked = left if look_up is None else look_up.question
+        hits = await assembled_retrieval(tools, f"bridge/{len(read) + 1}/retrieve", asked, plan)
+        shown = [passage_of(hit) for hit in hits]
+        readings = await tools.read(f"bridge/{len(read) + 1}/read", asked, [each.text for each in shown])
+        found = newly_said(asked, shown, readings)
+        if found is None or (found.confidence or 0.0) < tools.policy.read.threshold:
+            return None
+        read.append(found)
+        if look_up is None:
+            return replace(
+                found,
+                citations=tuple(dict.fromkeys(each for answer in read for each in answer.citations)),
+                context=tuple(dict.fromkeys(passage for answer in read for passage in answer.context)),
+                confidence=math.prod(answer.confidence or 0.0 for answer in read),
+            )
+        left = look_up.then(name_in(found.answer))
+    return None
+
+
+def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer | None:
+    """The most probable span that says something which the question does not. Its confidence is the probability that
+    its passage holds the answer. None for none.
+    """
+    known = set(same_words(question).split())
+    for passage, reading in sorted(zip(shown, readings, strict=True), key=lambda pair: -probability(pair[1])):
+        found = span_answer([passage], [reading])
+        if set(same_words(found.answer).split()) - known:
+            return replace(found, context=tuple(shown), confidence=reading.answerable or 0.0)
+    return None
+
+
+def name_in(answer: str) -> str:
+    """An answer as a part of the next question: its first line, up to where another fact is told."""
+    line = next((each for each in answer.splitlines() if each.strip()), answer).strip()
+    return _ANOTHER_FACT.split(line, maxsplit=1)[0].removesuffix("'s").removesuffix("\u2019s")
+
+
+_ANOTHER_FACT: Final = re.compile(r",? (?:and|who|which) (?=[a-z])")
+
+
+# How a question describes something: ``(start, stop)`` of the description in the question, the question that asks for
+# it, and which of its words stay before the answer.
+_Found = tuple[int, int, str, str]
+
+_PERSONS: Final = (
+    "director|composer|performer|singer|author|writer|screenwriter|founder|co-founder|creator|inventor|designer|"
+    "architect|producer|publisher|editor|leader|head|manager|coach|captain|owner|chairman|chairwoman|chair|president|"
+    "chief executive|ceo|cfo|governor|mayor|minister|king|queen|husband|wife|spouse|father|mother|parent|son|daughter|"
+    "child|brother|sister|stepfather|stepmother|discoverer|painter|sculptor|narrator|lyricist|cinematographer|"
+    "predecessor|successor|treasurer|secretary|chief engineer|lead singer"
+)
+_THINGS: Final = (
+    "parent company|subsidiary|auditor|manufacturer|maker|developer|distributor|supplier|operator|record label|label|"
+    "birthplace|place of birth|place of death|country of origin|capital|headquarters|seat|successor company"
+)
+_NO_ADJECTIVE: Final = (
+    "the|a|an|both|of|by|in|at|on|for|from|to|as|with|and|or|is|was|are|were|did|does|do|has|had|have|be|been|it|its|who|"
+    "which|that|where|when|what|whom|whose"
+)
+_RELATION: Final = rf"(?:(?!(?:{_NO_ADJECTIVE}) )[a-z\d-]+ ){{0,2}}?(?:{_PERSONS}|{_THINGS})"
+_OF: Final = re.compile(rf"\b(?:[Tt]he )?(?P<relation>{_RELATION}) of (?=\S)")
+_POSSESSIVE: Final = re.compile(rf"['\u2019]s (?P<relation>{_RELATION})\b(?! of\b)")
+_PERSON: Final = re.compile(rf"(?i:.*\b(?:{_PERSONS}))")
+_ASKS_ONLY: Final = re.compile(r"(?i:(?:(?:who|what|which|where|when) (?:is|was|are|were) )?(?:the name of )?)")
+"""All that a question with a single look-up says beside it."""
+
+_ASKS: Final = re.compile(r"(?i:\b(?:who|what|which|when|where|how|why|whose|whom)\b)")
+
+_PARENTS: Final = {
+    "paternal grandfather": ("father", "father"),
+    "paternal grandmother": ("mother", "father"),
+    "maternal grandfather": ("father", "mother"),
+    "maternal grandmother": ("mother", "mother"),
+    "father-in-law": ("father", "spouse"),
+    "mother-in-law": ("mother", "spouse"),
+}
+"""Relations that texts say in two."""
+_IN_TWO: Final = re.compile(rf"(?i:\bthe (?P<of>{'|'.join(_PARENTS)}) of |['\u2019]s (?P<s>{'|'.join(_PARENTS)})\b)")
+
+
+def _by_parents(text: str) -> str:
+    def in_two(match: re.Match[str]) -> str:
+        first, second = _PARENTS[(match["of"] or match["s"]).lower()]
+        return f"the {first} of the {second} of " if match["of"] else f"'s {second}'s {first}"
+
+    return _IN_TWO.sub(in_two, text)
+
+
+_LINKS: Final = re.compile(
+    r"of|the|and|in|an?|to|for|de|du|la|le|von|van|on|with|at|by|y|e|&|-|et|une?|der", re.IGNORECASE
+)
+"""Words in small letters that names and titles have within them."""
+
+
+def _named(word: str) -> bool:
+    if word in ("'s", "\u2019s"):
+        return False
+    return word[:1].isupper() or word[:1].isdigit() or word[:1] in "\"'(\u201c\u2018&"
+
+
+def _end_of_name(text: str, start: int) -> int | None:
+    """Where the name that begins at ``start`` ends, with up to three words before it that say what it is ("the film");
+    None where there is no name. ``text`` ends with a question mark.
+    """
+    end, named, links = None, False, 0
+    for match in re.finditer(r"\S+", text[start:]):
+        word = match[0]
+        if _named(word):
+            end, named, links = start + match.end(), True, 0
+        elif named and not _LINKS.fullmatch(word):
+            break
+        else:
+            links += 1
+            if links > (2 if named else 3):
+                break
+    if end is None or text[:end].endswith(("'s", "\u2019s")):
+        return None  # something of the name's is described: the other pattern's
+    return end - (text[end - 1] in ",;" or end == len(text))
+
+
+def _relations(text: str) -> Iterator[_Found]:
+    """ "the director of the film X"."""
+    for match in _OF.finditer(text):
+        end = _end_of_name(text, match.end())
+        if end is not None:
+            asked = "Who" if _PERSON.fullmatch(match["relation"]) else "What"
+            name = text[match.end() : end].rstrip("?")
+            yield match.start(), end, f"{asked} is the {match['relation']} of {name}?", ""
+
+
+def _possessives(text: str) -> Iterator[_Found]:
+    """ "X's wife"."""
+    for match in _POSSESSIVE.finditer(text):
+        start = match.start()
+        for word in reversed(list(re.finditer(r"\S+", text[:start]))):
+            if not _named(word[0]) and not _LINKS.fullmatch(word[0]):
+                break
+            if _named(word[0]) and word.start() > 0:
+                start = word.start()
+        if start < match.start():
+            asked = "Who" if _PERSON.fullmatch(match["relation"]) else "What"
+            yield start, match.end(), f"{asked} is {text[start : match.end()]}?", ""
+
+
+_CLAUSE: Final = re.compile(
+    r"\b(?:the|a|an) (?P<noun>(?:(?!(?:the|a|an|that|which|who|whom|where)\b)[\w'\u2019&.-]+ ){1,6}?)"
+    r"(?:(?P<by>\w+ed|made|built|led|held|written|sung|won|run|taken|bought|sold|drawn|driven|chosen) by |"
+    r"(?:(?P<preposition>in|at|on|of|for|from|by|to|with|under) )?(?P<marker>which|that|who|whom|where) )"
+    r"(?P<clause>[^,?]+(?:, [A-Z][^,?]+)?)"
+)
+_AUXILIARY: Final = re.compile(r"(?P<subject>.+?) (?P<verb>is|was|are|were|has|had|can|will) (?P<rest>.+)")
+_NOT_ALONE: Final = re.compile(r"\b(?:did|does|do|is|are|will|become|became|or)\b")
+"""A second verb, which belongs to the question around the clause, or a choice."""
+_STATE: Final = re.compile(r" (?:is|was|are|were) (?:an? )?\w+(?: of(?! [A-Z]))?")
+"""What right behind a name still belongs to a clause: "the country where X is located"."""
+_PLACES: Final = re.compile("country|city|state|county|town|village|continent|province|region|year|month|island")
+"""What is not named beside its answer: "in Austria", and not "in the country Austria", but "the segment Optics"."""
+_OPENS: Final = re.compile(r"(?i:(?:when|where|why|how) (?:was|were|is|are|did|does|do|has|had) )$")
+"""Behind these a verb follows the description: "When was the pianist who recorded X born?"."""
+
+
+def _clauses(text: str) -> Iterator[_Found]:
+    """ "the segment that X leads", "the works at which X is made", "the segment led by X"."""
+    for match in _CLAUSE.finditer(text):
+        noun, clause, stop = match["noun"].strip(), match["clause"], match.end()
+        if _OPENS.search(text[: match.start()]):
+            name = _end_of_name(text, match.start("clause"))
+            if name is None or name >= stop:
+                continue
+            verb = None if match["marker"] == "who" else _STATE.match(text, name)
+            stop = name if verb is None else verb.end()
+            clause = text[match.start("clause") : stop]
+        order = _AUXILIARY.fullmatch(clause)
+        if _ASKS.search(clause) or " " not in clause or _NOT_ALONE.search(clause if order is None else order["rest"]):
+            continue
+        if match["by"]:
+            asked = f"Which {noun} is {match['by']} by {clause}"
+        elif match["marker"] == "who":
+            asked = f"Who {clause}"
+        elif match["marker"] == "where" or match["preposition"]:
+            preposition = (match["preposition"] or "in").capitalize()
+            said = clause if order is None else f"{order['verb']} {order['subject']} {order['rest']}"
+            asked = f"{preposition} which {noun} {said}"
+        else:
+            asked = f"Which {noun} {clause}"
+        head = noun.partition(" of ")[0]
+        alone = match["marker"] == "who" or _PLACES.fullmatch(head) is not None
+        yield match.start(), stop, f"{asked}?", "" if alone else f"the {head} "
