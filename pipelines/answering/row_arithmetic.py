@@ -69,6 +69,10 @@ _FLOW: Final = re.compile(
     re.IGNORECASE,
 )
 """What a year has the sum of its quarters of; an amount at one day, such as cash, is none."""
+_YEAR_TO_YEAR: Final = re.compile(
+    r"\s(?:(?:from|between|for|in|over|during)\s+)?(?P<first>(?:19|20)\d\d)\s?[-\u2013]\s?(?P<last>(?:19|20)\d\d)\b"
+)
+"""Such as "between 2017-2019"."""
 _WHOLE_SPAN: Final = re.compile(r"\bfrom\b.*?\b(?:to|through)\b", re.IGNORECASE)
 """Times that mean the years between as well."""
 RIGHT: Final = 0.97
@@ -100,7 +104,7 @@ def calculation_of(question: str) -> Calculation | None:
         return None
     rounded = _NEAREST.search(plain)
     nearest = float(SCALES.get(rounded["scale"].lower(), 1)) if rounded else 0.0
-    plain = plain[: rounded.start()] if rounded else plain
+    plain = _YEAR_TO_YEAR.sub(r" from \g<first> to \g<last>", plain[: rounded.start()] if rounded else plain)
     for operation, pattern in _PATTERNS:
         match = pattern.search(plain)
         if match is None:
@@ -112,7 +116,7 @@ def calculation_of(question: str) -> Calculation | None:
         years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" is later less earlier, too
         outside = YEAR.findall(plain[: match.start("times")])
         of_year = operation == "part"
-        if outside or of_year != (len(years) == 1) or (of_year and not _FLOW.search(match["one"])):
+        if not years or outside or of_year != (len(years) == 1) or (of_year and not _FLOW.search(match["one"])):
             return None
         if operation == "average":
             years = _all_years(match["times"], years)

@@ -51,6 +51,12 @@ DOCUMENT = Document("alder", TEXT, title="Alder")
             ("current assets of Alder at the end of 2024", "current liabilities of Alder at the end of 2024"),
         ),
         ("What was the average net sales for aeronautics from 2014 to 2016?", "average", ("2014", "2015", "2016")),
+        ("What was the average cost of revenue for 2017-2019?", "average", ("in 2017", "in 2018", "in 2019")),
+        (
+            "What was the average cost of revenue between 2017 \u2013 2019?",
+            "average",
+            ("in 2017", "in 2018", "in 2019"),
+        ),
         ("What was the average of sales in 2014 and 2016?", "average", ("sales in 2014", "sales in 2016")),
         (
             "What were average monthly operating costs of Alder in 2019?",
@@ -79,6 +85,8 @@ def test_what_is_worked_out_of_what(question: str, operation: str, operands: tup
         "What was the growth of the additions in 2004?",
         "What was the ratio of sales in 2003 to sales in 2004?",
         "What was the average price?",
+        "What was the average price in 2018-19?",
+        "What was the change in sales from 2018-19 to 2020-21?",
         "What was the average quarterly cash balance in 2019?",
         "What was the average quarterly revenue from 2018 to 2019?",
         "What was the average revenue in 2019?",
