@@ -1,9 +1,9 @@
 """Line items of financial statements: what a metric is worked out from, and by which names one item goes.
 
-The table ships as ``configs/line_items.yaml``. A question that names a metric is looked up once more for each line item
-that the metric is worked out from: "operating margin" stands in no statement, operating income and net sales do. A
-question that asks for a line item is read by code where a row or a sentence has it by any of its names
-(``statement_reading.py``). Ours, not in the paper.
+The table ships as ``configs/line_items.yaml``. "Operating margin" stands in no statement, operating income and net
+sales do: a question that names a metric may be looked up once more for each line item that the metric is worked out
+from, and is shown their rows. A question that asks for a line item is read by code where a row or a sentence has it by
+any of its names (``statement_reading.py``). Ours, not in the paper.
 """
 
 from __future__ import annotations
@@ -53,6 +53,30 @@ def line_item_queries(question: str) -> list[str]:
     return [f"{before}{item}{after}" for item in items[_plain(found["name"])]]
 
 
+def items_needed(question: str) -> list[Item]:
+    """The line items that a question needs: those that the metric which it names is worked out from, else those that it
+    names itself.
+    """
+    pattern, queries = _table()
+    metric = pattern.search(question)
+    if metric is None:
+        return _longest([(span, item) for item in line_items() for span in mentions(item, question, _ASKED)])
+    found: list[Item] = []
+    for query in queries[_plain(metric["name"])]:
+        found += _longest([(match.span(), item) for item in line_items() for match in item.finditer(query)])
+    return list(dict.fromkeys(found))
+
+
+def _longest(found: list[tuple[Span, Item]]) -> list[Item]:
+    """Items in the order of their places, without names within a longer one: "sales" in "cost of sales"."""
+    outer = [
+        (span, item)
+        for span, item in found
+        if not any(other != span and other[0] <= span[0] and span[1] <= other[1] for other, _ in found)
+    ]
+    return list(dict.fromkeys(item for _, item in sorted(outer, key=lambda each: each[0])))
+
+
 @cache
 def line_items() -> tuple[re.Pattern[str], ...]:
     """One pattern for each line item, which any of its names fits, the longest first. Brackets may stand behind a word
@@ -83,19 +107,26 @@ _PLAIN: Final = re.compile(
 )
 """A word before a line item that makes no other item of it. Text that has lost its line breaks runs a heading into the
 sentence behind it ("ActivitiesNet cash"): a capital behind a small letter begins a name."""
-_FREE: Final = re.compile(
+_BY_ITSELF: Final = (
     r"(?:^|[\n;:,\u2022|\u201c\"(]\s*|(?<!\.[A-Z])\.\s*|\d\s+|['\u2019]s?\s+"
     r"|\b(?:our|the|its|their|this|was|were|is|are|much|recogni[sz]ed|reported|had|generated|achieved|delivered|posted"
     r"|recorded|while|that|annual|quarterly|quarter|year)\s+"
     r"|\b(?:had|incurred|reported|posted|generated)\s+an?\s+|\bof\s+(?:our\s+|its\s+)?(?:total|consolidated)\s+(?:net\s+)?"
-    r"|(?:\d|illion|thousand)\s+of\s+)$",
-    re.IGNORECASE,
+    r"|(?:\d|illion|thousand)\s+of\s+)"
 )
+_FREE: Final = re.compile(f"{_BY_ITSELF}$", re.IGNORECASE)
 """What stands before a line item that is the subject, or the object, by itself."""
 
 
-def mentions(item: Item, text: str) -> Iterator[Span]:
-    """Where a text names a line item and nothing before it makes it another one."""
+_ASKED: Final = re.compile(
+    rf"(?:{_BY_ITSELF}|\b(?:of|by|from|to|than|and|or|in|on|did|does|do|between|exceed|exceeded|whose)\s+)$",
+    re.IGNORECASE,
+)
+"""The same in a question, where more words are none of the item's name."""
+
+
+def mentions(item: Item, text: str, free: re.Pattern[str] = _FREE) -> Iterator[Span]:
+    """Where a text names a line item and nothing before it makes it another one; ``free`` is what may stand there."""
     for match in item.finditer(text):
         start, end = match.span()
         if start and text[start - 1].isalnum():
@@ -103,7 +134,7 @@ def mentions(item: Item, text: str) -> Iterator[Span]:
                 yield start, end
             continue
         before = text[max(0, start - 80) : start]
-        while _FREE.search(before) is None:
+        while free.search(before) is None:
             plain = _PLAIN.search(before)
             if plain is None:
                 break

@@ -323,8 +323,8 @@ class RerankPolicy(Settings):
 class ReadPolicy(Settings):
     """Answers without the generator, where the run's config lets the cross-encoder answer (``reranker.answers``). It
     reads those to questions of ``types`` off the passages: where one retrieval is made (an abstractive one by the best
-    sentence), where a split one compares two things by a value, and a multi-bridge one by one look-up after the other where
-    its words say what to look up (``bridge_questions.py``); where no passage holds the answer with at least the
+    sentence), where a split one compares two things by a value, and a multi-bridge one by one look-up after the other
+    where its words say what to look up (``bridge_questions.py``); where no passage holds the answer with at least the
     probability ``threshold``, the question is unanswerable. With ``calculations`` code works out what a question of any
     type says in plain words (``row_arithmetic.py``). Ours, not in the paper.
     """
@@ -337,11 +337,14 @@ class ReadPolicy(Settings):
 class LineItemsPolicy(Settings):
     """Questions of ``types`` that name a financial metric (``configs/line_items.yaml``) are looked up once more for
     each line item that it is worked out from, ``count`` chunks each; the question's own look-up then shows so many
-    less, and two at least. Ours, not in the paper.
+    less, and two at least. Questions of the types ``rows`` are shown the row of a statement for each line item that
+    they need, in the place of a chunk, where code finds it in the document that they name
+    (``statement_reading.line_item_rows``). Ours, not in the paper.
     """
 
     types: list[QuestionType] = Field(default_factory=list)
     count: Count = 2
+    rows: list[QuestionType] = Field(default_factory=list)
 
 
 class OverDocumentsPolicy(Settings):

@@ -22,7 +22,7 @@ from typing import Final
 from okralong.pipelines.answering.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType
 from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.answering.line_items import Item, line_items, mentions
+from okralong.pipelines.answering.line_items import Item, items_needed, line_items, mentions
 from okralong.pipelines.answering.periods import YEAR, Span, dates, periods
 from okralong.pipelines.answering.reading import (
     ASKS_CHANGE,
@@ -38,6 +38,7 @@ from okralong.pipelines.answering.statement_columns import ABOVE
 from okralong.pipelines.answering.statement_rows import (
     ROUNDED,
     cited_answer,
+    first_row,
     item_row,
     measure_row,
     row_answer,
@@ -45,7 +46,7 @@ from okralong.pipelines.answering.statement_rows import (
 )
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.answering.values import Context, read_value
-from okralong.pipelines.core.types import Answer, Document, Hit, TypedValue
+from okralong.pipelines.core.types import Answer, Document, Hit, Passage, TypedValue
 
 
 async def read_statement(tools: Tools, question: str, wanted: AnswerType) -> Answer | None:
@@ -77,6 +78,52 @@ async def read_calculation(tools: Tools, question: str) -> Answer | None:
     found = [await asyncio.to_thread(_operand, *one) for one in ones]
     answers = [answer for answer in found if answer is not None]
     return worked_out(wanted, answers) if len(answers) == len(found) else None
+
+
+async def line_item_rows(tools: Tools, question: str) -> list[Passage]:
+    """The rows of statements with the line items that ``question`` needs, each with the lines around it: of the only
+    document of its scope, or of those that it names. None where it needs none, or names no document or more than
+    ``MOST_NAMED``. No look-up and no call.
+    """
+    items = items_needed(question)
+    doc_ids = await _documents_asked(tools, question) if items else []
+    found: list[Passage] = []
+    for doc_id in doc_ids:
+        document = await tools.full_text(doc_id)
+        rows = [await asyncio.to_thread(first_row, item, document) for item in items]
+        found += [row for row in rows if row is not None]
+    return found
+
+
+MOST_NAMED: Final = 3
+"""Documents whose rows are shown for one question at most; ours."""
+_ANOTHER: Final = 0.5
+"""Share of its name by which a question must name another document than the first; ours."""
+_NAME_WORD: Final = re.compile(r"[A-Z\d][\w&-]*")
+_PERIOD_WORD: Final = re.compile(r"(?:first|second|third|fourth|quarter|[Qq][1-4]|(?:19|20)\d\d)$")
+
+
+async def _documents_asked(tools: Tools, question: str) -> list[str]:
+    """The only document of the scope; else those that the capitals and times of a question name best, and those that
+    the capitals name which are in none of their ids, as a question about two companies has. None for more than
+    ``MOST_NAMED``.
+    """
+    if tools.scope_size == 1:
+        return [(await tools.documents())[0][0]]
+    words = re.findall(r"\w[\w&-]*", question)
+    names = [word for word in words if _NAME_WORD.match(word) or _PERIOD_WORD.match(word)]
+    found = _best_named(tools, " ".join(names), 0.0)
+    known = set(re.findall(r"[a-z\d]+", " ".join(found).casefold()))
+    others = [word for word in names if word.casefold() not in known and not _PERIOD_WORD.match(word)]
+    found += [doc_id for doc_id in _best_named(tools, " ".join(others), _ANOTHER) if doc_id not in found]
+    return found if len(found) <= MOST_NAMED else []
+
+
+def _best_named(tools: Tools, words: str, least: float) -> list[str]:
+    near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
+    shares = tools.named(words)
+    most = max(shares.values(), default=0.0)
+    return [doc_id for doc_id, share in shares.items() if share >= near * most] if most > least else []
 
 
 def _operand(document: Document, question: str) -> Answer | None:

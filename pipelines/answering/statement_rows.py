@@ -26,6 +26,8 @@ ALIKE: Final = 0.5
 """Share of the words of label and measure together that both must have; ours."""
 SHOWN: Final = 600
 """Characters on each side of what was read that go along as its context, to where a line ends; ours."""
+AROUND: Final = 300
+"""The same of a row that is shown for its line item (``line_item_rows``): twice as many show no more; ours."""
 _LEAD: Final = re.compile(
     r"^\s*(?:what|how(?:\s+(?:much|many))?)\s+(?:(?:is|are|was|were)\s+)?(?:the\s+)?(?:(?:number|amount|value) of\s+)?",
     re.IGNORECASE,
@@ -85,6 +87,16 @@ def item_row(question: str, kind: str, item: Item, document: Document) -> Answer
         row for row in rows_of(document.text) if any(_fills(row.label, span) for span in mentions(item, row.label))
     ]
     return _agreed_value(question, kind, named, document)
+
+
+def first_row(item: Item, document: Document) -> Passage | None:
+    """The first row of a document whose label is a line item's name and nothing else, with the lines around it; None
+    where no row has it.
+    """
+    for row in rows_of(document.text):
+        if any(_fills(row.label, span) for span in mentions(item, row.label)):
+            return _lines_around(document, row.start, row.end, AROUND)
+    return None
 
 
 _NET_OF: Final = re.compile(r"^\s*,?\s*(?:net|less)\b.*$|\([^)]*\)", re.IGNORECASE | re.DOTALL)
@@ -189,13 +201,18 @@ MOST_ROWS: Final = 40
 """Rows with the label that is asked for whose columns are looked up; ours."""
 
 
-def cited_answer(document: Document, said: str, value: TypedValue, start: int, end: int) -> Answer:
-    """An answer that cites characters of its document, which go along with what stands around them."""
+def _lines_around(document: Document, start: int, end: int, around: int) -> Passage:
+    """Characters of a document with up to ``around`` more on each side, to where a line ends."""
     text = document.text
-    first, last = max(0, start - SHOWN), min(len(text), end + SHOWN)
+    first, last = max(0, start - around), min(len(text), end + around)
     first = max(first, text.find("\n", first, start) + 1) if first else first
     last = max(text.rfind("\n", end, last), end) if last < len(text) and "\n" in text[end:last] else last
-    passage = Passage(document.doc_id, first, last, text[first:last], count_tokens(text[first:last]), 1.0)
+    return Passage(document.doc_id, first, last, text[first:last], count_tokens(text[first:last]), 1.0)
+
+
+def cited_answer(document: Document, said: str, value: TypedValue, start: int, end: int) -> Answer:
+    """An answer that cites characters of its document, which go along with what stands around them."""
+    text, passage = document.text, _lines_around(document, start, end, SHOWN)
     return Answer(
         "answered", said, (Citation(document.doc_id, start, end, text[start:end]),), context=(passage,), value=value
     )

@@ -32,7 +32,7 @@ from okralong.pipelines.answering.retrieve import (
     reason_in_steps,
     split_retrieval,
 )
-from okralong.pipelines.answering.statement_reading import read_calculation, read_cell, read_statement
+from okralong.pipelines.answering.statement_reading import line_item_rows, read_calculation, read_cell, read_statement
 from okralong.pipelines.answering.tools import ESCALATED, Tools
 from okralong.pipelines.core.types import Analysis, Answer, Plan, Question, QuestionError, ReplyError
 
@@ -162,6 +162,15 @@ def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Po
     return line_item_queries(question) if asked and plan.workflow in ("linear", "extend") else []
 
 
+FEWEST: Final = 2
+"""Chunks that are shown beside rows at least, where so many were found; ours."""
+
+
+def _shows_rows(analysis: Analysis | None, policy: Policy, cell: bool) -> bool:
+    """A cell of a table over documents shows the row of its own amount."""
+    return not cell and analysis is not None and analysis.type in policy.line_items.rows
+
+
 def _typed(question: str, tools: Tools, read: Answer | None) -> Answer | None:
     """What was read with the value that the question's answer type asks for; None where there is none."""
     typed = None if read is None else with_value(Question("", question, answer_type=tools.answer_type), read)
@@ -202,7 +211,12 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         elif reads and not items:
             by = read_sentence if analysis is not None and analysis.type == "abstractive" else read_answer
             return await by(tools, "read", question, hits)
+    rows = await line_item_rows(tools, question) if _shows_rows(analysis, tools.policy, cell) else []
+    if rows:  # each in the place of a chunk
+        hits = hits[: max(FEWEST, len(hits) - len(rows))]
     passages = await process_context(hits, plan, tools)
+    if rows:
+        passages = merge([*rows, *passages])
     if cell and tools.policy.over_documents.rows and (row := await read_statement(tools, question, wanted)) is not None:
         passages = merge([*row.context, *passages])
     return await generate(tools, "generate", question, passages, hits)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.line_items import FILE, Metrics, line_item_queries
-from okralong.pipelines.answering.policy import LineItemsPolicy
+from okralong.pipelines.answering.line_items import FILE, Metrics, items_needed, line_item_queries, line_items
+from okralong.pipelines.answering.policy import LineItemsPolicy, Policy
+from okralong.pipelines.answering.statement_reading import MOST_NAMED, line_item_rows
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Document, Question, QuestionType
 from okralong.pipelines.methods.registry import load_strategy
@@ -62,3 +63,98 @@ async def test_an_arithmetic_question_is_looked_up_for_each_line_item(type_: Que
         assert "net sales 900" in shown
         assert "from operations 90" in shown
         assert answer.plan.reasons[-1].startswith("it names a metric")
+
+
+def names_of(question: str) -> list[str]:
+    """A name of each line item that a question needs."""
+    known = ["net sales", "gross profit", "cost of sales", "operating income", "net income", "current assets",
+             "current liabilities", "total assets", "total liabilities", "accounts receivable"]  # fmt: skip
+    needed = items_needed(question)
+    return [name for item in needed for name in known if item.fullmatch(name)]
+
+
+@pytest.mark.parametrize(
+    ("question", "items"),
+    [
+        ("What was Alder's operating margin in 2024?", ["operating income", "net sales"]),
+        ("Working capital of Alder?", ["current assets", "current liabilities"]),
+        ("What was the gross margin?", ["gross profit", "cost of sales", "net sales"]),
+        ("How much of Alder's total assets was financed by total liabilities?", ["total assets", "total liabilities"]),
+        ("Alder and Birch: whose revenue shrank more?", ["net sales"]),
+        ("What was the cost of sales?", ["cost of sales"]),
+        ("What was deferred revenue in 2024?", []),
+        ("Who leads the Optics segment?", []),
+    ],
+)
+def test_the_line_items_that_a_question_needs(question: str, items: list[str]) -> None:
+    assert sorted(names_of(question)) == sorted(items)
+
+
+def test_every_metric_with_rows_has_line_items() -> None:
+    """What a statement has under the words of the table is found there by the names of one line item."""
+    metrics = load_config(Metrics, FILE).metrics
+    found = [metric for metric in metrics if items_needed(f"What was the {metric.names[0]}?")]
+    assert len(found) > 30
+    assert len(line_items()) > 20
+
+
+def statement(name: str, current_assets: str, filler: int = 30) -> Document:
+    """A report whose statement has its rows far apart."""
+    lines = [f"Note {n}: nothing of the balance sheet is said here by {name}, only words." for n in range(filler)]
+    body = [
+        *lines,
+        "                          2024      2023",
+        f"Total current assets     {current_assets}       200",
+        *lines,
+        "Total current liabilities   90        80",
+        *lines,
+        "Deferred revenue          77        70",
+        "Total revenue            900       800",
+    ]
+    return Document(f"{name}_2024", "\n".join(body), sha256=name * 8, n_tokens=2000)
+
+
+@pytest.mark.parametrize(
+    ("question", "rows"),
+    [
+        ("What was the working capital of Alder in 2024?", ["Alder 310", "Alder 90"]),
+        (
+            "Whose working capital was larger in 2024, Alder's or Birch's?",
+            ["Alder 310", "Alder 90", "Birch 440", "Birch 90"],
+        ),
+        ("What was total revenue of Birch?", ["Birch 900"]),
+        ("What was the working capital in 2024?", []),  # of which of four?
+        ("Who leads Alder?", []),
+    ],
+)
+async def test_rows_of_the_documents_that_a_question_names(question: str, rows: list[str]) -> None:
+    documents = [statement("Alder", "310"), statement("Birch", "440"), statement("Cedar", "5"), statement("Elm", "6")]
+    policy = load_config(Policy, "policy/default.yaml")
+    found = await line_item_rows(ScriptedTools(documents, policy=policy), question)
+    assert len(documents) > MOST_NAMED
+    assert len(found) == len(rows)
+    for passage, row in zip(sorted(found, key=lambda each: (each.doc_id, each.start_char)), rows, strict=True):
+        name, amount = row.split()
+        source = next(each for each in documents if each.doc_id == passage.doc_id)
+        assert passage.doc_id == f"{name}_2024"
+        assert passage.text == source.text[passage.start_char : passage.end_char]
+        assert f" {amount} " in passage.text
+        assert len(passage.text) < 900
+        assert "Note 12:" not in passage.text
+
+
+@pytest.mark.parametrize(("type_", "shown"), [("arithmetic", True), ("abstractive", False)])
+async def test_rows_stand_in_the_place_of_chunks(type_: QuestionType, shown: bool) -> None:
+    """Of the only document of the scope, whatever is asked; an answer in words does not need them."""
+    policy = load_config(Policy, "policy/default.yaml")
+    tools = ScriptedTools(
+        [statement("Alder", "310", filler=120)], {"generate": ["Answer: 220"]}, analysis=analysis(type_), policy=policy
+    )
+    answer = await load_strategy("okralong")(Question("q", "What was the working capital in 2024?"), tools)
+    text = " ".join(passage.text for passage in answer.context)
+    if shown:
+        assert "Total current assets     310" in text
+        assert "Total current liabilities   90" in text
+    assert answer.plan is not None
+    chunks = {chunk for passage in answer.context for chunk in passage.chunk_ids}
+    assert len(chunks) == (answer.plan.count - 2 if shown else answer.plan.count)
