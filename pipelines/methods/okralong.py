@@ -34,7 +34,7 @@ from okralong.pipelines.answering.retrieve import (
 )
 from okralong.pipelines.answering.statement_reading import line_item_rows, read_calculation, read_cell, read_statement
 from okralong.pipelines.answering.tools import ESCALATED, Tools
-from okralong.pipelines.core.types import Analysis, Answer, Plan, Question, QuestionError, ReplyError
+from okralong.pipelines.core.types import Analysis, Answer, Passage, Plan, Question, QuestionError, ReplyError
 
 
 def granularities(policy: Policy) -> list[int]:
@@ -162,13 +162,15 @@ def _line_items(question: str, analysis: Analysis | None, plan: Plan, policy: Po
     return line_item_queries(question) if asked and plan.workflow in ("linear", "extend") else []
 
 
-FEWEST: Final = 2
-"""Chunks that are shown beside rows at least, where so many were found; ours."""
-
-
-def _shows_rows(analysis: Analysis | None, policy: Policy, cell: bool) -> bool:
-    """A cell of a table over documents shows the row of its own amount."""
-    return not cell and analysis is not None and analysis.type in policy.line_items.rows
+async def _rows(tools: Tools, question: str, analysis: Analysis | None, plan: Plan, most: int) -> list[Passage]:
+    """The rows of line items that stand in the place of chunks, ``most`` of them. They are a part of a table each, so
+    only where the plan shows whole tables, and none longer than such a one: a plan's reserve counts on no more.
+    """
+    policy = tools.policy
+    if analysis is None or analysis.type not in policy.line_items.rows or not plan.recover_tables:
+        return []
+    rows = await line_item_rows(tools, question)
+    return [row for row in rows if row.n_tokens <= policy.context.table_tokens][: max(0, most)]
 
 
 def _typed(question: str, tools: Tools, read: Answer | None) -> Answer | None:
@@ -211,10 +213,8 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         elif reads and not items:
             by = read_sentence if analysis is not None and analysis.type == "abstractive" else read_answer
             return await by(tools, "read", question, hits)
-    rows = await line_item_rows(tools, question) if _shows_rows(analysis, tools.policy, cell) else []
-    if rows:  # each in the place of a chunk
-        hits = hits[: max(FEWEST, len(hits) - len(rows))]
-    passages = await process_context(hits, plan, tools)
+    rows = [] if cell else await _rows(tools, question, analysis, plan, len(hits) - 1)
+    passages = await process_context(hits[: len(hits) - len(rows)], plan, tools)
     if rows:
         passages = merge([*rows, *passages])
     if cell and tools.policy.over_documents.rows and (row := await read_statement(tools, question, wanted)) is not None:

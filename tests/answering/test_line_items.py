@@ -143,6 +143,23 @@ async def test_rows_of_the_documents_that_a_question_names(question: str, rows: 
         assert "Note 12:" not in passage.text
 
 
+async def test_rows_never_outgrow_what_a_plan_reserves() -> None:
+    """No more passages than chunks were found, and none where the plan shows no whole tables."""
+    default = load_config(Policy, "policy/default.yaml")
+    plain = default.model_copy(update={"context": default.context.model_copy(update={"recover_tables": False})})
+    one = default.model_copy(update={"factoid": default.factoid.model_copy(update={"count": 1})})
+    for policy in (plain, one):
+        tools = ScriptedTools(
+            [statement("Alder", "310", filler=120)],
+            {"generate": ["Answer: 220"]},
+            analysis=analysis("arithmetic"),
+            policy=policy,
+        )
+        answer = await load_strategy("okralong")(Question("q", "What was the working capital in 2024?"), tools)
+        assert answer.plan is not None
+        assert sum(len(passage.chunk_ids) for passage in answer.context) == answer.plan.count
+
+
 @pytest.mark.parametrize(("type_", "shown"), [("arithmetic", True), ("abstractive", False)])
 async def test_rows_stand_in_the_place_of_chunks(type_: QuestionType, shown: bool) -> None:
     """Of the only document of the scope, whatever is asked; an answer in words does not need them."""
