@@ -67,11 +67,12 @@ async def read_bridge(tools: Tools, question: str, plan: Plan) -> Answer | None:
 
     Steps: ``bridge/1/retrieve``, ``bridge/1/read`` onward.
     """
-    left = question
+    look_up = first_look_up(question)
+    if look_up is None:
+        return None
     read: list[Answer] = []
-    while len(read) < MOST_LOOK_UPS and (read or first_look_up(left) is not None):
-        look_up = first_look_up(left)
-        asked = left if look_up is None else look_up.question
+    while len(read) < MOST_LOOK_UPS:
+        asked = question if look_up is None else look_up.question
         hits = await assembled_retrieval(tools, f"bridge/{len(read) + 1}/retrieve", asked, plan)
         shown = [passage_of(hit) for hit in hits]
         readings = await tools.read(f"bridge/{len(read) + 1}/read", asked, [each.text for each in shown])
@@ -86,7 +87,8 @@ async def read_bridge(tools: Tools, question: str, plan: Plan) -> Answer | None:
                 context=tuple(dict.fromkeys(passage for answer in read for passage in answer.context)),
                 confidence=math.prod(answer.confidence or 0.0 for answer in read),
             )
-        left = look_up.then(name_in(found.answer))
+        question = look_up.then(name_in(found.answer))
+        look_up = first_look_up(question)
     return None
 
 

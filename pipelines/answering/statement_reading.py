@@ -112,14 +112,17 @@ async def _documents_asked(tools: Tools, question: str) -> list[str]:
         return [(await tools.documents())[0][0]]
     words = re.findall(r"\w[\w&-]*", question)
     names = [word for word in words if _NAME_WORD.match(word) or _PERIOD_WORD.match(word)]
-    found = _best_named(tools, " ".join(names), 0.0)
+    found = _best_named(tools, " ".join(names))
     known = set(re.findall(r"[a-z\d]+", " ".join(found).casefold()))
     others = [word for word in names if word.casefold() not in known and not _PERIOD_WORD.match(word)]
     found += [doc_id for doc_id in _best_named(tools, " ".join(others), _ANOTHER) if doc_id not in found]
     return found if len(found) <= MOST_NAMED else []
 
 
-def _best_named(tools: Tools, words: str, least: float) -> list[str]:
+def _best_named(tools: Tools, words: str, least: float = 0.0) -> list[str]:
+    """The documents that the words name best, those near the best one included; none where its share is not above
+    ``least``.
+    """
     near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
     shares = tools.named(words)
     most = max(shares.values(), default=0.0)
@@ -162,9 +165,7 @@ async def _one_document(tools: Tools, question: str) -> tuple[Document, str] | N
         return document, _unnamed(question, named) if named and _is_called(document, named["name"]) else question
     if named is None:
         return None
-    shares = tools.named(question[named.start() :])
-    near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
-    best = [doc_id for doc_id, share in shares.items() if share >= near * max(shares.values())]
+    best = _best_named(tools, question[named.start() :])
     if len(best) != 1:
         return None
     document = await tools.full_text(best[0])

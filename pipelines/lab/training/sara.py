@@ -232,8 +232,8 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
         "curriculum (SARA-L)": config.curriculum,
         "instruction tuning (SARA-I)": config.instruction and config.instruction.learned,
     }
-    tuned = config.instruction
-    as_it_is = tuned is not None and tuned.learned and tuned.lora is None  # tuned questions, and the generator stays
+    asked = config.instruction
+    as_it_is = asked is not None and asked.learned and asked.lora is None  # learned from questions, below the generator
     one_vector = as_it_is and shape.vectors_per_chunk == 1
     method = "ICAE" if isinstance(shape, MemoryShape) else "xRAG" if one_vector else "SARA"
     without = [name for name, on in off.items() if not on and method == "SARA"]  # they say nothing of the others
