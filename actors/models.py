@@ -22,14 +22,14 @@ from ray import serve
 from ray.util.metrics import Histogram
 
 from okralong.actors.cluster import GOODBYE_S, LAST_CALLS_S, index_metrics, query_batch_sizes, retry_replica
-from okralong.pipelines.answering.analysis import (
+from okralong.pipelines.answering.analyzers.analysis import (
     AnalysisInput,
     ScorerConfig,
     TokenClassifierConfig,
     load_scorer,
     load_token_classifier,
 )
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.archive.vectors import VectorStore
 from okralong.pipelines.core.config import ANYWHERE, Place

@@ -26,8 +26,8 @@ import httpx2
 
 from okralong.actors.planner import Planner, PlannerSetup, RunActors, not_written
 from okralong.actors.retrieval import QueryVectors, RetrievalClient, RetrievalNames, needed_models
-from okralong.pipelines.answering.analysis import AnalysisInput, load_scorer, load_token_classifier
-from okralong.pipelines.answering.analyzer import load_analyzer
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, load_scorer, load_token_classifier
+from okralong.pipelines.answering.analyzers.analyzer import load_analyzer
 from okralong.pipelines.answering.question_tools import QuestionTools
 from okralong.pipelines.answering.rerank import load_reranker
 from okralong.pipelines.answering.tools import Branch

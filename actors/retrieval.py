@@ -23,8 +23,8 @@ from ray.exceptions import RayError
 
 from okralong.actors.cluster import NAMESPACE, named_actor, remove_apps, retry_replica, run_apps
 from okralong.actors.shards import RayShard, Replicas, start_index_shards
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
 from okralong.pipelines.core.types import Analysis, BrokenError, ConfigError, OkraError, Reading, WordKept

@@ -172,7 +172,7 @@ async def _plain(archive: str, question: str, url: str) -> None:
     import numpy as np
     import openai
 
-    from okralong.pipelines.answering.analyzer import load_analyzer
+    from okralong.pipelines.answering.analyzers.analyzer import load_analyzer
     from okralong.pipelines.answering.rerank import load_reranker
     from okralong.pipelines.archive.archive import Archive
     from okralong.pipelines.archive.search import LocalShard, search
@@ -198,7 +198,7 @@ async def _plain(archive: str, question: str, url: str) -> None:
         shards = [LocalShard(opened.shard(opened.granularities[0], number)) for number in range(opened.n_shards)]
         found = await search(shards, question, vector, (), 20)
         texts = [hit.chunk.text for hit in (*found.exact, *found.semantic)]
-        from okralong.pipelines.answering.analysis import AnalysisInput
+        from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 
         analyzer.analyze([AnalysisInput(question, tuple(texts[:3]))])
         readings = cross_encoder.read([question] * len(texts), texts)

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.values import Cell, tatqa, test_side
-from okralong.pipelines.answering.amounts import SCALES
 from okralong.pipelines.answering.answer_types import AnswerType, with_value
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.reading import read_answer
@@ -33,6 +32,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Document, Hit, Question, Reading
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.reporting.tables import markdown_table
+from okralong.pipelines.statements.amounts import SCALES
 
 TOKENS = 150
 """The chunks that the default policy reads answers off."""

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from okralong.pipelines.answering.amounts import SCALES, amounts
-from okralong.pipelines.answering.values import Context, read_value
 from okralong.pipelines.lab.datasets.base import Pieces
 from okralong.pipelines.lab.datasets.filings import PipeTable, find_cell, write_table
 from okralong.pipelines.reporting.tables import markdown_table
+from okralong.pipelines.statements.amounts import SCALES, amounts
+from okralong.pipelines.statements.values import Context, read_value
 
 CELLS = {"TAT-QA": 160, "FinQA": 140}
 """How many are drawn."""

@@ -158,7 +158,7 @@ class AskOptions:
 
     def settings(self, **more: Any) -> RunConfig:
         """The config of a run with what the command line says, ``more`` by key. Raises ConfigError."""
-        from okralong.pipelines.answering.analyzer import analyzer_keys
+        from okralong.pipelines.answering.analyzers.analyzer import analyzer_keys
         from okralong.pipelines.core.config import load_config
         from okralong.pipelines.run.config import RunConfig
 

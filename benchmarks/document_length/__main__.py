@@ -22,8 +22,8 @@ from benchmarks.document_length.longer import longer, without_repeats
 from benchmarks.document_length.report import Measured, Size, report
 from benchmarks.document_length.sets import LENGTHS, POLICIES, SEED, SETS, STD_RAG, some_questions
 from benchmarks.document_length.stages import Stopwatch, measure_stages
-from okralong.pipelines.answering.analysis import Analyzer
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.analysis import Analyzer
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.encoder import cached_encoder

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from okralong.pipelines.answering.analysis import Analyzer
+from okralong.pipelines.answering.analyzers.analysis import Analyzer
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.retrieve import assembled_retrieval, primary_retrieval

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.estimate.here import Desk
 from benchmarks.estimate.manner import Manner
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config

@@ -45,14 +45,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.answering.amounts import amounts
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.documents_task import task_by_rules
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.table_operations import Cell, Refused, carry_out
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.answering.values import agrees
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Message, Passage, QuestionError, Reply, TypedValue, Usage
@@ -72,6 +69,9 @@ from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.serving import EmbeddedServer
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.sara.artifact import NONE
+from okralong.pipelines.statements.amounts import amounts
+from okralong.pipelines.statements.table_operations import Cell, Refused, carry_out
+from okralong.pipelines.statements.values import agrees
 
 NO_VECTORS = EmbeddingConfig(of="none")
 MARKS = Path(__file__).parent / "marks.jsonl"

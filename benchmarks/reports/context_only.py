@@ -28,7 +28,7 @@ from benchmarks.reports.provenance import shown_path
 from benchmarks.reports.score import gold_questions
 from benchmarks.reports.scoring import Sheet, Spent, mark
 from benchmarks.reports.summary import Summary, groups, summarise
-from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools

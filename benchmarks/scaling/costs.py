@@ -222,8 +222,8 @@ def _question(work: Path) -> Section:
 
 def _alone(work: Path) -> Section:
     """Analysis and the vector of a question in this process: without Ray, Serve or waiting for a batch."""
-    from okralong.pipelines.answering.analysis import AnalysisInput
-    from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+    from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+    from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
     from okralong.pipelines.indexing.embedding import SentenceEmbedder
 
     archive = Archive.open(work / "archive")

@@ -19,8 +19,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from pydantic import BaseModel
 
-from okralong.pipelines.answering.values import Context, read_value
 from okralong.pipelines.core.types import Answer, Citation, Passage, Question, QuestionError, TypedValue
+from okralong.pipelines.statements.values import Context, read_value
 
 KINDS: Final = ("text", "number", "money", "percent", "date", "period", "boolean", "choices")
 """The kinds of single values."""

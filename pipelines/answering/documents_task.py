@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from okralong.pipelines.answering.amounts import Amount, amounts
 from okralong.pipelines.answering.answer_types import AnswerType
-from okralong.pipelines.answering.periods import YEAR
 from okralong.pipelines.answering.prompt_text import cut_at_labels, label_pattern, neutralise, strip_thought
-from okralong.pipelines.answering.table_operations import Band, Condition, Operation, OperationName, Sign
-from okralong.pipelines.answering.values import read_value
 from okralong.pipelines.core.types import Message, QuestionError, ReplyError, TypedValue
+from okralong.pipelines.statements.amounts import Amount, amounts
+from okralong.pipelines.statements.periods import YEAR
+from okralong.pipelines.statements.table_operations import Band, Condition, Operation, OperationName, Sign
+from okralong.pipelines.statements.values import read_value
 
 ROLE: Final = "documents"
 """The role of the call that writes a task."""

@@ -14,7 +14,6 @@ from decimal import Context as Arithmetic
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.amounts import amounts
 from okralong.pipelines.answering.answer_types import (
     AMOUNTS,
     TEXT,
@@ -27,7 +26,6 @@ from okralong.pipelines.answering.citations import ask_and_read, best_line, find
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
 from okralong.pipelines.answering.prompts import UNANSWERABLE, SaidValue, answer_prompt, parse_answer, read_typed
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.answering.values import Context
 from okralong.pipelines.core.types import (
     Answer,
     Citation,
@@ -38,6 +36,8 @@ from okralong.pipelines.core.types import (
     Passage,
     ReplyError,
 )
+from okralong.pipelines.statements.amounts import amounts
+from okralong.pipelines.statements.values import Context
 
 
 async def generate(

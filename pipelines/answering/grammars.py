@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, AnswerType
-from okralong.pipelines.answering.values import spans_of
 from okralong.pipelines.core.types import QUESTION_MARK, Message
+from okralong.pipelines.statements.values import spans_of
 
 STRIDE: Final = 20
 """A quotation may have this many words from wherever it begins, and at most twice as many; ours, as the quotations that

@@ -32,8 +32,6 @@ from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.reading import with_confidence
-from okralong.pipelines.answering.statement_rows import with_heads
-from okralong.pipelines.answering.table_operations import AMOUNTS, Cell, Outcome, Refused, carry_out, written
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
@@ -50,6 +48,8 @@ from okralong.pipelines.core.types import (
     Usage,
 )
 from okralong.pipelines.llm.config import ANALYZE
+from okralong.pipelines.statements.rows import with_heads
+from okralong.pipelines.statements.table_operations import AMOUNTS, Cell, Outcome, Refused, carry_out, written
 
 ROW_TOKENS: Final = 200
 """Tokens of one row of the table in the generator's prompt, frame included, at most; ours."""

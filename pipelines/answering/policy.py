@@ -326,7 +326,7 @@ class ReadPolicy(Settings):
     sentence), where a split one compares two things by a value, and a multi-bridge one by one look-up after the other
     where its words say what to look up (``bridge_questions.py``); where no passage holds the answer with at least the
     probability ``threshold``, the question is unanswerable. With ``calculations`` code works out what a question of any
-    type says in plain words (``row_arithmetic.py``). Ours, not in the paper.
+    type says in plain words (``statements/arithmetic.py``). Ours, not in the paper.
     """
 
     types: list[QuestionType] = Field(default_factory=list)

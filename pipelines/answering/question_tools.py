@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzer import analyze_by_generator
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.analyzer import analyze_by_generator
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.policy import Policy

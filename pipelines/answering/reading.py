@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.answering.amounts import amounts, has_cells
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType, typed_value
 from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.answering.periods import YEAR, Span, dates, periods
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.answering.values import Context, counted, spans_of
 from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Reading
+from okralong.pipelines.statements.amounts import amounts, has_cells
+from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
+from okralong.pipelines.statements.values import Context, counted, spans_of
 
 LONGEST_LINE: Final = 400
 """Characters around an answer that are quoted as its source at most; ours."""

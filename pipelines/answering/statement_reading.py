@@ -19,11 +19,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from okralong.pipelines.answering.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType
 from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.answering.line_items import Item, items_needed, line_items, mentions
-from okralong.pipelines.answering.periods import YEAR, Span, dates, periods
 from okralong.pipelines.answering.reading import (
     ASKS_CHANGE,
     LONGEST_LINE,
@@ -33,9 +30,14 @@ from okralong.pipelines.answering.reading import (
     same_time,
     times_in,
 )
-from okralong.pipelines.answering.row_arithmetic import calculation_of, worked_out
-from okralong.pipelines.answering.statement_columns import ABOVE
-from okralong.pipelines.answering.statement_rows import (
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.types import Answer, Document, Hit, Passage, TypedValue
+from okralong.pipelines.statements.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
+from okralong.pipelines.statements.arithmetic import calculation_of, worked_out
+from okralong.pipelines.statements.columns import ABOVE
+from okralong.pipelines.statements.line_items import Item, items_needed, line_items, mentions
+from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
+from okralong.pipelines.statements.rows import (
     ROUNDED,
     cited_answer,
     first_row,
@@ -44,9 +46,7 @@ from okralong.pipelines.answering.statement_rows import (
     row_answer,
     with_heads,
 )
-from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.answering.values import Context, read_value
-from okralong.pipelines.core.types import Answer, Document, Hit, Passage, TypedValue
+from okralong.pipelines.statements.values import Context, read_value
 
 
 async def read_statement(tools: Tools, question: str, wanted: AnswerType) -> Answer | None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.answering.analysis import TYPES, sure_analysis
+from okralong.pipelines.answering.analyzers.analysis import TYPES, sure_analysis
 from okralong.pipelines.core.types import Analysis, InputError, Pattern, Question
 
 # --------

@@ -16,7 +16,6 @@ from okralong.pipelines.answering.context import merge, process_context
 from okralong.pipelines.answering.documents_task import task_by_rules
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
-from okralong.pipelines.answering.line_items import line_item_queries
 from okralong.pipelines.answering.over_documents import answer_over_documents, as_documents_plan, fits_type, scope_of
 from okralong.pipelines.answering.policy import Policy, organize
 from okralong.pipelines.answering.reading import (
@@ -35,6 +34,7 @@ from okralong.pipelines.answering.retrieve import (
 from okralong.pipelines.answering.statement_reading import line_item_rows, read_calculation, read_cell, read_statement
 from okralong.pipelines.answering.tools import ESCALATED, Tools
 from okralong.pipelines.core.types import Analysis, Answer, Passage, Plan, Question, QuestionError, ReplyError
+from okralong.pipelines.statements.line_items import line_item_queries
 
 
 def granularities(policy: Policy) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from okralong.pipelines.answering.analysis import TYPES
+from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.reporting.rows import ACCURACY, COST, Row, in_order, known_measures
 from okralong.pipelines.reporting.statistics import Estimate
 

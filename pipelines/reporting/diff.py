@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from okralong.pipelines.answering.amounts import amounts
-from okralong.pipelines.answering.periods import dates
 from okralong.pipelines.core.schemas import DIFFERENCES, FLAT_ANSWERS
 from okralong.pipelines.reporting.export import Exported
 from okralong.pipelines.reporting.metrics import normalise, token_f1
 from okralong.pipelines.reporting.rows import bounded, plain
+from okralong.pipelines.statements.amounts import amounts
+from okralong.pipelines.statements.periods import dates
 
 CHANGES: Final[Mapping[str, str]] = {
     "changed": "another answer",

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, AnswerType
-from okralong.pipelines.answering.values import agrees
 from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.values import agrees
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from statistics import fmean, median
 from typing import Any, Final
 
-from okralong.pipelines.answering.analysis import TYPES
+from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Document, Question, QuestionError

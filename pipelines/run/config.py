@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from okralong.pipelines.answering.analysis import ScorerConfig, TokenClassifierConfig
-from okralong.pipelines.answering.analyzer import AnalyzerConfig
+from okralong.pipelines.answering.analyzers.analysis import ScorerConfig, TokenClassifierConfig
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.archive.files import SearchConfig

@@ -9,8 +9,8 @@ import pytest
 
 from okralong.actors.cluster import remove_apps, run_apps
 from okralong.actors.models import QueryEmbedderReplica, analyzer_app, query_embedder_app, reranker_app
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import MINILM_SHA256

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzer import (
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.analyzer import (
     AnalyzerConfig,
     CorruptConfig,
     Corrupted,
@@ -18,7 +18,7 @@ from okralong.pipelines.answering.analyzer import (
     load_analyzer,
     write_labels,
 )
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import fusion_weights, organize
 from okralong.pipelines.core.types import Analysis, ConfigError, Pattern
 from okralong.pipelines.methods.registry import describe

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from okralong.pipelines.answering.analysis import (
+from okralong.pipelines.answering.analyzers.analysis import (
     EVIDENCE,
     FIELDS,
     PATTERNS,

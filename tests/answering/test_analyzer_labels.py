@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from okralong.pipelines.answering.analysis import EVIDENCE, FIELDS, AnalysisInput, format_reply
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzer_label_scorer import (
+from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, FIELDS, AnalysisInput, format_reply
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.label_scorer import (
     LabelScorer,
     opening_ids,
     prompt_ids,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt, format_reply
-from okralong.pipelines.answering.analyzer import (
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, analyzer_prompt, format_reply
+from okralong.pipelines.answering.analyzers.analyzer import (
     AS_JSON,
     AnalyzerConfig,
     analyze_by_generator,
@@ -15,7 +15,7 @@ from okralong.pipelines.answering.analyzer import (
     labels_by_generator,
     load_analyzer,
 )
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.citations import Ask
 from okralong.pipelines.core.types import ConfigError, Message, NobodyAsked, OverBudget, Reply, ReplyError, Usage
 

@@ -16,8 +16,8 @@ from okralong.pipelines.answering.documents_task import (
     task_by_rules,
     task_prompt,
 )
-from okralong.pipelines.answering.table_operations import Operation
 from okralong.pipelines.core.types import ReplyError
+from okralong.pipelines.statements.table_operations import Operation
 
 
 def limits(said: str, kind: str = "number") -> list[tuple[str, str]]:

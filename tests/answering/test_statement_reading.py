@@ -13,10 +13,10 @@ from okralong.pipelines.answering.statement_reading import (
     stated,
     stated_in,
 )
-from okralong.pipelines.answering.statement_rows import item_row, measure_row, row_answer, with_heads
 from okralong.pipelines.core.types import Answer, Citation, Document, Passage, Question, TypedValue
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.samples.questions import generate
+from okralong.pipelines.statements.rows import item_row, measure_row, row_answer, with_heads
 from tests.fakes.tools import ScriptedTools, analysis
 
 TEXT = """Alder's year. Revenue was a word that the board used often in 2023.

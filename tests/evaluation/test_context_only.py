@@ -12,8 +12,8 @@ from benchmarks.reports.gold_file import read_gold
 from benchmarks.reports.prepare import fitting, main
 from benchmarks.reports.scoring import Sheet
 from benchmarks.reports.summary import groups, summarise
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.core.config import load_config

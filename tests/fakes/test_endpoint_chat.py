@@ -10,7 +10,7 @@ import aiohttp
 import openai
 import pytest
 
-from okralong.pipelines.answering.analysis import AnalysisInput, analyzer_prompt, parse_reply
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, analyzer_prompt, parse_reply
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts import (
     answer_prompt,

@@ -10,7 +10,7 @@ import pytest
 
 import okralong
 from okralong.jobs.run_folder import table
-from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
+from okralong.pipelines.answering.analyzers.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.lab.training.fit import fit_recipe
 from okralong.pipelines.lab.training.recipe import Recipe

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from okralong.jobs.run_folder import table
-from okralong.pipelines.answering.analysis import SYSTEM_PROMPT, format_reply
+from okralong.pipelines.answering.analyzers.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
 from okralong.pipelines.lab.training.rows import ANALYZER_ROWS

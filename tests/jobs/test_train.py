@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.analysis import TYPES
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.analysis import TYPES
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.lab.split import Side
 from okralong.pipelines.lab.training import fit

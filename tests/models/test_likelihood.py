@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from okralong.pipelines.answering.analysis import ScorerConfig, load_scorer
+from okralong.pipelines.answering.analyzers.analysis import ScorerConfig, load_scorer
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.likelihood import LikelihoodModel, passes
 from tests.fakes.tiny_llama import write_tiny_llama

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from okralong.pipelines.answering.analysis import TokenClassifierConfig, load_token_classifier
+from okralong.pipelines.answering.analyzers.analysis import TokenClassifierConfig, load_token_classifier
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.token_classifier import (
     DESCRIPTION,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from okralong.pipelines.answering.analysis import TYPES, make_analysis
+from okralong.pipelines.answering.analyzers.analysis import TYPES, make_analysis
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import ANSWERS, JOURNAL, LEDGER
 from okralong.pipelines.core.storage import Folder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from okralong.pipelines.answering.analysis import TYPES
+from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.core.schemas import PAIRED, SCORES, SUMMARY
 from okralong.pipelines.core.storage import Folder
 from tests.reporting import made_run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.core.types import QuestionType, RetrieverScores
 from okralong.pipelines.lab.training.recipe import Example, example
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.analysis import AnalysisInput, make_analysis
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, make_analysis
 from okralong.pipelines.lab.training.calibration import confusion_table, field_figures, figure_table, probabilities
 from okralong.pipelines.lab.training.recipe import UNKNOWN, Example, example
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.pipelines.answering.analysis import EVIDENCE, TYPES
-from okralong.pipelines.answering.analyzer_heads import HeadsAnalyzer
+from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, TYPES
+from okralong.pipelines.answering.analyzers.heads import HeadsAnalyzer
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.analyzer import HeadsLearner
 from okralong.pipelines.lab.training.fit import CHECKPOINTS, HISTORY, fit_recipe

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.pipelines.answering.analysis import FIELDS, read_temperatures, write_temperatures
-from okralong.pipelines.answering.analyzer_label_scorer import LabelScorer
+from okralong.pipelines.answering.analyzers.analysis import FIELDS, read_temperatures, write_temperatures
+from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.lab.training.analyzer import LabelLearner
 from okralong.pipelines.lab.training.fit import fit_recipe

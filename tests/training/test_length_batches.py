@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from okralong.pipelines.answering.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.lab.training.fit import LengthBatches
 from okralong.pipelines.lab.training.recipe import Example, ReadingExample
 

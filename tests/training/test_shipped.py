@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.analysis import CALIBRATION, FIELDS
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.analysis import CALIBRATION, FIELDS
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.lab.training.calibration import FieldFigures, field_figures, probabilities
 from okralong.pipelines.lab.training.recipe import Example, read_examples

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from okralong.pipelines.answering.analysis import TYPES
+from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.answering.analysis import Analyzer, ScorerConfig, load_scorer
-from okralong.pipelines.answering.analyzer import Corrupted, load_analyzer
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.analysis import Analyzer, ScorerConfig, load_scorer
+from okralong.pipelines.answering.analyzers.analyzer import Corrupted, load_analyzer
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.config import parse_config, read_config

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from okralong.pipelines.answering.analysis import TYPES
+from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.sweeps.config import CELLS, slug

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import yaml
 
-from okralong.pipelines.answering.analyzer import Labels, write_labels
+from okralong.pipelines.answering.analyzers.analyzer import Labels, write_labels
 from okralong.pipelines.answering.cost_model import Priors, Use, use_again, use_of_question
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval

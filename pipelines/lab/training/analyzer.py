@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzer_heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads
-from okralong.pipelines.answering.analyzer_label_scorer import prompt_ids, reply_fields
-from okralong.pipelines.answering.analyzer_rules import Features, features
+from okralong.pipelines.answering.analyzers.analysis import FIELDS, AnalysisInput
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads
+from okralong.pipelines.answering.analyzers.label_scorer import prompt_ids, reply_fields
+from okralong.pipelines.answering.analyzers.rules import Features, features
 from okralong.pipelines.lab.training.fit import Definition, Learner, Log, causal_base
 from okralong.pipelines.lab.training.lora import CausalLearner, Row, save_adapter, with_adapter
 from okralong.pipelines.lab.training.recipe import UNKNOWN, Example, Recipe, example

@@ -17,8 +17,8 @@ from typing import Final
 
 from pydantic import Field
 
-from okralong.pipelines.answering.analysis import TYPES, AnalysisInput
-from okralong.pipelines.answering.analyzer import labels_by_generator
+from okralong.pipelines.answering.analyzers.analysis import TYPES, AnalysisInput
+from okralong.pipelines.answering.analyzers.analyzer import labels_by_generator
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.config import Settings, load_config

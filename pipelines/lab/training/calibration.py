@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from okralong.pipelines.answering.analysis import FIELDS, Analyzer, Temperatures, write_temperatures
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.analysis import FIELDS, Analyzer, Temperatures, write_temperatures
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.types import Analysis
 from okralong.pipelines.lab.training.analyzer import examples_of
 from okralong.pipelines.lab.training.recipe import UNKNOWN, Example

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.answering.analyzer_label_scorer import Opening
+from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.training.fit import Learner
 from okralong.pipelines.lab.training.recipe import Lora, Recipe

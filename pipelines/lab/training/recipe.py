@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, Protocol, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput
+from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED

@@ -16,10 +16,10 @@ import torch
 from pydantic import Field, model_validator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.answering.analysis import FIELDS, AnalysisInput, Analyzer, read_temperatures
-from okralong.pipelines.answering.analyzer import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzer_label_scorer import REPLY_TOKENS, prompt_ids, reply_ids
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.analysis import FIELDS, AnalysisInput, Analyzer, read_temperatures
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.label_scorer import REPLY_TOKENS, prompt_ids, reply_ids
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.training.analyzer import examples_of

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import Field
 
-from okralong.pipelines.answering.analysis import PATTERNS, TYPES
+from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.core.storage import Folder

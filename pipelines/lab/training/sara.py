@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.answering.analyzer_label_scorer import Opening
+from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.training.fit import (

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks.estimate.here import Desk
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.archive.bm25 import analyze_query

@@ -12,7 +12,7 @@ from benchmarks.document_length.longer import longer, without_repeats
 from benchmarks.document_length.report import Measured, Size, report
 from benchmarks.document_length.sets import LENGTHS, SETS, some_questions
 from benchmarks.document_length.stages import REPEATS, STAGES, Stopwatch, measure_stages
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.lab.datasets.base import Item

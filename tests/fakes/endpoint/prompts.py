@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from okralong.pipelines.answering.analysis import SYSTEM_PROMPT as ANALYZE
+from okralong.pipelines.answering.analyzers.analysis import SYSTEM_PROMPT as ANALYZE
 from okralong.pipelines.answering.prompt_text import RULES
 from okralong.pipelines.answering.prompts import SPLIT_INSTRUCTIONS as SPLIT
 from okralong.pipelines.answering.prompts import STEP_INSTRUCTIONS as STEP

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, format_reply
+from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, PATTERNS, TYPES, format_reply
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from tests.fakes.endpoint.draws import draw
 from tests.fakes.endpoint.prompts import Prompt

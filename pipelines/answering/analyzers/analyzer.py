@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.answering.analysis import (
+from okralong.pipelines.answering.analyzers.analysis import (
     EVIDENCE,
     PATTERNS,
     TYPES,
@@ -23,7 +23,7 @@ from okralong.pipelines.answering.analysis import (
     parse_reply,
     sure_analysis,
 )
-from okralong.pipelines.answering.analyzer_rules import KeywordRules
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.citations import Ask, always, ask_and_read
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Analysis, ConfigError, Message, NobodyAsked, ReplyError
@@ -156,12 +156,12 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
         return KeywordRules()
     # Imported here: torch and transformers take seconds, and the rules need neither.
     if config.kind == "heads":
-        from okralong.pipelines.answering.analyzer_heads import HeadsAnalyzer
+        from okralong.pipelines.answering.analyzers.heads import HeadsAnalyzer
 
         return HeadsAnalyzer.load(
             str(config.adapter_folder()), config.max_batch, label=config.adapter, threads=available_cores()
         )
-    from okralong.pipelines.answering.analyzer_label_scorer import LabelScorer
+    from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
 
     model = causal_model(config.model)
     folder = config.adapter_folder()

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
-from okralong.pipelines.answering.analysis import (
+from okralong.pipelines.answering.analyzers.analysis import (
     FIELDS,
     AnalysisInput,
     Temperatures,
@@ -27,7 +27,7 @@ from okralong.pipelines.answering.analysis import (
     make_analysis,
     read_temperatures,
 )
-from okralong.pipelines.answering.analyzer_rules import COUNT, PASSAGES, features
+from okralong.pipelines.answering.analyzers.rules import COUNT, PASSAGES, features
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.models.weights import resolve_embedding_model, settle
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-from okralong.pipelines.answering.analysis import (
+from okralong.pipelines.answering.analyzers.analysis import (
     FIELDS,
     UNCALIBRATED,
     AnalysisInput,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.amounts import amounts
-from okralong.pipelines.answering.values import Context, agrees, read_value, same_period
 from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.amounts import amounts
+from okralong.pipelines.statements.values import Context, agrees, read_value, same_period
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from okralong.pipelines.answering.amounts import amounts
-from okralong.pipelines.answering.periods import NO_AMOUNT, dates
+from okralong.pipelines.statements.amounts import amounts
+from okralong.pipelines.statements.periods import NO_AMOUNT, dates
 
 ABOVE: Final = 16_000
 """Characters before a value in which the head of its table is looked for; ours: a statement of cash flows that is

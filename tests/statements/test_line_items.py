@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.line_items import FILE, Metrics, items_needed, line_item_queries, line_items
 from okralong.pipelines.answering.policy import LineItemsPolicy, Policy
 from okralong.pipelines.answering.statement_reading import MOST_NAMED, line_item_rows
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Document, Question, QuestionType
 from okralong.pipelines.methods.registry import load_strategy
+from okralong.pipelines.statements.line_items import FILE, Metrics, items_needed, line_item_queries, line_items
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.table_operations import (
+from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.table_operations import (
     Band,
     Cell,
     Condition,
@@ -18,8 +19,7 @@ from okralong.pipelines.answering.table_operations import (
     carry_out,
     written,
 )
-from okralong.pipelines.answering.values import read_value
-from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.values import read_value
 
 
 def cell(label: str, kind: str, said: str, period: str = "") -> Cell:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.row_arithmetic import RIGHT, calculation_of, worked_out
 from okralong.pipelines.answering.statement_reading import read_calculation
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Citation, Document, Question, TypedValue
 from okralong.pipelines.methods.registry import load_strategy
+from okralong.pipelines.statements.arithmetic import RIGHT, calculation_of, worked_out
 from tests.fakes.tools import ScriptedTools, analysis
 
 TEXT = """Alder: annual report 2023

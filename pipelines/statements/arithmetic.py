@@ -15,9 +15,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-from okralong.pipelines.answering.amounts import SCALES
-from okralong.pipelines.answering.periods import YEAR
 from okralong.pipelines.core.types import Answer, Citation, TypedValue
+from okralong.pipelines.statements.amounts import SCALES
+from okralong.pipelines.statements.periods import YEAR
 
 _MOVED: Final = (
     r"(?:changes?|increas\w*|decreas\w*|declin\w*|growth|gr[eo]w|rises?|rose|falls?|fell|drop\w*|reduc\w*|variation|"

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import Stemmer
 
-from okralong.pipelines.answering.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, make_analysis
+from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, make_analysis
 from okralong.pipelines.core.types import Analysis, QuestionType
 
 Keyword = tuple[re.Pattern[str], float]

@@ -15,7 +15,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.answering.amounts import (
+from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.amounts import (
     AMOUNT,
     BEFORE,
     DASH,
@@ -31,8 +32,7 @@ from okralong.pipelines.answering.amounts import (
     in_words,
     line_of,
 )
-from okralong.pipelines.answering.periods import DATE_YEAR, NO_AMOUNT, YEAR, Span, dates, forms_of, periods
-from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.periods import DATE_YEAR, NO_AMOUNT, YEAR, Span, dates, forms_of, periods
 
 
 @dataclass(frozen=True, slots=True)

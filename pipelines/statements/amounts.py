@@ -14,7 +14,7 @@ from typing import Final
 from babel import Locale
 from babel.numbers import get_currency_name
 
-from okralong.pipelines.answering.periods import Span
+from okralong.pipelines.statements.periods import Span
 
 SCALES: Final = {
     "": Decimal(1),

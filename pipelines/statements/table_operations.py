@@ -15,8 +15,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from typing import Final, Literal
 
-from okralong.pipelines.answering.periods import forms_of
 from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.periods import forms_of
 
 OperationName = Literal[
     "max",

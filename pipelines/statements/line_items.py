@@ -15,8 +15,8 @@ from typing import Final
 
 from pydantic import Field
 
-from okralong.pipelines.answering.periods import Span
 from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.statements.periods import Span
 
 FILE: Final = "line_items.yaml"
 

@@ -14,13 +14,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from okralong.pipelines.answering.amounts import SCALES, Amount, amounts, has_cells
-from okralong.pipelines.answering.line_items import Item, mentions
-from okralong.pipelines.answering.periods import Span, dates, periods
-from okralong.pipelines.answering.statement_columns import ABOVE, FAR, ROW_WORDS, Time, fits, head_above, time_of
-from okralong.pipelines.answering.values import Context, read_value
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Citation, Document, Passage, TypedValue
+from okralong.pipelines.statements.amounts import SCALES, Amount, amounts, has_cells
+from okralong.pipelines.statements.columns import ABOVE, FAR, ROW_WORDS, Time, fits, head_above, time_of
+from okralong.pipelines.statements.line_items import Item, mentions
+from okralong.pipelines.statements.periods import Span, dates, periods
+from okralong.pipelines.statements.values import Context, read_value
 
 ALIKE: Final = 0.5
 """Share of the words of label and measure together that both must have; ours."""
