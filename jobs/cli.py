@@ -11,7 +11,6 @@ import functools
 import inspect
 import json
 import os
-import signal
 import sys
 import tempfile
 import traceback
@@ -24,115 +23,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.jobs import doctor, nightly, report, session, show
+from okralong.jobs import archive as archive_jobs
+from okralong.jobs import doctor, report, session, show
 from okralong.jobs.lab import cli as lab
-from okralong.jobs.terminal import say_line
+from okralong.jobs.terminal import say_line, stoppable
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
-    EXIT_FAILURES,
     EXIT_OK,
     EXIT_STOPPED,
-    GO_ON,
     ConfigError,
     OkraError,
 )
 
 if TYPE_CHECKING:
     from okralong.jobs.answer import Interrupt, Session
-    from okralong.pipelines.indexing.job import IndexResult
     from okralong.pipelines.run.config import RunConfig
     from okralong.pipelines.run.matrix import MatrixRows
-
-FAILURES_SHOWN = 5
-OCR_REMEDY = "pip install 'okralong[ocr]', and ocr: auto in the index config"
-
-
-def index(
-    archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
-    sources: Annotated[list[str], typer.Option("--from", help="A folder, file or URI of documents; may be repeated.")],
-    config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
-    metadata: Annotated[
-        str | None,
-        typer.Option(help="Columns of the documents, by doc_id or file: a csv, tsv, xlsx, jsonl or parquet file."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(help="Files to leave out: '*.png', or 'drafts/*' below the folder; may be repeated."),
-    ] = None,
-    embed: Annotated[
-        str | None, typer.Option(help="Which chunks get a vector, as embedding.of: smallest, each, or none.")
-    ] = None,
-    rehash: Annotated[
-        bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
-    ] = False,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
-) -> None:
-    """Read documents, cut them into chunks, embed the chunks and build the search index."""
-    from okralong.actors.cluster import connected, homes_to_come
-    from okralong.actors.index_streams import index_archive
-    from okralong.jobs.terminal import IndexPanel, ray_lines
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.indexing.config import IndexConfig
-    from okralong.pipelines.indexing.listing import check_local
-
-    console = Console()
-    check_local(sources)
-    given = {"metadata": metadata, "exclude": exclude or None, "embedding.of": embed}
-    settings = load_config(IndexConfig, config, {key: value for key, value in given.items() if value is not None})
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with ray_lines(console, archive), IndexPanel(console) as panel:
-            panel.phase("Ray", "starts" if address is None else f"at {address}")
-            with connected(address):
-                for note in homes_to_come(settings.placement):
-                    say_line(console, note, style="yellow")
-                panel.phase("files", "are listed and compared with what the archive holds")
-                result = index_archive(archive, sources, settings, progress=panel.update, rehash=rehash)
-    except KeyboardInterrupt:
-        say_line(
-            console,
-            "Stopped. The archive is as it was. Files that were read and texts that were embedded are kept beside it; "
-            "run the same command again to go on from there.",
-        )
-        raise typer.Exit(EXIT_STOPPED) from None
-    _summary(console, result)
-    if result.failures:
-        raise typer.Exit(EXIT_FAILURES)
-
-
-def _summary(console: Console, result: IndexResult) -> None:
-    from okralong.pipelines.archive.archive import Archive
-
-    chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
-    lines = [f"{result.archive}, version {result.version}: {result.documents} documents, chunks: {chunks}"]
-    if result.up_to_date:
-        lines.append("up to date: neither the documents nor the config have changed, nothing was done")
-    else:
-        lines.append("documents: " + ", ".join(f"{count:,} {what}" for what, count in result.changes.items()))
-        work = (f"{count:,} {what.replace('_', ' ')}" for what, count in result.work.items())
-        lines.append("work: " + ", ".join(work))
-        lines.append("seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items()))
-    for size, count in result.over_limit.items():
-        if count:
-            lines.append(
-                f"{count:,} chunks of {size} tokens are longer than the encoder sees; their tails have no vector"
-            )
-    opened = Archive.open(f"{result.archive}@{result.version}")
-    if not opened.has_vectors:
-        lines.append("no vectors: the archive is searched by BM25 alone (embedding.of: none)")
-    ocr = opened.manifest.get("ocr") or {}
-    if ocr.get("pages"):
-        lines.append(f"by OCR: {ocr['pages']:,} pages of {ocr['documents']:,} documents")
-    if ocr.get("pages_without_text"):
-        lines.append(f"{ocr['pages_without_text']:,} pages have no text layer and were not read: {OCR_REMEDY}")
-    if note := (opened.manifest.get("metadata") or {}).get("note"):
-        lines.append(note)
-    failed = opened.failures()
-    lines += [f"not read: {message}" for message in failed[:FAILURES_SHOWN]]
-    if len(failed) > FAILURES_SHOWN:
-        lines.append(f"... and {len(failed) - FAILURES_SHOWN} more; all of them: okralong failures {result.archive}")
-    for line in lines:
-        say_line(console, line)
 
 
 @dataclass(frozen=True)
@@ -250,13 +156,9 @@ def estimate(
     from okralong.pipelines.core.codec import encode
 
     settings, console = options.settings(), Console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with stoppable(console, "Stopped. What the pilot has answered is kept; run the same command again to go on."):
         asking = Asking(pilot=pilot, run=run, seed=seed)
         result = estimate_questions(archive, questions, settings, asking, address=options.address, console=console)
-    except KeyboardInterrupt:
-        say_line(console, "Stopped. What the pilot has answered is kept; run the same command again to go on.")
-        raise typer.Exit(EXIT_STOPPED) from None
     print_estimate(console, result)
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
@@ -314,17 +216,12 @@ def _answer(
     asked = {"archive": archive, "questions": questions, "run": run, "options": asdict(options)}
     command = asked | {"changed_since": changed_since, "matrix": rows}
     console = Console()
-    # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with stoppable(console):
         # What is read from standard input, and what is to run on a cluster, is no other process's affair.
         there = options.address is None and questions != "-"
         code = session.hand_over(archive, command, console) if there else None
         if code is None:
             code = carry(command, console)
-    except KeyboardInterrupt:
-        say_line(console, f"Stopped. {GO_ON}")
-        raise typer.Exit(EXIT_STOPPED) from None
     if code != EXIT_OK:
         raise typer.Exit(code)
 
@@ -396,202 +293,20 @@ def read_tags(given: Sequence[str]) -> dict[str, str]:
     return tags
 
 
-archive_app = typer.Typer(help="The versions of an archive: log, diff, documents, vacuum, purge.", no_args_is_help=True)
-
-Place = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
-IDS_SHOWN = 20
-
-
-@archive_app.command("log")
-def log(archive: Place) -> None:
-    """List the versions that can be read, the newest first, then the documents that were purged, when and by whom."""
-    from okralong.pipelines.archive.versions import read_version, version_numbers
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.indexing.maintenance import purges
-
-    folder = Folder.of(archive)
-    numbers = version_numbers(folder) or _none(archive)
-    lines = []
-    for number in reversed(numbers):
-        manifest = read_version(folder, number)
-        changes = manifest.get("changes") or {}
-        counts = ", ".join(f"{changes[what]:,} {what}" for what in ("added", "changed", "removed") if changes.get(what))
-        lines.append(
-            f"version {number}  {manifest['written_at']}  {manifest['documents']:,} documents  {counts or 'no changes'}"
-            f"  ({manifest['failures']:,} not read)"
-            f"{'  no vectors' if manifest['embedding'].get('of') == 'none' else ''}"
-        )
-    told = purges(folder)
-    lines += [
-        f"purged {each['at']} by {each['by']}: {each['doc_id']}, out of versions "
-        f"{', '.join(map(str, each['rewritten'])) or 'none'}; version {each['version']} followed"
-        for each in reversed(told)
-    ]
-    before = set(read_version(folder, numbers[-1]).get("purged") or ()) - {each["doc_id"] for each in told}
-    if before:
-        lines.append(f"purged before there was a log of it: {', '.join(sorted(before))}")
-    _say(*lines)
-
-
-@archive_app.command("diff")
-def diff(
-    archive: Place,
-    old: Annotated[int, typer.Argument(help="A version.")],
-    new: Annotated[int | None, typer.Argument(help="A later one; without it, the latest.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Name all documents, not the first ones.")] = False,
+def nightly(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A YAML config, a path or URI; see configs/nightly.yaml.")
+    ],
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
-    """Name the documents that were added (+), changed (~) and removed (-) between two versions."""
-    from okralong.pipelines.archive.versions import diff_versions, read_version, version_numbers
-    from okralong.pipelines.core.storage import Folder
+    """Index what changed, answer what rests on it, and say what is another than the night before."""
+    from okralong.jobs.nightly import run_nightly
 
-    folder = Folder.of(archive)
-    numbers = version_numbers(folder) or _none(archive)
-    before, after = read_version(folder, old), read_version(folder, numbers[-1] if new is None else new)
-    found = diff_versions(folder, before, after)
-    lines = [
-        f"version {before['version']} to {after['version']}: {len(found.added):,} added, "
-        f"{len(found.changed):,} changed, {len(found.removed):,} removed"
-    ]
-    for mark, doc_ids in (("+", found.added), ("~", found.changed), ("-", found.removed)):
-        shown = doc_ids if full else doc_ids[:IDS_SHOWN]
-        lines += [f"{mark} {doc_id}" for doc_id in shown]
-        if len(shown) < len(doc_ids):
-            lines.append(f"{mark} ... and {len(doc_ids) - len(shown):,} more (--full)")
-    _say(*lines)
-
-
-@archive_app.command("documents")
-def documents(
-    archive: Annotated[str, typer.Argument(help="An archive, or a version of it: archive@3.")],
-    to: Annotated[
-        str | None, typer.Option(help="Write them to this file: .xlsx, .csv, .jsonl, .parquet or .duckdb.")
-    ] = None,
-    text: Annotated[bool, typer.Option("--text", help="With the text of each document.")] = False,
-) -> None:
-    """List what a version holds: a row for each document, with its metadata."""
-    from okralong.pipelines.archive.archive import Archive
-    from okralong.pipelines.reporting.export import format_of, write_tables
-
-    kind = format_of(to) if to is not None else None
-    opened = Archive.open(archive)
-    table = opened.contents(text=text)
-    if to is not None and kind is not None:
-        (path,) = write_tables({"documents": table}, to, kind)
-        _say(f"{path}: {table.num_rows:,} documents of version {opened.version}")
-        return
-    for row in table.to_pylist():
-        pages = f"  {row['pages']} pages" if row.get("pages") else ""
-        day, title = (f"  {row[name]}" if row.get(name) else "" for name in ("date", "title"))
-        _say(f"{row['doc_id']}  {row['tokens']:,} tokens{pages}{day}{title}")
-        if text:
-            _say(row["text"])
-    _say(f"version {opened.version}: {table.num_rows:,} documents")
-
-
-@archive_app.command("vacuum")
-def vacuum(
-    archive: Place,
-    keep: Annotated[int, typer.Option(min=1, help="How many of the newest versions stay.")] = 2,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and take nothing away.")] = False,
-) -> None:
-    """Take away old versions, what only they held, and what killed index jobs left behind."""
-    from okralong.pipelines.archive.versions import version_numbers
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.indexing import maintenance as work
-
-    folder = Folder.of(archive)
-    if not version_numbers(folder):
-        _none(archive)
-    with folder.locked("okralong archive vacuum"):
-        done = work.vacuum(folder, keep, dry_run=dry_run)
-    _say(*_vacuumed(done, "would go" if dry_run else "gone"))
-
-
-@archive_app.command("purge")
-def purge(
-    archive: Place,
-    document: Annotated[str, typer.Argument(help="A doc_id.")],
-    run: Annotated[
-        list[str] | None, typer.Option(help="A run folder from which it is purged as well; may be repeated.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: for jobs, where nobody is at a terminal.")] = False,
-) -> None:
-    """Take a document out for good: out of every version of the archive, and out of the runs named.
-
-    Says first what will go, and asks.
-    """
-    from okralong.pipelines.archive.versions import version_numbers
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.core.types import InputError
-    from okralong.pipelines.indexing import maintenance as work
-    from okralong.pipelines.run.rows import BEGUN, purge_run, questions_on
-
-    folder = Folder.of(archive)
-    if not version_numbers(folder):
-        _none(archive)
-    runs = [Folder.of(each) for each in run or ()]
-    for each in runs:
-        if not each.exists(BEGUN):
-            raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Mend --run; nothing was purged.")
-    plan = work.plan_purge(folder, document)
-    numbers = ", ".join(map(str, plan.versions))
-    alone = f"; {', '.join(map(str, plan.alone))} held nothing else and will go" if plan.alone else ""
-    _say(
-        f"{document}: {plan.tokens:,} tokens, read from {', '.join(plan.origins) or 'no file that a version names'}",
-        f"will be taken out of versions {numbers}{alone}; the other documents stay"
-        if plan.versions
-        else "was purged before; what that may have left will be taken away",
-        *(f"{each.path}: {len(questions_on(each, document)):,} answers that rest on it will go" for each in runs),
-    )
-    if not yes:
-        _ask(f"purge {document}")
-    with folder.locked("okralong archive purge"):
-        done = work.purge(folder, document)
-    gone = done.vacuumed
-    _say(
-        f"{document} is purged: version {done.version} is the newest, and no version has it",
-        f"gone: {gone.files:,} files, {gone.bytes / 1e6:,.1f} MB; what others need of them was written anew without it",
-    )
-    for each in runs:
-        questions = purge_run(each, document)
-        shown = ", ".join(questions[:IDS_SHOWN]) + (" ..." if len(questions) > IDS_SHOWN else "")
-        _say(f"{each.path}: {len(questions)} questions rested on it{': ' if questions else ''}{shown}")
-    _say("Not reached: the source files, other runs, backups, the model's logs, and what a provider of a model keeps.")
-
-
-def _ask(what: str) -> None:
-    """Go on only with a yes. Raises InputError where there is no terminal to ask at, or the answer is another."""
-    from okralong.pipelines.core.types import InputError
-
-    if not sys.stdin.isatty():
-        raise InputError(
-            f"{what[0].upper()}{what[1:]}: this cannot be undone, and there is no terminal to ask at. Nothing was "
-            "done. Add --yes to do it without being asked."
-        )
-    if not typer.confirm(f"{what[0].upper()}{what[1:]}? This cannot be undone"):
-        raise InputError("Nothing was done.")
-
-
-def _vacuumed(done: Any, word: str) -> list[str]:
-    kept, others = (", ".join(map(str, numbers)) or "none" for numbers in (done.kept, done.versions))
-    return [
-        f"versions kept: {kept}; {word}: {others}",
-        f"{word}: {done.files:,} files, {done.bytes / 1e6:,.1f} MB",
-    ]
-
-
-def _none(archive: str) -> Any:
-    from okralong.pipelines.core.types import ArchiveError
-
-    raise ArchiveError(
-        f"{archive} holds no archive with versions. Check the path, or run okralong index {archive} --from DIR."
-    )
-
-
-def _say(*lines: str) -> None:
     console = Console()
-    for line in lines:
-        say_line(console, line)
+    with stoppable(console):
+        code = run_nightly(config, address=address, console=console)
+    if code != EXIT_OK:
+        raise typer.Exit(code)
 
 
 def submit(
@@ -647,14 +362,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("index")(index)
+app.command("index")(archive_jobs.index)
 app.command("estimate")(with_options(estimate))
 app.command("answer")(with_options(answer))
 app.command("matrix")(with_options(matrix))
 app.command("up")(with_options(up))
 app.command("down")(down)
-app.command("nightly")(nightly.command)
-app.add_typer(archive_app, name="archive")
+app.command("nightly")(nightly)
+app.add_typer(archive_jobs.archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)
 app.command("failures")(report.failures)

@@ -6,7 +6,6 @@ command goes on wherever one was killed.
 
 from __future__ import annotations
 
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -14,56 +13,62 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import typer
 import yaml
 from rich.console import Console
 
+from okralong.actors.cluster import connected
+from okralong.actors.index_streams import index_archive
+from okralong.jobs.answer import answer_prepared
+from okralong.jobs.estimate import Asking, estimate_prepared
+from okralong.jobs.report import print_diff
 from okralong.jobs.terminal import IndexPanel, ray_lines, say_line
+from okralong.pipelines.archive.versions import Location, version_numbers
+from okralong.pipelines.core.config import Settings, load_config, parse_config
+from okralong.pipelines.core.storage import Folder, located, open_file
 from okralong.pipelines.core.types import (
     EXIT_CHANGED,
     EXIT_FAILURES,
     EXIT_OK,
     EXIT_OVER_BUDGET,
-    EXIT_STOPPED,
-    GO_ON,
     ConfigError,
     OverBudget,
 )
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.maintenance import vacuum
+from okralong.pipelines.methods.registry import describe
+from okralong.pipelines.reporting.diff import RunDiff, diff_page, diff_runs
+from okralong.pipelines.reporting.export import Exported, export_run, write_tables
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.nightly import (
+    CURRENT,
+    DIFFERENCES,
+    NIGHT,
+    NIGHTS,
+    RUN,
+    Current,
+    Merged,
+    Night,
+    NightlyConfig,
+    Phase,
+    due,
+    expired,
+    known_documents,
+    merged,
+    next_night,
+    nights,
+    only,
+    write_current,
+)
+from okralong.pipelines.run.prepare import Prepared, prepare
+from okralong.pipelines.run.questions import schema_files
 
-if TYPE_CHECKING:
-    from okralong.pipelines.core.config import Settings
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.indexing.config import IndexConfig
-    from okralong.pipelines.reporting.diff import RunDiff
-    from okralong.pipelines.run.config import RunConfig
-    from okralong.pipelines.run.nightly import Current, Merged, Night, NightlyConfig, Phase
-    from okralong.pipelines.run.prepare import Prepared
-
-    S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=Settings)
 
 TABLES: Final = ("xlsx", "csv", "parquet")
 """The table of differences, in each of these; ``on_change`` is given the first."""
-
-
-def command(
-    config: Annotated[
-        str, typer.Argument(metavar="CONFIG", help="A YAML config, a path or URI; see configs/nightly.yaml.")
-    ],
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
-) -> None:
-    """Index what changed, answer what rests on it, and say what is another than the night before."""
-    console = Console()
-    # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        code = run_nightly(config, address=address, console=console)
-    except KeyboardInterrupt:
-        say_line(console, f"Stopped. {GO_ON}")
-        raise typer.Exit(EXIT_STOPPED) from None
-    if code != EXIT_OK:
-        raise typer.Exit(code)
 
 
 def run_nightly(config: str | Path, *, address: str | None = None, console: Console | None = None) -> int:
@@ -72,9 +77,6 @@ def run_nightly(config: str | Path, *, address: str | None = None, console: Cons
     Raises OkraError when config, archive, questions or endpoint cannot be used, OverBudget when the estimate of a night
     is above its budget (nothing is spent then), LockedError while another process does a night.
     """
-    from okralong.actors.cluster import connected
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.run.nightly import NIGHT, NIGHTS, next_night, nights
 
     places = Places.read(str(config))
     console = console or Console()
@@ -112,8 +114,6 @@ class Places:
     @classmethod
     def read(cls, source: str) -> Places:
         """Raises ConfigError for a config that is not there or cannot be used."""
-        from okralong.pipelines.core.config import parse_config
-        from okralong.pipelines.run.nightly import NightlyConfig
 
         text = _text_at(source)
         if text is None:
@@ -135,21 +135,18 @@ class Places:
     @cached_property
     def index(self) -> IndexConfig:
         """How to index. Raises ConfigError."""
-        from okralong.pipelines.indexing.config import IndexConfig
 
         return self._part(IndexConfig, "index", self.config.index)
 
     @cached_property
     def answer(self) -> RunConfig:
         """How to answer, under the night's budget. Raises ConfigError."""
-        from okralong.pipelines.run.config import RunConfig
 
         found = self._part(RunConfig, "answer", self.config.answer)
         budget = self.config.budget_usd
         return found if budget is None else found.model_copy(update={"budget_usd": budget})
 
     def _part(self, model: type[S], name: str, said: str | dict[str, Any]) -> S:
-        from okralong.pipelines.core.config import load_config, parse_config
 
         if isinstance(said, dict):
             return parse_config(model, yaml.safe_dump(said), f"{self.where}, {name}")
@@ -159,7 +156,6 @@ class Places:
 
 def _text_at(location: str) -> str | None:
     """The text of a file at a path or URI, None where there is none."""
-    from okralong.pipelines.core.storage import located, open_file
 
     filesystem, path = located(location)
     if not filesystem.get_file_info(path).is_file:
@@ -172,7 +168,6 @@ class NightJob:
     """One night: ``carry`` does the phases that are left."""
 
     def __init__(self, places: Places, folder: Folder, night: Night, console: Console) -> None:
-        from okralong.pipelines.run.nightly import CURRENT, NIGHTS, RUN
 
         self.places, self.config, self.folder, self.console = places, places.config, folder, console
         self.night = night
@@ -209,7 +204,6 @@ class NightJob:
     # The phases.
 
     def _index(self) -> None:
-        from okralong.actors.index_streams import index_archive
 
         self.night.write(self.place)
         self._say(f"night {self.night.name}")
@@ -226,9 +220,6 @@ class NightJob:
 
     def _estimate(self) -> None:
         """Find out what is due, and refuse what would pass the budget."""
-        from okralong.pipelines.core.storage import located, open_file
-        from okralong.pipelines.run.nightly import due, known_documents, only
-        from okralong.pipelines.run.questions import schema_files
 
         source = self.places.of(self.config.questions)
         filesystem, inside = located(source)
@@ -256,8 +247,6 @@ class NightJob:
 
     def _within_budget(self, tonight: Prepared) -> float | None:
         """The dollars expected, None where nobody can tell. Raises OverBudget when they are above the budget."""
-        from okralong.jobs.estimate import Asking, estimate_prepared
-        from okralong.pipelines.methods.registry import describe
 
         budget = tonight.config.budget_usd
         if budget is None:
@@ -282,8 +271,6 @@ class NightJob:
         return float(usd.expected)
 
     def _answer(self) -> None:
-        from okralong.jobs.answer import answer_prepared
-        from okralong.pipelines.run.nightly import only
 
         if not self.night.due:
             self._done("answer")
@@ -300,9 +287,6 @@ class NightJob:
         self._done("answer", exit_code=self._at_least(result.exit_code), notes={"statuses": result.statuses})
 
     def _diff(self) -> None:
-        from okralong.pipelines.reporting.diff import diff_page, diff_runs
-        from okralong.pipelines.reporting.export import Exported, write_tables
-        from okralong.pipelines.run.nightly import DIFFERENCES
 
         before, new = self.current, self._merged()
         old = Exported.made(before.begun, self._rows(before), before.origins) if before.begun else None
@@ -331,16 +315,12 @@ class NightJob:
         return [f"documents: {documents}; questions asked: {asked}"]
 
     def _print(self, found: RunDiff) -> None:
-        from okralong.jobs.report import print_diff
-        from okralong.pipelines.run.nightly import DIFFERENCES
 
         print_diff(self.console, found)
         place = self._location(self.place)
         self._say(f"differences: {place}/{DIFFERENCES}.html, and .{', .'.join(TABLES)} beside it")
 
     def _merge(self) -> None:
-        from okralong.pipelines.reporting.export import export_run
-        from okralong.pipelines.run.nightly import known_documents, write_current
 
         new, run = self._merged(), self._own_run()
         same = self.current.begun.get("archive") == new.begun["archive"] and run is None
@@ -354,7 +334,6 @@ class NightJob:
 
     def _tell(self) -> None:
         """Call ``on_change``, without a shell."""
-        from okralong.pipelines.run.nightly import DIFFERENCES
 
         code = EXIT_OK
         if self.config.on_change and self.night.notes.get("matters"):
@@ -371,10 +350,6 @@ class NightJob:
 
     def _keep(self) -> None:
         """Take away what the rules do not keep."""
-        from okralong.pipelines.archive.versions import Location, version_numbers
-        from okralong.pipelines.core.storage import Folder
-        from okralong.pipelines.indexing.maintenance import vacuum
-        from okralong.pipelines.run.nightly import NIGHT, NIGHTS, expired, nights
 
         archive = Folder.of(self.archive)
         resting = Location.of(str(self.current.begun.get("archive") or "")).version or 0
@@ -401,12 +376,10 @@ class NightJob:
     @property
     def current(self) -> Current:
         """What ``current`` holds now."""
-        from okralong.pipelines.run.nightly import Current
 
         return Current.read(self.current_folder)
 
     def _prepared(self) -> Prepared:
-        from okralong.pipelines.run.prepare import prepare
 
         config = self.places.answer
         if self.current.begun:  # equal requests of the nights before cost nothing
@@ -420,7 +393,6 @@ class NightJob:
         return self.run if self.night.due else None
 
     def _merged(self) -> Merged:
-        from okralong.pipelines.run.nightly import merged
 
         return merged(self._prepared(), self.current, self._own_run(), self.night)
 

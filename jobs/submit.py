@@ -106,37 +106,36 @@ class _Job(Settings):
 
 
 class IndexJob(_Job):
-    """``okralong index``; ``sources`` are what ``--from`` takes there."""
+    """``okralong index``; ``sources`` are what ``--from`` takes there, every other key is an option of that name."""
 
     kind: Literal["index"]
     archive: Everywhere
     sources: list[Everywhere] = Field(min_length=1)
     config: str = "index.yaml"
+    metadata: str | None = None
+    exclude: list[str] = Field(default_factory=list)
+    embed: Literal["smallest", "each", "none"] | None = None
     rehash: bool = False
 
     def arguments(self) -> list[str]:
         """See ``_Job``."""
-        named = [word for source in self.sources for word in ("--from", source)]
-        words = ["index", self.archive, *named, "--config", self.config]
+        words = ["index", self.archive, *_repeated("from", self.sources), "--config", self.config]
+        words += [*_option("metadata", self.metadata), *_repeated("exclude", self.exclude)]
+        words += _option("embed", self.embed)
         return [*words, "--rehash"] if self.rehash else words
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """See ``_Job``."""
-        return (self.config,)
+        return (self.config,) if self.metadata is None else (self.config, self.metadata)
 
 
-GENERATOR: Final = ("model", "base_url", "window")
-"""The generator's own options of the commands that ask it."""
+class _AskingJob(_Job):
+    """A command over the questions of an archive; every key is an option of that name there."""
 
-
-class AnswerJob(_Job):
-    """``okralong answer``; every key is an option of that name there."""
-
-    kind: Literal["answer"]
+    kind: str
     archive: Everywhere
     questions: str
-    run: Everywhere
     config: str = "answer.yaml"
     strategy: str | None = None
     analyzer: str | None = None
@@ -146,53 +145,48 @@ class AnswerJob(_Job):
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     tags: dict[str, str] = Field(default_factory=dict)
     carry: list[str] = Field(default_factory=list)
+
+    def arguments(self) -> list[str]:
+        """See ``_Job``."""
+        words = [self.kind, self.archive]
+        for name in (name for name in type(self).model_fields if name not in ("kind", "archive", "tags")):
+            value = getattr(self, name)
+            words += _repeated(name, value) if isinstance(value, list) else _option(name, value)
+        return [*words, *_repeated("tag", [f"{name}={value}" for name, value in self.tags.items()])]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """See ``_Job``."""
+        return (self.config, self.questions)
+
+
+class EstimateJob(_AskingJob):
+    """``okralong estimate`` without a pilot: it asks nobody and needs no key."""
+
+    kind: Literal["estimate"]
+
+
+class _RunJob(_AskingJob):
+    run: Everywhere
     replies_from: list[Everywhere] = Field(default_factory=list)
     retry: list[Literal["failed", "unanswerable", "invalid_output", "over_budget"]] = Field(default_factory=list)
     llm_mode: Literal["realtime", "batch"] | None = None
     deadline: str | None = None
+
+
+class AnswerJob(_RunJob):
+    """``okralong answer``."""
+
+    kind: Literal["answer"]
     changed_since: Annotated[int, Field(ge=0)] | None = None
 
-    def arguments(self) -> list[str]:
-        """See ``_Job``."""
-        words = ["answer", self.archive, "--questions", self.questions, "--run", self.run, "--config", self.config]
-        for option in ("strategy", "analyzer", *GENERATOR, "budget_usd", "llm_mode", "deadline", "changed_since"):
-            words += _option(option, getattr(self, option))
-        for name, value in self.tags.items():
-            words += ["--tag", f"{name}={value}"]
-        for option in ("carry", "replies_from", "retry"):
-            words += [word for value in getattr(self, option) for word in _option(option, value)]
-        return words
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See ``_Job``."""
-        return (self.config, self.questions)
+class MatrixJob(_RunJob):
+    """``okralong matrix``."""
 
-
-class EstimateJob(_Job):
-    """``okralong estimate`` without a pilot: it asks nobody and needs no key."""
-
-    kind: Literal["estimate"]
-    archive: Everywhere
-    questions: str
-    config: str = "answer.yaml"
-    strategy: str | None = None
-    model: str | None = None
-    base_url: str | None = None
-    window: int | None = None
-    carry: list[str] = Field(default_factory=list)
-
-    def arguments(self) -> list[str]:
-        """See ``_Job``."""
-        words = ["estimate", self.archive, "--questions", self.questions, "--config", self.config]
-        for option in ("strategy", *GENERATOR):
-            words += _option(option, getattr(self, option))
-        return [*words, *(word for column in self.carry for word in _option("carry", column))]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See ``_Job``."""
-        return (self.config, self.questions)
+    kind: Literal["matrix"]
+    documents: list[str] = Field(default_factory=list)
+    where: str | None = None
 
 
 class NightlyJob(_Job):
@@ -215,6 +209,10 @@ def _option(name: str, value: Any) -> list[str]:
     return [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
 
 
+def _repeated(name: str, values: list[str]) -> list[str]:
+    return [word for value in values for word in _option(name, value)]
+
+
 class DriverConfig(Settings):
     """Where the command itself runs: by default on the head node. It waits most of the time; ``num_cpus`` and
     ``memory_gib`` are set aside for it, which an embedded generator needs.
@@ -234,7 +232,7 @@ class Submission(Settings):
     """
 
     name: str = "okralong"
-    job: Annotated[IndexJob | AnswerJob | EstimateJob | NightlyJob, Field(discriminator="kind")]
+    job: Annotated[IndexJob | AnswerJob | EstimateJob | MatrixJob | NightlyJob, Field(discriminator="kind")]
     code: Literal["shipped", "installed"] = "shipped"
     files: list[str] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict)

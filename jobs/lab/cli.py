@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_STOPPED, GO_ON
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK
 
 if TYPE_CHECKING:
     from okralong.jobs.lab.sweep import SweepResult
@@ -116,19 +115,15 @@ def _agreed(yes: bool, console: Console) -> Iterator[None]:
 
     Raises ConfigError where nobody can be asked, typer.Exit for no and for a signal.
     """
-    from okralong.jobs.terminal import say_line
+    from okralong.jobs.terminal import stoppable
     from okralong.pipelines.core.types import ConfigError
 
     if not yes and not sys.stdin.isatty():
         raise ConfigError("Nobody is here to be asked whether to begin. Add --yes, or --dry-run to look only.")
     if not yes and not typer.confirm("Begin?"):
         raise typer.Exit(EXIT_OK)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with stoppable(console):
         yield
-    except KeyboardInterrupt:
-        say_line(console, f"Stopped. {GO_ON}")
-        raise typer.Exit(EXIT_STOPPED) from None
 
 
 def evidence(

@@ -7,7 +7,7 @@ import inspect
 import pytest
 import yaml
 
-from okralong.jobs.submit import AnswerJob, EstimateJob, IndexJob
+from okralong.jobs.submit import AnswerJob, EstimateJob, IndexJob, MatrixJob
 from okralong.pipelines.core.config import shipped_config
 from tests.docs import reference
 
@@ -48,7 +48,7 @@ def test_every_key_that_a_user_writes_is_explained() -> None:
     for place in reference.CONFIGS["config.md"].values():
         models = reference.models_of(place)
         for name, model in models.items():
-            if model in (IndexJob, AnswerJob, EstimateJob):  # their keys are the options of the commands
+            if model in (IndexJob, AnswerJob, EstimateJob, MatrixJob):  # their keys are the options of the commands
                 continue
             for key, field in model.model_fields.items():
                 below = any(each in str(field.annotation) for each in models)
