@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.estimate.here import Desk
+from benchmarks.estimate.here import Desk, Read
 from benchmarks.estimate.manner import Manner
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.cost_model import Priors
@@ -73,11 +73,17 @@ class Row:
 
 
 def one_archive(
-    number: int, pilots: Sequence[int], encoder: Encoder, work: Path, strategies: Sequence[str] = STRATEGIES
+    number: int,
+    pilots: Sequence[int],
+    encoder: Encoder,
+    work: Path,
+    strategies: Sequence[str] = STRATEGIES,
+    read: Read | None = None,
 ) -> list[Row]:
     """Estimate and answer one made-up archive; ``work`` takes its archive and runs.
 
-    The rows of the baselines are those beside the first of ``strategies``.
+    The rows of the baselines are those beside the first of ``strategies``. ``read`` ranks in the place of the shipped
+    cross-encoder.
     """
     random_ = random.Random(number)
     sample = generate(
@@ -92,7 +98,7 @@ def one_archive(
     rows: list[Row] = []
     with FakeOpenAI(rules=[(lambda _: True, manner.reply)], models=[MODEL]) as server:
         llm = LlmConfig(base_url=server.base_url, model=MODEL, window=128_000)
-        desk = Desk(archive, encoder.encode, KeywordRules(), policy, llm)
+        desk = Desk(archive, encoder.encode, KeywordRules(), policy, llm, read)
         setting = Setting(load_config(Priors, "estimate.yaml"), llm.completion_limit, price)
         for strategy in strategies:
             shown = side_by_side(strategy)

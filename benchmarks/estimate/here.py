@@ -31,6 +31,7 @@ from okralong.pipelines.run.prepare import Scoped
 from okralong.pipelines.run.rows import answer_row
 
 IN_FLIGHT = 8
+Read = Callable[[str, list[str]], Awaitable[list[Reading]]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Desk:
     analyzer: Analyzer
     policy: Policy
     llm: LlmConfig
-    read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
+    read: Read | None = None
 
     async def look(self, asked: Sequence[Scoped], strategies: Sequence[str]) -> list[Outlook]:
         """The outlook of each question."""

@@ -138,8 +138,13 @@ def test_a_sweep_of_few_questions_runs_in_its_own_process_side_by_side(
         raise AssertionError("the sweep asked for Ray")
 
     monkeypatch.setattr("okralong.jobs.lab.sweep.connected", refused)
-    methods = {"std_rag": {}, "okralong": {}, "longllmlingua": {}}
-    variants = {"default": {}, "words": {"overrides": {"analyzer.kind": "rules"}}}
+    methods = {"std_rag": {"variants": ["default"]}, "okralong": {"variants": ["default", "words"]}}
+    methods["longllmlingua"] = {"variants": ["few"]}
+    variants = {
+        "default": {},
+        "words": {"overrides": {"analyzer.kind": "rules"}},
+        "few": {"policy_overrides": {"longllmlingua.candidates": 2, "longllmlingua.granularity": 150}},
+    }
     more = {"share_replies": False, "parallel": 3}
     scored = {"scorer": {"model": "embedded"}, "reranker.confidence": False, **endpoint(reader)}
     sweep = write_sweep(tmp_path, data, reader, methods=methods, variants=variants, overrides=scored, **more)
@@ -150,7 +155,7 @@ def test_a_sweep_of_few_questions_runs_in_its_own_process_side_by_side(
         )
     assert code == 0, said
     rows = pq.read_table(out / "scores", schema=SCORES).to_pylist()
-    assert len(rows) == 6 * 6
+    assert len(rows) == 4 * 6
     assert {row["status"] for row in rows} <= {"answered", "unanswerable"}
     assert sum(row["billed_usd"] for row in rows) == pytest.approx(reader.bill_usd, abs=1e-9)
     runs = sorted((out / "cells").iterdir())

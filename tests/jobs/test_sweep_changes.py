@@ -18,6 +18,7 @@ from tests.conftest import NODE_KEY
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, endpoint
+from tests.jobs.warm import without_ray
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,6 @@ def write_sweep(folder: Path, data: Path, server: FakeOpenAI, **more: object) ->
 
 
 def test_a_finished_cell_is_neither_mistaken_for_another_nor_for_whole(
-    ray_cluster: None,
     tmp_path: Path,
     reader: FakeOpenAI,
     monkeypatch: pytest.MonkeyPatch,
@@ -51,7 +51,8 @@ def test_a_finished_cell_is_neither_mistaken_for_another_nor_for_whole(
     def evaluate(**more: object) -> tuple[int, str]:
         sweep = write_sweep(tmp_path, data, reader, **more)
         given = ["--data", data, "--out", out, "--work", tmp_path / "work", "--yes"]
-        return call(monkeypatch, capsys, "evaluate", sweep, *given)
+        with without_ray():
+            return call(monkeypatch, capsys, "evaluate", sweep, *given)
 
     code, said = evaluate()
     assert code == 0, said

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.estimate.coverage import FIGURES, coverage, one_archive, table
-from tests.answering.estimate.conftest import LETTERS
+from tests.answering.estimate.conftest import LETTERS, shared_words
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ PILOT = 6
 
 @pytest.mark.parametrize("number", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in (2, 3))])
 def test_the_range_holds_the_actual_or_is_near_it(number: int, tmp_path: Path) -> None:
-    rows = one_archive(number, [PILOT], LETTERS, tmp_path, strategies=("okralong",))
+    rows = one_archive(number, [PILOT], LETTERS, tmp_path, strategies=("okralong",), read=shared_words)
     assert {row.strategy for row in rows} == {"okralong", "std_rag", "long_context"}
     assert len(rows) == 3 * 2 * len(FIGURES)
     for row in rows:
