@@ -171,7 +171,7 @@ def test_what_a_run_had_written_is_kept_with_the_archive(
 ) -> None:
     archive = mine(sample_archive, tmp_path)
     told = {"strategy": strategy, **endpoint(server)}
-    assert okralong.answer(archive, few, tmp_path / "first", **told).statuses == {"answered": 4}
+    assert answer(archive, few, tmp_path / "first", **told).statuses == {"answered": 4}
     first = table(Folder.of(tmp_path / "first"), "ledger")
     made = [row for row in first if row["query_id"].startswith(f"artifact/{strategy}/")]
     cost = sum(row["cost_usd"] for row in made)
