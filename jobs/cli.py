@@ -231,12 +231,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
+QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - is stdin."
 RunFolder = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
 
 
 def estimate(
     archive: Indexed,
-    questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl or parquet; - is stdin.")],
+    questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
     options: AskOptions,
     pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
     run: Annotated[
@@ -267,7 +268,7 @@ def estimate(
 
 def answer(
     archive: Indexed,
-    questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl, parquet or yaml; - is stdin.")],
+    questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
     run: RunFolder,
     options: RunOptions,
     changed_since: Annotated[

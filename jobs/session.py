@@ -67,8 +67,8 @@ def sessions_folder() -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
-            f"{folder} is to hold the sockets of okralong's sessions, and others may write there. Remove it, or set "
-            "XDG_RUNTIME_DIR to a folder that is yours alone."
+            f"{folder} holds the sockets of okralong's sessions and must be a folder that only you can access (owner: "
+            "you, mode 700). Remove it, or set XDG_RUNTIME_DIR to a folder of your own."
         )
     return folder
 

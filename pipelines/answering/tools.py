@@ -179,7 +179,7 @@ class Tools(Protocol):
         logprobs: bool = False,
         answer_type: str = "",
     ) -> Reply:
-        """One call of the generator. ``role`` (generate, split, step, full_text) chooses the completion limit.
+        """One call of the generator. ``role``, a key of ``llm.max_completion_tokens``, chooses the completion limit.
         ``answer_type`` is the type that a prompt asks an answer in: an endpoint that can is kept to its form.
 
         Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or
