@@ -286,7 +286,7 @@ JOURNAL: Final = _schema(
     ],
 )
 """``kind`` is analysis, plan, retrieval, selection, found, request or reply; ``body`` is JSON; ``seq`` orders a run's
-rows. Of no question (``query_id`` "") are the rows of kind batch: what the endpoint calls a wave's batch."""
+rows. Of no question (``query_id`` "") are the rows of kind batch: the batch number and the endpoint's name for that batch."""
 
 LEDGER: Final = _schema(
     "ledger",

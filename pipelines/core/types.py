@@ -26,8 +26,8 @@ Status = Literal["answered", "unanswerable", "invalid_output", "over_budget", "f
 """How a question ended. ``unanswerable`` is the generator's own word for missing evidence; ``invalid_output`` is a
 reply that does not fit the question's ``answer_type``."""
 
-Side = Literal["exact", "semantic"]
-"""The two retrievers: BM25 and dense vectors."""
+RetrieverName = Literal["exact", "semantic"]
+"""The two retrievers by their names in configs and tables: BM25 and dense vectors."""
 
 
 @dataclass(frozen=True, slots=True)
