@@ -139,7 +139,7 @@ def answer_questions(
     console = console or Console()
     unknown = sorted(retry - set(RETRIABLE))
     if unknown:
-        raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Mend the option.")
+        raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Correct the option.")
     prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config, matrix)
     say_unusable(console, prepared)
     if changed_since is not None:

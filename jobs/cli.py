@@ -207,8 +207,8 @@ class RunOptions(AskOptions):
         settings = super().settings(**told, **more)
         if self.deadline is not None and self.llm_mode is None and settings.llm.mode != "batch":
             raise ConfigError(
-                "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
-                "--llm-mode batch, or leave it out. Nothing was run."
+                "--deadline applies to batch mode only, and this run is in real time. Add --llm-mode batch, or leave "
+                "--deadline out. Nothing was run."
             )
         return settings
 
@@ -318,7 +318,7 @@ def _answer(
     # How nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        # What is read from standard input, and what is to run on a cluster, is no other process's affair.
+        # Standard input and a named cluster cannot be handed to a session.
         there = options.address is None and questions != "-"
         code = session.hand_over(archive, command, console) if there else None
         if code is None:
@@ -533,7 +533,7 @@ def purge(
     runs = [Folder.of(each) for each in run or ()]
     for each in runs:
         if not each.exists(BEGUN):
-            raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Mend --run; nothing was purged.")
+            raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Correct --run; nothing was purged.")
     plan = work.plan_purge(folder, document)
     numbers = ", ".join(map(str, plan.versions))
     alone = f"; {', '.join(map(str, plan.alone))} held nothing else and will go" if plan.alone else ""

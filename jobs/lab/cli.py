@@ -120,7 +120,10 @@ def _agreed(yes: bool, console: Console) -> Iterator[None]:
     from okralong.pipelines.core.types import ConfigError
 
     if not yes and not sys.stdin.isatty():
-        raise ConfigError("Nobody is here to be asked whether to begin. Add --yes, or --dry-run to look only.")
+        raise ConfigError(
+            "There is no terminal to confirm at. Add --yes to begin without confirmation, or --dry-run to see only the "
+            "cells and their cost."
+        )
     if not yes and not typer.confirm("Begin?"):
         raise typer.Exit(EXIT_OK)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -305,7 +305,8 @@ class FusionPolicy(Settings):
     def _some_weight(self) -> Self:
         if self.preferred_weight + self.other_weight == 0 or self.same_weight == 0:
             raise ValueError(
-                "preferred_weight + other_weight and same_weight must each be above 0: otherwise no chunk could be ranked"
+                "preferred_weight + other_weight and same_weight must each be above 0: otherwise no chunk could be "
+                "ranked"
             )
         return self
 

@@ -76,11 +76,13 @@ class Gateway:
         the endpoint will count, ``expires_s`` after how many seconds the permit ends should its holder have died.
 
         Raises OverBudget, or QuestionError when no minute of the endpoint can hold so many tokens, or BrokenError when
-        the question was put down meanwhile; nothing is reserved then, and no permit held. ``came`` for the same attempt
+        the question was released meanwhile; nothing is reserved then, and no permit held. ``came`` for the same attempt
         ends the wait, also where it overtakes this message: an actor of several threads keeps no order.
         """
         if self._given_up.pop(call.key, None) is not None:
-            raise BrokenError(f"Question {call.query_id} gave up an attempt before it was asked for.")
+            raise BrokenError(
+                f"Question {call.query_id}: the attempt was cancelled before its request for permission arrived."
+            )
         if call.key not in self._asking:  # a message that comes twice waits once
             task = asyncio.create_task(self._ask(call, tokens, expires_s, limiter, steps))
             self._asking[call.key] = call.query_id, task
@@ -90,7 +92,9 @@ class Gateway:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
-                raise BrokenError(f"Question {call.query_id} was put down while it waited to be sent.") from None
+                raise BrokenError(
+                    f"Question {call.query_id} was released while a call waited for permission to be sent."
+                ) from None
             task.cancel()
             raise
 
@@ -186,7 +190,7 @@ class Gateway:
         return await self.ledger.release(query_id)
 
     def _withdraw(self, query_id: str) -> None:
-        """End the waits of a question whose planner has died or stopped, and forget what it gave up."""
+        """End the waits of a question whose planner has died or stopped, and forget what it cancelled."""
         self._given_up = {key: by for key, by in self._given_up.items() if by != query_id}
         for asked_by, task in list(self._asking.values()):
             if asked_by == query_id:

@@ -172,8 +172,8 @@ def _load(name: str) -> StrategyModule:
         loaded = entry.load()
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"The strategy {name!r} ({entry.value}) cannot be loaded: {error}. Install its package again, or mend its "
-            f"entry point in the group {GROUP}."
+            f"The strategy {name!r} ({entry.value}) cannot be loaded: {error}. Install its package again, or correct "
+            f"its entry point in the group {GROUP}."
         ) from error
     return _checked(name, entry.value, loaded)
 
@@ -201,7 +201,7 @@ def _load_place(name: str) -> object:
         raise
     except Exception as error:  # third-party code: importing it may raise anything
         raise ConfigError(
-            f"The strategy {name!r} cannot be loaded: {type(error).__name__}: {error}. Mend the module, or the name."
+            f"The strategy {name!r} cannot be loaded: {type(error).__name__}: {error}. Correct the module, or the name."
         ) from error
     if not callable(getattr(module, function, None)):
         raise ConfigError(
