@@ -1,4 +1,4 @@
-"""The commands of the laboratory: names, options and what is printed. What they need is loaded when one is called."""
+"""The commands of experiments: names, options and what is printed. What they need is loaded when one is called."""
 
 from __future__ import annotations
 

@@ -57,12 +57,12 @@ class Branch:
 
 
 LACKING: Final = "lacking"
-"""The step of an artifact for which replies were of no use: which steps those were (see ``note_lacking``)."""
+"""Step of an artifact that lists the steps whose replies could not be used (see ``note_lacking``)."""
 
 
 async def note_lacking(tools: Tools, steps: Sequence[str]) -> None:
-    """Remember at which steps of an artifact something stands in for a reply of no use, so that the archive does not
-    keep it for later runs, which may have more luck.
+    """Record at which steps of an artifact a placeholder stands for an unusable reply. The archive then does not keep
+    the artifact, so that later runs ask again.
     """
 
     async def said() -> list[str]:

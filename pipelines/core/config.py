@@ -263,10 +263,10 @@ class AnswerPlacement(Settings):
     ledger: Place = Place()
 
 
-def homeless(
+def unplaceable_parts(
     placement: Settings, nodes: Iterable[tuple[Mapping[str, str], Mapping[str, float]]]
 ) -> tuple[tuple[str, Place], ...]:
-    """The parts for which none of the ``nodes`` (labels, resources) is right now; an autoscaler may still bring one."""
+    """The parts that none of ``nodes`` (labels, resources) can hold now."""
     known = list(nodes)
     places = ((name, getattr(placement, name)) for name in type(placement).model_fields)
     return tuple((name, place) for name, place in places if not any(place.takes(*node) for node in known))

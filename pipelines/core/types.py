@@ -23,8 +23,8 @@ Workflow = Literal["linear", "extend", "split", "step", "documents"]
 Ours: of many documents each is asked by itself."""
 
 Status = Literal["answered", "unanswerable", "invalid_output", "over_budget", "failed"]
-"""How a question ended. ``unanswerable`` is the generator's own word for missing evidence; ``invalid_output`` is a
-reply that does not fit the question's ``answer_type``."""
+"""How a question ended. ``unanswerable``: the generator found no evidence; ``invalid_output``: a reply does not fit the
+question's ``answer_type``."""
 
 RetrieverName = Literal["exact", "semantic"]
 """The two retrievers by their names in configs and tables: BM25 and dense vectors."""

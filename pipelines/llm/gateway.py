@@ -1,12 +1,11 @@
-"""The one way of a call through a run's books: budget, limits, journal and ledger, in two messages.
+"""Budget, rate limits, journal and ledger of a run, which each call passes with two messages.
 
-*May I send* (``Gateway.ask``) is answered when the cost is reserved, a permit of the endpoint is there, and the intent
-is durable, with every step of the question that led to it. *It came* (``Gateway.came``) gives the permit back, and is
-answered when the outcome is durable, with its reply. What happens in between is the endpoint's.
+``Gateway.ask`` returns when the cost is reserved, a permit is held and the intent is durable, with every step of the
+question that led to it. ``Gateway.came`` releases the permit and returns when the outcome is durable, with its reply.
 
-``RunLedger`` and ``LimiterClient`` do the work. Here is only their order: money first, so that nobody who waits for it
-holds a place at the endpoint; then the permit; then the disk. Each message may come twice, since a process that dies in
-the middle of one has it sent again to its successor.
+``RunLedger`` and ``LimiterClient`` do the work. The order is fixed: budget first, so that no call that waits for budget
+holds a permit; then the permit; then the disk. Each message may come twice, since a process that dies in the middle of
+one has it sent again to its successor.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Sendable:
 
 
 class Gateway:
-    """The books of one run, for any number of callers of one event loop.
+    """Budget, rate limits, journal and ledger of one run, for any number of callers of one event loop.
 
     ``ledger`` is for all that is not a call: questions that begin and end, sums, failures.
     """
@@ -151,7 +150,10 @@ class Gateway:
         await self.ledger.settle(outcome)
 
     async def record(self, query_id: str, steps: Steps) -> None:
-        """Make steps durable by themselves, where something outside the books will rest on them. Raises OverBudget."""
+        """Make steps durable by themselves, where something beside journal and ledger will rest on them.
+
+        Raises OverBudget.
+        """
         await self._take(query_id, steps)
         await self.ledger.durable(query_id)
 

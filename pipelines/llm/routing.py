@@ -37,8 +37,8 @@ NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyE
 """Names of the transport's exceptions that come before a request has left. By name: the transport library of
 ``openai`` has changed its module name before."""
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
-GATEWAY = frozenset({502, 504})
-"""Here a proxy speaks, and the model behind it may have worked all the same."""
+PROXY_ERRORS = frozenset({502, 504})
+"""Statuses of a proxy; the model behind it may have answered."""
 LONGEST_WAIT_S = 300.0
 """An endpoint that asks for a longer wait is out of use for now, and the run stops. Ours."""
 SHORTEST_KEY = 12
@@ -504,7 +504,7 @@ def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_en
         if wait is not None and wait > LONGEST_WAIT_S:
             message = f"{endpoint} asks to wait {wait:.0f} s ({status}: {said}). Run the same command again after that."
             return ApiError("failed", status, message, False, "endpoint", wait, request_id)
-        billed: Literal["failed", "unknown"] = "unknown" if status in GATEWAY else "failed"
+        billed: Literal["failed", "unknown"] = "unknown" if status in PROXY_ERRORS else "failed"
         return ApiError(billed, status, message, True, whose, wait, request_id)
     message = f"{endpoint} refused the request ({status}: {said})."
     return ApiError("failed", status, message, retry=False, request_id=request_id)
