@@ -4,7 +4,7 @@
 #   make quick                   the tests that need no Ray, no process and no model: a minute and a half at most
 #   make test                    all tests but the long ones, which `make soak` runs: half an hour at most on two cores
 #   make docs                    the documentation site, below build/site
-#   make smoke                   every method over a few made-up questions, and a page of what came out
+#   make smoke                   every method but over_documents over a few made-up questions, and a page of what came out
 #   make BESIDE=4 test           four files of tests beside each other, instead of two
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
 

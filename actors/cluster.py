@@ -31,7 +31,7 @@ from ray.util.metrics import Counter, Gauge, Histogram
 from ray.util.queue import Queue
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from okralong.pipelines.core.config import Place, Settings, homeless
+from okralong.pipelines.core.config import Place, Settings, unplaceable_parts
 from okralong.pipelines.core.types import GO_ON, BrokenError, ConfigError
 
 if TYPE_CHECKING:
@@ -115,15 +115,15 @@ def messages_to(log: TextIO) -> Iterator[None]:
         worker.print_to_stdstream = printing
 
 
-def homes_to_come(placement: Settings) -> list[str]:
-    """A sentence for each part of ``placement`` for which the connected cluster has no node now. It will wait for one,
-    which an autoscaler may bring, and nobody would know why."""
+def placement_notes(placement: Settings) -> list[str]:
+    """A message for each part of ``placement`` that no node of the connected cluster can hold now; it waits until an
+    autoscaler adds one."""
     listed: Any = ray.nodes  # untyped in Ray
     nodes = [(node.get("Labels") or {}, node.get("Resources") or {}) for node in listed() if node["Alive"]]
     return [
         f"placement.{part}: no node has {', '.join(f'{k}={v}' for k, v in (place.labels | place.resources).items())} "
         "now; this waits until one joins the cluster."
-        for part, place in homeless(placement, nodes)
+        for part, place in unplaceable_parts(placement, nodes)
     ]
 
 
@@ -244,10 +244,10 @@ def query_batch_sizes() -> Histogram:
     return Histogram("okralong_query_batch_size", "Questions embedded in one pass.", list(SIZES))
 
 
-GOODBYE_S: Final = 0.1
+REPLICA_SHUTDOWN_POLL_S: Final = 0.1
 """How often a replica that is to end looks whether its last request is done, in seconds; ours. Ray's 2 s would be
 waited for at the end of every run."""
-LAST_CALLS_S: Final = 1.0
+REPLICA_SHUTDOWN_GRACE_S: Final = 1.0
 """How long a replica that is to end works on calls that it holds, in seconds; ours. Whoever asked has ended, or is
 stopped, and they cost nothing: Ray's 20 s would be waited for at Ctrl-C."""
 

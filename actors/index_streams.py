@@ -201,8 +201,9 @@ def _rows(dataset: ray.data.Dataset) -> Iterator[dict[str, Any]]:
     except ExecutionTimeoutError as error:
         waited = ray.data.DataContext.get_current().execution_no_progress_timeout_s
         raise BrokenError(
-            f"Nothing of the index job got ahead for {waited:.0f} s: its nodes hang, or those that it waits for do not "
-            f"come. {GO_ON} To wait longer, set RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S (seconds; -1 for ever)."
+            f"The index job made no progress for {waited:.0f} s: its nodes do not respond, or nodes that it waits for "
+            f"have not joined the cluster. {GO_ON} To wait longer, set RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S "
+            "(seconds; -1: no limit)."
         ) from error
     except Exception as error:
         raise _ours(error) or error from error

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import ray
 
 from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, named_actor, plain_errors
-from okralong.actors.post import Address, GatewayPost, Inbox, Message, Replies
+from okralong.actors.messages import Address, GatewayClient, Inbox, Message, Replies
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
@@ -110,9 +110,9 @@ class GatewayActor:
         self._gateway = Gateway(ShownLedger(run, cap_usd, reopened), [place.open() for place in limiters])
         self._inbox = Inbox(self._gateway)
 
-    async def post(self, sender: str, life: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
+    async def post(self, sender: str, incarnation: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
         """Work on ``messages`` of a process (see ``Inbox.post``)."""
-        return await self._inbox.post(sender, life, messages, waiting)
+        return await self._inbox.post(sender, incarnation, messages, waiting)
 
     async def address(self) -> Address | None:
         """Where processes of this node reach ``post`` without Ray (see ``Inbox.address``)."""
@@ -130,7 +130,7 @@ def start_gateway(
     limiters: Sequence[LimiterPlace] = (),
     **options: Any,
 ) -> Any:
-    """The handle of a new gateway for a run folder (path or URI that the actor's node sees), for ``GatewayPost`` and
+    """The handle of a new gateway for a run folder (path or URI that the actor's node sees), for ``GatewayClient`` and
     ``ledger_client``.
 
     ``reopened`` are the query_ids that are asked again (see ``RunLedger``). The actor ends with the job that started
@@ -148,8 +148,8 @@ class BatchSchedulerActor(BatchScheduler):
     def __init__(
         self, run: str, run_id: str, config: LlmConfig, ledger: str, until: datetime | None, price: Price | None
     ) -> None:
-        folder, books = Folder.of(run), ledger_client(named_actor(ledger))
-        super().__init__(config, books, run_id, lambda: ResumeState.load(folder), until, price=price)
+        folder, client = Folder.of(run), ledger_client(named_actor(ledger))
+        super().__init__(config, client, run_id, lambda: ResumeState.load(folder), until, price=price)
 
 
 def start_batch_scheduler(
@@ -253,10 +253,10 @@ class ActorClient:
 
 def gateway_client(actor: Any) -> Gateway:
     """The gateway behind the handle that ``start_gateway`` returns, for one process."""
-    return cast(Gateway, GatewayPost(actor))
+    return cast(Gateway, GatewayClient(actor))
 
 
-class _Books:
+class _LedgerClient:
     """The ledger of a gateway elsewhere, each method a message of its own. It can be sent to other actors."""
 
     def __init__(self, actor: Any) -> None:
@@ -270,7 +270,7 @@ class _Books:
 
 def ledger_client(actor: Any) -> RunLedger:
     """The ledger of the gateway behind the handle that ``start_gateway`` returns: for those who ask seldom."""
-    return cast(RunLedger, _Books(actor))
+    return cast(RunLedger, _LedgerClient(actor))
 
 
 def batch_scheduler_client(actor: Any) -> BatchScheduler:

@@ -21,7 +21,13 @@ import pyarrow as pa
 from ray import serve
 from ray.util.metrics import Histogram
 
-from okralong.actors.cluster import GOODBYE_S, LAST_CALLS_S, index_metrics, query_batch_sizes, retry_replica
+from okralong.actors.cluster import (
+    REPLICA_SHUTDOWN_GRACE_S,
+    REPLICA_SHUTDOWN_POLL_S,
+    index_metrics,
+    query_batch_sizes,
+    retry_replica,
+)
 from okralong.pipelines.answering.analyzers.analysis import (
     AnalysisInput,
     ScorerConfig,
@@ -324,8 +330,8 @@ def _deployed(replica: type[Any], name: str, replicas: int, gpus_per_replica: fl
         name=name,
         num_replicas=replicas,
         max_ongoing_requests=HELD,
-        graceful_shutdown_wait_loop_s=GOODBYE_S,
-        graceful_shutdown_timeout_s=LAST_CALLS_S,
+        graceful_shutdown_wait_loop_s=REPLICA_SHUTDOWN_POLL_S,
+        graceful_shutdown_timeout_s=REPLICA_SHUTDOWN_GRACE_S,
         ray_actor_options={"num_cpus": 0, "num_gpus": gpus_per_replica, **place.options()},
     )(replica)
 

@@ -1,8 +1,8 @@
 """A run of few questions over a small archive in the command's own process: without Ray, Serve, and processes beside.
 
 Ray, a controller of Serve, and a process for each model, for the gateway, for a planner and for each shard take longer
-to start than such a run lasts. Here the planner, the books and the shards are objects on an event loop in a thread of
-the driver, and the models are loaded once, in this process. The books are the same: what is durable when a call is made
+to start than such a run lasts. Here the planner, the gateway and the shards are objects on an event loop in a thread of
+the driver, and the models are loaded once, in this process. Durability is the same: what is durable when a call is made
 is durable here too, and a run that was begun this way may go on over Ray, and the other way round.
 """
 
@@ -274,7 +274,7 @@ class LateServer(httpx2.AsyncBaseTransport):
 
 
 class OwnPlanner(Planner):
-    """A planner whose books, models and branches are in its own process."""
+    """A planner whose gateway, models and branches are in its own process."""
 
     def __init__(
         self, setup: PlannerSetup, gateway: Gateway, retrieval: RetrievalClient, generator: Future[str] | None

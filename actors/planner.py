@@ -207,8 +207,8 @@ def not_written(run: str, why: Exception) -> BrokenError:
     """That the gateway could not write what was left."""
     said = str(why).strip().splitlines()[-1].rstrip(".")
     return BrokenError(
-        f"The run folder {run} cannot be written: {said}. Make room on its disk, or mend it, and run the same command "
-        "again: what was finished is kept."
+        f"The run folder {run} cannot be written: {said}. Make room on its disk, or make it writable, and run the "
+        "same command again: what was finished is kept."
     )
 
 

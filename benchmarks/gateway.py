@@ -1,14 +1,14 @@
-"""What the books of a call cost: processor time of each process, and the clock beside what the endpoint's replies take.
+"""What budget, journal and ledger of a call cost: processor time of each process, and the clock beside the replies.
 
     python -m benchmarks.gateway --out benchmarks/results/gateway.md
     python -m benchmarks.gateway --questions 200 --in-flight 32 --profile profiles      # and where the time goes
-    python -m benchmarks.gateway --in-process      # client and books without Ray, and what a commit costs in each form
+    python -m benchmarks.gateway --in-process      # client and gateway without Ray, and a commit in each form
 
 Questions of one call each, over a private Ray, against the scripted endpoint in a process of its own: a planner's part
 is played by an actor that does what ``Planner`` does without an archive (three steps, a plan, one call of about a
-thousand tokens, an answers row), so that nothing is measured but a run's books and the client. A bare loop over the SDK
-sends the same requests to the same endpoint. The clock's bound is list scheduling over the latencies that the endpoint
-drew. ``--profile`` records each process with py-spy for 20 s, as stacks with counts, where that is installed.
+thousand tokens, an answers row), so that nothing is measured but a run's gateway and the client. A bare loop over the
+SDK sends the same requests to the same endpoint. The clock's bound is list scheduling over the latencies that the
+endpoint drew. ``--profile`` records each process with py-spy for 20 s, as stacks with counts, where that is installed.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=1.0, help="median seconds of a reply")
     parser.add_argument("--profile", type=Path, help="a folder for py-spy's stacks")
     parser.add_argument(
-        "--in-process", action="store_true", help="without Ray: client, books and commits by themselves"
+        "--in-process", action="store_true", help="without Ray: client, gateway and commits by themselves"
     )
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -187,8 +187,8 @@ def _measured(
 
 
 def _in_process(questions: int, in_flight: int) -> None:
-    """Print processor milliseconds a call of client and books in this process beside a bare loop, and microseconds of a
-    commit's rows in each form.
+    """Print processor milliseconds a call of client and gateway in this process beside a bare loop, and microseconds of
+    a commit's rows in each form.
     """
     with tempfile.TemporaryDirectory() as folder, EndpointProcess({"seed": 1, "models": {MODEL: {}}}) as endpoint:
         ours = asyncio.run(_calls_in_process(Path(folder), endpoint.base_url, questions, in_flight))

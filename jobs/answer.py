@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 from ray.exceptions import RayActorError
 from rich.console import Console
 
-from okralong.actors.cluster import connected, homes_to_come
+from okralong.actors.cluster import connected, placement_notes
 from okralong.actors.own_process import OwnModels, own_actors, unfit
 from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
@@ -86,8 +86,8 @@ RETRIABLE: Final = ("failed", "unanswerable", "invalid_output", "over_budget")
 
 @dataclass(frozen=True)
 class Shared:
-    """What runs beside each other have together: a generator that is served already, shards and models that run
-    already, and one word that stops them all."""
+    """What runs that execute concurrently share: a served generator, shards and models, and one interrupt that stops
+    all of them."""
 
     served: Generator
     looking: RetrievalNames
@@ -139,7 +139,7 @@ def answer_questions(
     console = console or Console()
     unknown = sorted(retry - set(RETRIABLE))
     if unknown:
-        raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Mend the option.")
+        raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Correct the option.")
     prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config, matrix)
     say_unusable(console, prepared)
     if changed_since is not None:
@@ -225,7 +225,7 @@ def answer_prepared(
             else:
                 panel.phase("Ray", "starts" if address is None else f"at {address}")
                 held.enter_context(connected(address))
-                for note in homes_to_come(config.placement):  # before it waits for them
+                for note in placement_notes(config.placement):  # before it waits for them
                     say_line(console, note, style="yellow")
                 panel.phase("models", "and index shards are loaded")
                 listens = served.ready.result() if served.ready is not None else served.address

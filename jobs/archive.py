@@ -40,7 +40,7 @@ def index(
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
-    from okralong.actors.cluster import connected, homes_to_come
+    from okralong.actors.cluster import connected, placement_notes
     from okralong.actors.index_streams import index_archive
     from okralong.jobs.terminal import IndexPanel, ray_lines
     from okralong.pipelines.core.config import load_config
@@ -58,7 +58,7 @@ def index(
     with stoppable(console, stopped), ray_lines(console, archive), IndexPanel(console) as panel:
         panel.phase("Ray", "starts" if address is None else f"at {address}")
         with connected(address):
-            for note in homes_to_come(settings.placement):
+            for note in placement_notes(settings.placement):
                 say_line(console, note, style="yellow")
             panel.phase("files", "are listed and compared with what the archive holds")
             result = index_archive(archive, sources, settings, progress=panel.update, rehash=rehash)
@@ -236,7 +236,7 @@ def purge(
     runs = [Folder.of(each) for each in run or ()]
     for each in runs:
         if not each.exists(BEGUN):
-            raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Mend --run; nothing was purged.")
+            raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Correct --run; nothing was purged.")
     plan = work.plan_purge(folder, document)
     numbers = ", ".join(map(str, plan.versions))
     alone = f"; {', '.join(map(str, plan.alone))} held nothing else and will go" if plan.alone else ""

@@ -113,8 +113,8 @@ class RunOptions(AskOptions):
         settings = super().settings(**told, **more)
         if self.deadline is not None and self.llm_mode is None and settings.llm.mode != "batch":
             raise ConfigError(
-                "--deadline says when a batch run asks the rest in real time, and this run asks all of it so. Add "
-                "--llm-mode batch, or leave it out. Nothing was run."
+                "--deadline applies to batch mode only, and this run is in real time. Add --llm-mode batch, or leave "
+                "--deadline out. Nothing was run."
             )
         return settings
 
@@ -137,12 +137,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
+QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - is stdin."
 RunFolder = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
 
 
 def estimate(
     archive: Indexed,
-    questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl or parquet; - is stdin.")],
+    questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
     options: AskOptions,
     pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
     run: Annotated[
@@ -169,7 +170,7 @@ def estimate(
 
 def answer(
     archive: Indexed,
-    questions: Annotated[str, typer.Option(help="A path or URI of csv, xlsx, jsonl, parquet or yaml; - is stdin.")],
+    questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
     run: RunFolder,
     options: RunOptions,
     changed_since: Annotated[
@@ -217,7 +218,7 @@ def _answer(
     command = asked | {"changed_since": changed_since, "matrix": rows}
     console = Console()
     with stoppable(console):
-        # What is read from standard input, and what is to run on a cluster, is no other process's affair.
+        # Standard input and a named cluster cannot be handed to a session.
         there = options.address is None and questions != "-"
         code = session.hand_over(archive, command, console) if there else None
         if code is None:

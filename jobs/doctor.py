@@ -48,7 +48,7 @@ def command(
     console = Console()
     findings = list(examine(config, archive, ask))
     for finding in findings:
-        mark, style = ("ok  ", "green") if finding.ok else ("mend", "red")
+        mark, style = ("ok  ", "green") if finding.ok else ("FAIL", "red")
         say_line(console, f"{mark} {finding.name}: {finding.says}", style=style)
         if finding.remedy:
             say_line(console, f"     -> {finding.remedy}")

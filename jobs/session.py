@@ -2,9 +2,10 @@
 
 `okralong up` starts it, `okralong answer` and `matrix` over the same archive find it and hand their command over, and
 `okralong down`, or an idle time, ends it. A run in a session is the run that the command itself would carry in its own
-process (``actors/own_process.py``): the same folder, books and exit code, in the environment and the working directory
-of who asked, and on the terminal of who asked. One run at a time. A run that does not fit the session, because its
-config names other models or it is larger than one process carries, is carried by the command itself, which says why.
+process (``actors/own_process.py``): the same folder with its journal and ledger, the same exit code, in the environment
+and the working directory of who asked, and on the terminal of who asked. One run at a time. A run that does not fit the
+session, because its config names other models or it is larger than one process carries, is carried by the command
+itself, which says why.
 
 The two processes speak over a socket of the file system, in a folder that only its user may enter: lines of JSON, and
 the descriptors of standard output and error. A command that is killed stops its run as Ctrl-C does; where the session
@@ -67,8 +68,8 @@ def sessions_folder() -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
-            f"{folder} is to hold the sockets of okralong's sessions, and others may write there. Remove it, or set "
-            "XDG_RUNTIME_DIR to a folder that is yours alone."
+            f"{folder} holds the sockets of okralong's sessions and must be a folder that only you can access (owner: "
+            "you, mode 700). Remove it, or set XDG_RUNTIME_DIR to a folder of your own."
         )
     return folder
 

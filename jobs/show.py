@@ -300,12 +300,12 @@ class _Printer:
         wanted = body["wanted"]
         self._rule(f"{path}: top {wanted['k']} of {wanted['granularity']}-token chunks for each retriever")
         self._line(f"query: {wanted['query']}", 2)
-        for side in ("exact", "semantic"):
-            self._line(f"{side} ({len(body[side])} chunks)", 2, "bold")
-            for chunk_id, doc_id, _, _, start, end, _, _, score in body[side][:CHUNKS_SHOWN]:
+        for name, shown_as in (("exact", "BM25"), ("semantic", "dense")):
+            self._line(f"{shown_as} ({len(body[name])} chunks)", 2, "bold")
+            for chunk_id, doc_id, _, _, start, end, _, _, score in body[name][:CHUNKS_SHOWN]:
                 self._line(f"{score:8.3f}  {chunk_id}  {doc_id}:{start}-{end}", 4)
                 self._line(self._text(doc_id, start, end), 14)
-            self._places |= {row[0]: (row[1], row[4], row[5]) for row in body[side]}
+            self._places |= {row[0]: (row[1], row[4], row[5]) for row in body[name]}
 
     def _analysis(self, path: str, record: dict[str, Any]) -> None:
         body = record["analysis"]
@@ -324,7 +324,7 @@ class _Printer:
         size = f"{body['count']} chunks of {body['granularity']} tokens"
         if body["max_tokens"] is not None:
             size += f" ({body['max_tokens']} tokens at most)"
-        self._rule(f"{path}: {body['workflow']}, {size}, exact : semantic = {weights}")
+        self._rule(f"{path}: {body['workflow']}, {size}, BM25 : dense = {weights}")
         for reason in body["reasons"]:
             self._line(f"- {reason}", 2)
 

@@ -365,7 +365,9 @@ def _below(base: Path, name: str) -> Path:
         )
     source = base / name
     if not source.exists() or not source.resolve().is_relative_to(base.resolve()):
-        raise ConfigError(f"{name} is not in {base}, or leads out of it. Mend files in the config. Nothing was sent.")
+        raise ConfigError(
+            f"{name} is not in {base}, or leads out of it. Correct the key files in the config. Nothing was sent."
+        )
     return source
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from okralong.pipelines.core.config import AnswerPlacement, Place, homeless
+from okralong.pipelines.core.config import AnswerPlacement, Place, unplaceable_parts
 
 GPU = ({"okralong.io/group": "gpu", "spot": "true"}, {"CPU": 8.0, "GPU": 1.0, "embed_slot": 2.0})
 CPU = ({"okralong.io/group": "cpu"}, {"CPU": 8.0})
@@ -58,5 +58,5 @@ def test_a_place_that_cannot_be_is_refused(given: dict[str, Any], says: str) -> 
 
 def test_parts_without_a_home_are_named() -> None:
     placement = AnswerPlacement(analyzer=Place(labels={"okralong.io/group": "gpu"}))
-    assert [part for part, _ in homeless(placement, [CPU])] == ["analyzer"]
-    assert homeless(placement, [CPU, GPU]) == ()
+    assert [part for part, _ in unplaceable_parts(placement, [CPU])] == ["analyzer"]
+    assert unplaceable_parts(placement, [CPU, GPU]) == ()

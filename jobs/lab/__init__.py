@@ -1,1 +1,1 @@
-"""The laboratory's commands: sweeps, tuning, comparison, the evidence bench, training."""
+"""The commands of experiments: sweeps, tuning, comparison, the evidence bench, training."""

@@ -1,4 +1,4 @@
-"""The commands of the laboratory: names, options and what is printed. What they need is loaded when one is called."""
+"""The commands of experiments: names, options and what is printed. What they need is loaded when one is called."""
 
 from __future__ import annotations
 
@@ -119,7 +119,10 @@ def _agreed(yes: bool, console: Console) -> Iterator[None]:
     from okralong.pipelines.core.types import ConfigError
 
     if not yes and not sys.stdin.isatty():
-        raise ConfigError("Nobody is here to be asked whether to begin. Add --yes, or --dry-run to look only.")
+        raise ConfigError(
+            "There is no terminal to confirm at. Add --yes to begin without confirmation, or --dry-run to see only the "
+            "cells and their cost."
+        )
     if not yes and not typer.confirm("Begin?"):
         raise typer.Exit(EXIT_OK)
     with stoppable(console):

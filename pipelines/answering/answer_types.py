@@ -159,7 +159,7 @@ def _schema_text(text: str, name: str) -> AnswerType:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise QuestionError(f"{name} is no JSON schema, since it is not JSON: {error}. Mend it.") from None
+        raise QuestionError(f"{name} is no JSON schema, since it is not JSON: {error}. Correct it.") from None
     return _schema(found)
 
 
@@ -170,7 +170,7 @@ def _schema(found: Any) -> AnswerType:
     except SchemaError as error:
         place = "/".join(map(str, error.absolute_path)) or "its top"
         raise QuestionError(
-            f"The answer_type is no JSON schema: {error.message} (at {place}). Mend it, or name one of the types "
+            f"The answer_type is no JSON schema: {error.message} (at {place}). Correct it, or name one of the types "
             f"{', '.join(KINDS)}."
         ) from None
     if not isinstance(found, Mapping) or not _SAYS.intersection(found):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import Analysis, Pattern, Plan, QuestionType, Side, Usage, Workflow
+from okralong.pipelines.core.types import Analysis, Pattern, Plan, QuestionType, RetrieverName, Usage, Workflow
 
 Tokens = Annotated[int, Field(ge=16, le=8192)]
 Count = Annotated[int, Field(ge=1, le=1000)]
@@ -299,12 +299,15 @@ class FusionPolicy(Settings):
     threshold: Share
     surroundings: SurroundingsPolicy | None = None
     named: NamedPolicy | None = None
-    only: Side | None = None
+    only: RetrieverName | None = None
 
     @model_validator(mode="after")
     def _some_weight(self) -> Self:
         if self.preferred_weight + self.other_weight == 0 or self.same_weight == 0:
-            raise ValueError("the fusion weights of a side are all zero, so nothing could be ranked")
+            raise ValueError(
+                "preferred_weight + other_weight and same_weight must each be above 0: otherwise no chunk could be "
+                "ranked"
+            )
         return self
 
 
@@ -583,7 +586,7 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     reasons = [
         workflow_reason,
         size_reason,
-        f"evidence {pattern} → exact : semantic {exact_weight:g} : {semantic_weight:g}",
+        f"evidence {pattern} → BM25 : dense {exact_weight:g} : {semantic_weight:g}",
     ]
     extension = policy.context.extension_tokens if workflow == "extend" else 0
     if extension:
@@ -631,7 +634,7 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
 
 
 def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
-    """``(exact, semantic)`` weights: the preferred side gets the larger one, "same" gives both alike.
+    """``(exact, semantic)`` weights: the preferred retriever gets the larger one, "same" gives both alike.
 
     Where the policy takes one retriever only, that one has all.
     """

@@ -271,7 +271,8 @@ class QuestionTools:
         if self.ports.embed is None:
             raise ConfigError(
                 "The strategy works with dense vectors, and the archive was indexed without any (embedding.of: none). "
-                "Set embedding.of: each in the index config and run okralong index again, or choose another strategy."
+                "Run okralong index on it again with --embed smallest (the strategy sara needs --embed each), or "
+                "choose another strategy."
             )
         vectors: list[list[float]] = (await self.ports.embed(list(texts))).tolist()
         return vectors

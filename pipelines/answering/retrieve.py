@@ -262,7 +262,7 @@ def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) ->
     """The union of both lists with fused scores S = w_e * exact + w_s * semantic, best first, ties by chunk_id.
 
     The scores of BM25 and of cosine similarity live on different scales, so each list is stretched to 0..1 first.
-    A chunk that one side did not offer counts 0 there.
+    A chunk that one retriever did not offer counts 0 there.
     """
     exact, semantic = (stretched([hit.score for hit in side]) for side in (candidates.exact, candidates.semantic))
     return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
@@ -274,8 +274,8 @@ def fuse_ranks(
     """The same union by reciprocal ranks, S = w_e / (k + rank_e) + w_s / (k + rank_s): reciprocal rank fusion (Cormack
     et al. 2009, whose constant is the default) with weights, which are ours.
 
-    These scores lie close together. With k = 60 and 20 candidates a side even the last of one side has 61/80 of that
-    side's top score, so a chunk that only one side of weight w found stays above 0.76 * w / (w_e + w_s) of the best
+    These scores lie close together. With k = 60 and 20 candidates each even the last of a retriever has 61/80 of its
+    top score, so a chunk that only a retriever of weight w found stays above 0.76 * w / (w_e + w_s) of the best
     score possible: a relative threshold below that drops nothing, and one made for min-max scores means nothing here.
     """
     exact = reciprocal_ranks(len(candidates.exact), rank_constant)

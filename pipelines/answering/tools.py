@@ -57,12 +57,12 @@ class Branch:
 
 
 LACKING: Final = "lacking"
-"""The step of an artifact for which replies were of no use: which steps those were (see ``note_lacking``)."""
+"""Step of an artifact that lists the steps whose replies could not be used (see ``note_lacking``)."""
 
 
 async def note_lacking(tools: Tools, steps: Sequence[str]) -> None:
-    """Remember at which steps of an artifact something stands in for a reply of no use, so that the archive does not
-    keep it for later runs, which may have more luck.
+    """Record at which steps of an artifact a placeholder stands for an unusable reply. The archive then does not keep
+    the artifact, so that later runs ask again.
     """
 
     async def said() -> list[str]:
@@ -179,7 +179,7 @@ class Tools(Protocol):
         logprobs: bool = False,
         answer_type: str = "",
     ) -> Reply:
-        """One call of the generator. ``role`` (generate, split, step, full_text) chooses the completion limit.
+        """One call of the generator. ``role``, a key of ``llm.max_completion_tokens``, chooses the completion limit.
         ``answer_type`` is the type that a prompt asks an answer in: an endpoint that can is kept to its form.
 
         Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or

@@ -1,7 +1,7 @@
 """One search over many shards: ask those that hold documents of the scope, merge what they found.
 
-The exact side takes two rounds where the scope spans shards: first what the scope looks like, then the scores under
-the sum. A scope inside one shard, the usual case, takes one call for both sides.
+BM25 takes two rounds where the scope spans shards: first what the scope looks like, then the scores under the sum. A
+scope inside one shard, the usual case, takes one call for both retrievers.
 """
 
 from __future__ import annotations

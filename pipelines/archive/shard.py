@@ -187,7 +187,8 @@ class Shard:
         if not self.vectors.shape[1]:
             raise ArchiveError(
                 f"The archive holds no vectors of its chunks of {self.granularity} tokens: it was indexed with "
-                "embedding.of: none. Set embedding.of: each in configs/index.yaml and run okralong index again."
+                "embedding.of: none. Run okralong index on it again with --embed smallest (the strategy sara needs "
+                "--embed each)."
             )
         return np.asarray(self.vectors[self._rows_of_chunks(chunks)], dtype=np.float32)
 
@@ -199,7 +200,7 @@ class Shard:
         if self.compressed is None:
             raise ArchiveError(
                 f"The archive holds no compressed chunks of {self.granularity} tokens. Run okralong index on it again "
-                "with a compressor (see compressor in configs/index.yaml)."
+                "with a compressor (see compressor in the index config)."
             )
         return self.compressed.take(self._rows_of_chunks(chunks))
 

@@ -112,7 +112,8 @@ def publish(archive: Folder, manifest: dict[str, Any]) -> None:
     except FileExistsError as error:
         raise LockedError(
             f"{archive.at(VERSIONS, name).path} was published by another process while this one worked, although an "
-            "archive has one writer at a time. Look who else writes here, and run the same command again."
+            "archive has one writer at a time. Check which other process writes to this archive, then run the same "
+            "command again."
         ) from error
 
 

@@ -98,11 +98,12 @@ def _mapping(text: str, where: str) -> dict[str, Any]:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{where} is not valid YAML: {error}. Mend the file and run again.") from error
+        raise ConfigError(f"{where} is not valid YAML: {error}. Correct the file and run again.") from error
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(
-            f"{where} holds a {type(data).__name__}, not keys and values. Start from configs/answer.yaml."
+            f"{where} holds a {type(data).__name__}, not keys and values. Start from a file in configs/ of the same "
+            "kind."
         )
     return {str(key): value for key, value in data.items()}
 
@@ -262,10 +263,10 @@ class AnswerPlacement(Settings):
     ledger: Place = Place()
 
 
-def homeless(
+def unplaceable_parts(
     placement: Settings, nodes: Iterable[tuple[Mapping[str, str], Mapping[str, float]]]
 ) -> tuple[tuple[str, Place], ...]:
-    """The parts for which none of the ``nodes`` (labels, resources) is right now; an autoscaler may still bring one."""
+    """The parts that none of ``nodes`` (labels, resources) can hold now."""
     known = list(nodes)
     places = ((name, getattr(placement, name)) for name in type(placement).model_fields)
     return tuple((name, place) for name, place in places if not any(place.takes(*node) for node in known))

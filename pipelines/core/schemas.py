@@ -286,7 +286,7 @@ JOURNAL: Final = _schema(
     ],
 )
 """``kind`` is analysis, plan, retrieval, selection, found, request or reply; ``body`` is JSON; ``seq`` orders a run's
-rows. Of no question (``query_id`` "") are the rows of kind batch: what the endpoint calls a wave's batch."""
+rows. Of no question (``query_id`` "") are the rows of kind batch: a batch's number and the endpoint's name for it."""
 
 LEDGER: Final = _schema(
     "ledger",
@@ -330,7 +330,7 @@ LEDGER: Final = _schema(
 costs nothing, and its tokens are those that another run paid for.
 
 ``endpoint`` is the base URL that was asked and ``model`` the model or deployment there ("" and the first endpoint's
-while none was asked yet); ``snapshot`` and ``system_fingerprint`` are the reply's own word on what wrote it.
+while none was asked yet); ``snapshot`` and ``system_fingerprint`` are as the reply reports them.
 
 ``mode`` is realtime or batch; of a batch ``wave`` is its number in the run and ``batch_id`` its name at the endpoint,
 "" while it has none. Unit prices are those that were charged: with the discount of a batch or of the ``service_tier``

@@ -23,11 +23,11 @@ Workflow = Literal["linear", "extend", "split", "step", "documents"]
 Ours: of many documents each is asked by itself."""
 
 Status = Literal["answered", "unanswerable", "invalid_output", "over_budget", "failed"]
-"""How a question ended. ``unanswerable`` is the generator's own word for missing evidence; ``invalid_output`` is a
-reply that does not fit the question's ``answer_type``."""
+"""How a question ended. ``unanswerable``: the generator found no evidence; ``invalid_output``: a reply does not fit the
+question's ``answer_type``."""
 
-Side = Literal["exact", "semantic"]
-"""The two retrievers: BM25 and dense vectors."""
+RetrieverName = Literal["exact", "semantic"]
+"""The two retrievers by their names in configs and tables: BM25 and dense vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +423,7 @@ EXIT_USAGE: Final = 2
 EXIT_OVER_BUDGET: Final = 3
 """``budget_usd`` was reached; everything finished is kept, raise the cap and run the same command again."""
 EXIT_ENDPOINT: Final = 4
-"""The LLM endpoint is down, the key is wrong, or the quota is used up; run the same command again when mended."""
+"""The LLM endpoint is down, the key is wrong, or the quota is used up; put it right, run the same command again."""
 EXIT_LOCKED: Final = 5
 """Another process writes this archive or run."""
 EXIT_BROKEN: Final = 6
@@ -435,7 +435,7 @@ EXIT_STOPPED: Final = 130
 
 
 class OkraError(Exception):
-    """A problem that the user can mend. ``exit_code`` is what the command line returns for it."""
+    """A problem that the user can correct. ``exit_code`` is what the command line returns for it."""
 
     exit_code: int = EXIT_USAGE
 

@@ -1,1 +1,1 @@
-"""From files to an archive: readers, tables in text, chunks, vectors and the job that makes them."""
+"""From files to an archive: parsers, tables in text, chunks, vectors and the job that makes them."""

@@ -100,9 +100,10 @@ class IndexConfig(Settings):
     text and images where the extra is installed, off reads none.
 
     ``compressor`` makes a table of compressed chunks for the strategy sara: "shipped", "icae", "xrag", or a
-    folder that ``okralong train-sara`` wrote; "auto" is the shipped one where it fits encoder and sizes, else none;
-    "none". Memory slots are made by ``generator``, the model that they were trained with: "embedded", a folder or a
-    hub name.
+    folder that ``okralong train-sara`` wrote; "auto" is the shipped one where it was trained for this
+    encoder and chunks of 256 tokens have vectors (``embedding.of`` each, or 256 as the smallest size), otherwise no
+    table; "none". Memory slots are made by ``generator``, the model that they were trained with: "embedded", a folder
+    or a hub name.
     """
 
     SHIPPED: ClassVar[str | None] = "index.yaml"

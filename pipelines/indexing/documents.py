@@ -55,7 +55,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A document as a reader found it. ``where`` names its place in ``source_uri``, e.g. "row 3"; empty for a file."""
+    """A document as a parser found it. ``where`` names its place in ``source_uri``, e.g. "row 3"; empty for a file."""
 
     doc_id: str
     text: str

@@ -66,7 +66,7 @@ def part_file(part: str) -> str:
 
 def name_of_part(sources: Sequence[Source], limits: str) -> str:
     """The name of what is read from ``sources`` under limits of that hash."""
-    # The first readers had no version: the parts that they read keep their names.
+    # The first parsers had no version: the parts that they read keep their names.
     by = [(source.uri, source.doc_id, source.sha256, *filter(None, [reader_version(source.uri)])) for source in sources]
     return digest([*by, limits])
 
@@ -326,7 +326,7 @@ def read_outcomes(archive: Folder, name: str) -> tuple[list[Read], str]:
 def found_of(
     archive: Folder, names: Iterable[str], wanted: Mapping[str, Source], ocr: bool = False
 ) -> dict[str, tuple[list[Read], str]]:
-    """What some parts say of ``wanted`` sources (by uri) of the same content, as the readers of today read them, and
+    """What some parts say of ``wanted`` sources (by uri) of the same content, as the parsers of today read them, and
     under which limits that was."""
     found: dict[str, tuple[list[Read], str]] = {}
     for name in names if wanted else ():
@@ -378,7 +378,7 @@ class SourceChanges:
 def source_changes(
     listed: Iterable[Source], known: Mapping[str, KnownSource], retry_failed: bool, ocr: bool = False
 ) -> SourceChanges:
-    """Compare by content. Read again is a file that could not be opened, one that an earlier reader read, which knew
+    """Compare by content. Read again is a file that could not be opened, one that an earlier parser read, which knew
     less, one with pages that wait for ``ocr``, where there is OCR now, and, with ``retry_failed``, one that holds
     documents that failed.
     """

@@ -275,7 +275,7 @@ def _look(entry: os.DirEntry[str], root: Path) -> tuple[str, os.stat_result | No
                 return ("link", None, reason) if hidden else ("folder", None, "")
     except OSError as error:
         what = "is a link that leads nowhere" if entry.is_symlink() else "cannot be looked at"
-        return "file", None, f"{what} ({error.strerror}). Mend or remove it, then index again."
+        return "file", None, f"{what} ({error.strerror}). Correct or remove it, then index again."
     if not stat.S_ISREG(about.st_mode):
         return "file", None, "is a pipe, socket or device and no file. Write what it gives into a file, and index that."
     return "file", about, ""

@@ -1,6 +1,6 @@
-"""Which reader reads which file: by suffix, with its version. ``read_source`` is the way to use them.
+"""Which parser reads which file: by suffix, with its version. ``read_source`` is the way to use them.
 
-The readers themselves are in ``formats``. Whatever goes wrong with a file stays with that file.
+The parsers themselves are in ``formats``. Whatever goes wrong with a file stays with that file.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".jsonl": "2",
     ".parquet": "2",
 }
-"""Of the readers that have learned something since the first release: sections, and columns beside the texts."""
+"""Of the parsers that have learned something since the first release: sections, and columns beside the texts."""
 
 WITHOUT_OCR: Final = "-"
-"""Stands behind the version of a reader that left pages unread since there was no OCR."""
+"""Stands behind the version of a parser that left pages unread since there was no OCR."""
 
 
 def reader_version(name: str) -> str:
-    """Of the reader of a file by its suffix; "" for the first."""
+    """Of the parser of a file by its suffix; "" for the first."""
     return _VERSIONS.get(PurePosixPath(name).suffix.lower(), "")
 
 
 def is_read_as_today(version: str, name: str, ocr: bool) -> bool:
-    """Whether a file that a reader of ``version`` read need not be read again. ``ocr`` says that there is OCR now."""
+    """Whether a file that a parser of ``version`` read need not be read again. ``ocr`` says that there is OCR now."""
     today = reader_version(name)
     return version == today or (version == today + WITHOUT_OCR and not ocr)
 
@@ -80,7 +80,7 @@ def is_read(name: str) -> bool:
 
 
 def reader_for(name: str, ocr: Ocr = NO_OCR) -> Read | None:
-    """The reader of a file by its suffix, or None when no reader knows it."""
+    """The parser of a file by its suffix, or None when no parser knows it."""
     suffix = PurePosixPath(name).suffix.lower()
     if suffix == MAIL:
         return partial(read_mail, find=partial(reader_for, ocr=ocr))
@@ -94,7 +94,7 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[R
     try:
         reader = reader_for(source.uri, ocr)
         if reader is None:
-            raise DocumentError(f"{source.uri} has a suffix that no reader knows. Known are {', '.join(SUFFIXES)}.")
+            raise DocumentError(f"{source.uri} has a suffix that no parser knows. Known are {', '.join(SUFFIXES)}.")
         if source.size > max_bytes:
             raise DocumentError(
                 f"{source.uri} has {source.size / 1e6:.1f} MB, more than max_file_megabytes = {max_bytes / 1e6:g}. "
@@ -113,7 +113,7 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[R
     except Exception as error:  # a parser may fail in any way on a damaged file, and must not take the others along
         yield BadRow(
             source.doc_id,
-            f"{source.uri} made its reader fail ({type(error).__name__}: {error}). "
+            f"{source.uri} made its parser fail ({type(error).__name__}: {error}). "
             "Open and save it again with the program that made it, or leave it out of the folder.",
         )
 

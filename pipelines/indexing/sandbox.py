@@ -512,7 +512,7 @@ def _more_bad_rows(source: Source, bad: int) -> BadRow:
     return BadRow(
         source.doc_id,
         f"{source.uri} has {bad} rows that cannot be read; the first {MOST_BAD_ROWS} of them are reported one by one. "
-        "Mend the program that wrote the file, then index again.",
+        "Correct the program that wrote the file, then index again.",
     )
 
 

@@ -136,7 +136,7 @@ def _json_rows(data: bytes, uri: str) -> Iterator[dict[str, Any]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DocumentError(f"{uri}, row {number}, is not JSON ({error}). Mend the line.") from error
+            raise DocumentError(f"{uri}, row {number}, is not JSON ({error}). Correct the line.") from error
         if not isinstance(row, dict):
             raise DocumentError(f"{uri}, row {number}, is not an object. Write each row as names and values.")
         yield row

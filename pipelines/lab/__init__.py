@@ -1,4 +1,4 @@
-"""The laboratory, which proves the product and which nothing in the product imports.
+"""Experiments: data sets, splits, metrics, the evidence bench, sweeps, training.
 
-Data sets, splits, metrics, the evidence bench, sweeps, training.
+Of the product only ``jobs/cli.py`` (command names and options) and ``jobs/report.py`` (when called) import them.
 """

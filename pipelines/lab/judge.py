@@ -55,7 +55,7 @@ def judge_prompt(asked: ToJudge) -> list[Message]:
 
 
 def parse_verdict(text: str) -> bool:
-    """The judge's word. Raises ReplyError for a reply that is none."""
+    """The judge's verdict. Raises ReplyError for a reply that is none."""
     start, end = text.find("{"), text.rfind("}")
     try:
         said = json.loads(text[start : end + 1])["correct"]

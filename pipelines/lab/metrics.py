@@ -1,4 +1,4 @@
-"""The metrics of an evaluation by name, and those that only the laboratory computes."""
+"""The metrics of an evaluation by name, and those that only experiments compute."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def build_split(datasets: Sequence[DataSet], rules: SplitRules) -> tuple[Split, 
     sides.
     """
     if not any(dataset.items for dataset in datasets):
-        raise InputError("There are no questions to split. Give a folder with at least one of the catalogued sets.")
+        raise InputError("There are no questions to split. Give a folder with at least one of the catalog's sets.")
     aliases = find_aliases(datasets, rules)
     groups, drawn = draw_in_rounds(members(datasets, aliases), rules)
     sides = settle(datasets, groups, drawn)

@@ -505,8 +505,8 @@ class BatchTracker:
         if error.may_exist:
             # Neither settled nor asked again: the next start of the run looks for the batch.
             raise EndpointError(
-                f"{api_error.message} It was asked for a batch, and whether it has made one is not known: run the same "
-                "command again, which looks for it."
+                f"{api_error.message} A batch was requested, and it is unknown whether it was created. Run the same "
+                "command again: it looks for the batch first."
             )
         await self._settle([(call, api_error.outcome(call)) for call in batch.calls.values()])
         if not api_error.retry and not self._config.endpoints:
@@ -587,7 +587,7 @@ class BatchTracker:
         self._scheduler.note(f"batch {batch.number}: refused: {refusal.message}")
         if refusal.reason == "all":
             raise EndpointError(
-                f"{said} Nothing of it was billed. Mend what it names, or run the same command with --llm-mode "
+                f"{said} Nothing of it was billed. Correct what it names, or run the same command with --llm-mode "
                 "realtime."
             )
         if refusal.reason != "lines":
@@ -614,7 +614,8 @@ class BatchTracker:
                 listed = await self._remote.of_this_run(since)
             except BatchApiError as error:
                 raise EndpointError(
-                    f"{error.api_error.message} Batches of this run may be waiting there, so nothing else was asked."
+                    f"{error.api_error.message} The endpoint may hold batches of this run, so no new request was sent. "
+                    "Run the same command again."
                 ) from None
             for number in listed.keys() & missing.keys():
                 self._take_over(number, missing.pop(number), listed[number][0].id)

@@ -327,7 +327,7 @@ class BatchEndpoint:
         return min(self._longest, self._first * 2.0 ** (state.attempt_number - 1)) if named is None else named
 
     def _api_error(self, error: Exception) -> ApiError:
-        """What went wrong; what no further attempt can mend is the endpoint's, and ends the run."""
+        """What went wrong; what no further attempt can correct is the endpoint's, and ends the run."""
         where = self._config
         said = scrub(str(error), self.key)[:500]
         if not isinstance(error, openai.APIError):

@@ -4,9 +4,9 @@
 and goes on in real time when no batch will answer it. In real time it is tried in rounds: in each it goes to one
 endpoint, and at once to the next while an endpoint gives no reply; between two rounds it waits.
 
-``LlmClient._attempt`` is the way of one request: leave asked of the gateway (cost reserved, permit acquired, intent
-durable), HTTP, outcome told to the gateway (permit released, outcome durable). Only then does the caller see the reply,
-so that a reply that was used was always paid for once and is on disk.
+``LlmClient._attempt`` is the way of one request: permission is requested from the gateway (cost reserved, permit
+acquired, intent durable), HTTP, outcome told to the gateway (permit released, outcome durable). Only then does the
+caller see the reply, so that a reply that was used was always paid for once and is on disk.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _an_address(value: str) -> str:
         # Again without the value, which may hold a key.
         raise ConfigError(
             "llm.base_url must be embedded, or an address such as https://api.openai.com/v1: without user, key, "
-            "query or fragment. Mend it in the config; keys go into the environment."
+            "query or fragment. Correct it in the config; keys go into the environment."
         )
     return value.rstrip("/")
 

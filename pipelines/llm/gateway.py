@@ -1,12 +1,11 @@
-"""The one way of a call through a run's books: budget, limits, journal and ledger, in two messages.
+"""Budget, rate limits, journal and ledger of a run, which each call passes with two messages.
 
-*May I send* (``Gateway.ask``) is answered when the cost is reserved, a permit of the endpoint is there, and the intent
-is durable, with every step of the question that led to it. *It came* (``Gateway.came``) gives the permit back, and is
-answered when the outcome is durable, with its reply. What happens in between is the endpoint's.
+``Gateway.ask`` returns when the cost is reserved, a permit is held and the intent is durable, with every step of the
+question that led to it. ``Gateway.came`` releases the permit and returns when the outcome is durable, with its reply.
 
-``RunLedger`` and ``LimiterClient`` do the work. Here is only their order: money first, so that nobody who waits for it
-holds a place at the endpoint; then the permit; then the disk. Each message may come twice, since a process that dies in
-the middle of one has it sent again to its successor.
+``RunLedger`` and ``LimiterClient`` do the work. The order is fixed: budget first, so that no call that waits for budget
+holds a permit; then the permit; then the disk. Each message may come twice, since a process that dies in the middle of
+one has it sent again to its successor.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Sendable:
 
 
 class Gateway:
-    """The books of one run, for any number of callers of one event loop.
+    """Budget, rate limits, journal and ledger of one run, for any number of callers of one event loop.
 
     ``ledger`` is for all that is not a call: questions that begin and end, sums, failures.
     """
@@ -76,11 +75,13 @@ class Gateway:
         the endpoint will count, ``expires_s`` after how many seconds the permit ends should its holder have died.
 
         Raises OverBudget, or QuestionError when no minute of the endpoint can hold so many tokens, or BrokenError when
-        the question was put down meanwhile; nothing is reserved then, and no permit held. ``came`` for the same attempt
+        the question was released meanwhile; nothing is reserved then, and no permit held. ``came`` for the same attempt
         ends the wait, also where it overtakes this message: an actor of several threads keeps no order.
         """
         if self._given_up.pop(call.key, None) is not None:
-            raise BrokenError(f"Question {call.query_id} gave up an attempt before it was asked for.")
+            raise BrokenError(
+                f"Question {call.query_id}: the attempt was cancelled before its request for permission arrived."
+            )
         if call.key not in self._asking:  # a message that comes twice waits once
             task = asyncio.create_task(self._ask(call, tokens, expires_s, limiter, steps))
             self._asking[call.key] = call.query_id, task
@@ -90,7 +91,9 @@ class Gateway:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
-                raise BrokenError(f"Question {call.query_id} was put down while it waited to be sent.") from None
+                raise BrokenError(
+                    f"Question {call.query_id} was released while a call waited for permission to be sent."
+                ) from None
             task.cancel()
             raise
 
@@ -147,7 +150,10 @@ class Gateway:
         await self.ledger.settle(outcome)
 
     async def record(self, query_id: str, steps: Steps) -> None:
-        """Make steps durable by themselves, where something outside the books will rest on them. Raises OverBudget."""
+        """Make steps durable by themselves, where something beside journal and ledger will rest on them.
+
+        Raises OverBudget.
+        """
         await self._take(query_id, steps)
         await self.ledger.durable(query_id)
 
@@ -186,7 +192,7 @@ class Gateway:
         return await self.ledger.release(query_id)
 
     def _withdraw(self, query_id: str) -> None:
-        """End the waits of a question whose planner has died or stopped, and forget what it gave up."""
+        """End the waits of a question whose planner has died or stopped, and forget what it cancelled."""
         self._given_up = {key: by for key, by in self._given_up.items() if by != query_id}
         for asked_by, task in list(self._asking.values()):
             if asked_by == query_id:

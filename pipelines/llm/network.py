@@ -31,8 +31,8 @@ def certificates() -> tuple[str, str] | None:
         place = os.environ.get(name, "")
         if place and not Path(place).exists():
             raise ConfigError(
-                f"{name} names {place} as the certificates that are to be trusted, and there is no such file. Mend the "
-                "variable on every node, or unset it to trust the system's certificates."
+                f"{name} names {place} as the certificates that are to be trusted, and there is no such file. Correct "
+                "the variable on every node, or unset it to trust the system's certificates."
             )
         if place:
             return name, place

@@ -37,8 +37,8 @@ NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyE
 """Names of the transport's exceptions that come before a request has left. By name: the transport library of
 ``openai`` has changed its module name before."""
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
-GATEWAY = frozenset({502, 504})
-"""Here a proxy speaks, and the model behind it may have worked all the same."""
+PROXY_ERRORS = frozenset({502, 504})
+"""Statuses of a proxy; the model behind it may have answered."""
 LONGEST_WAIT_S = 300.0
 """An endpoint that asks for a longer wait is out of use for now, and the run stops. Ours."""
 SHORTEST_KEY = 12
@@ -449,7 +449,7 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
     said = scrub(str(error), key)[:500]
     if isinstance(error, openai.APITimeoutError | openai.APIConnectionError):
         if type(error.__cause__).__name__ in NEVER_SENT:
-            message = f"No connection to {endpoint}: {said} Start the server, or mend llm.base_url, and run again."
+            message = f"No connection to {endpoint}: {said} Start the server, or correct llm.base_url, and run again."
             return ApiError("failed", 0, message, retry=True, whose="endpoint")
         message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
         return ApiError("unknown", 0, message, retry=True, timed_out=isinstance(error, openai.APITimeoutError))
@@ -482,7 +482,7 @@ def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_en
         )
         return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
     if status == 404:
-        message = f"{endpoint} does not know the model {model!r} ({said}). Mend llm.model or llm.base_url."
+        message = f"{endpoint} does not know the model {model!r} ({said}). Correct llm.model or llm.base_url."
         return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
     if code == "insufficient_quota" or error.kind == "insufficient_quota":
         message = f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
@@ -504,7 +504,7 @@ def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_en
         if wait is not None and wait > LONGEST_WAIT_S:
             message = f"{endpoint} asks to wait {wait:.0f} s ({status}: {said}). Run the same command again after that."
             return ApiError("failed", status, message, False, "endpoint", wait, request_id)
-        billed: Literal["failed", "unknown"] = "unknown" if status in GATEWAY else "failed"
+        billed: Literal["failed", "unknown"] = "unknown" if status in PROXY_ERRORS else "failed"
         return ApiError(billed, status, message, True, whose, wait, request_id)
     message = f"{endpoint} refused the request ({status}: {said})."
     return ApiError("failed", status, message, retry=False, request_id=request_id)
@@ -589,7 +589,7 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
                 return EndpointStatus(False, "untrusted" if "certificate that" in said else "down", said)
             said = scrub(str(error), key)
             return EndpointStatus(
-                False, "down", f"{where} cannot be reached ({said}). Start the server, or mend llm.base_url."
+                False, "down", f"{where} cannot be reached ({said}). Start the server, or correct llm.base_url."
             )
         except openai.APIStatusError as error:
             if error.status_code in (401, 403):
@@ -609,6 +609,6 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
     if config.model not in names:
         some = ", ".join(sorted(names)[:20])
         return EndpointStatus(
-            False, "unknown_model", f"{where} has no model {config.model!r}. It has: {some}. Mend llm.model."
+            False, "unknown_model", f"{where} has no model {config.model!r}. It has: {some}. Correct llm.model."
         )
     return EndpointStatus(True, "ready", f"{where} is up, takes the key and has {config.model}.")

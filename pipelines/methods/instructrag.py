@@ -50,7 +50,7 @@ def granularities(policy: Policy) -> list[int]:
 
 
 def unforeseen(policy: Policy) -> str | None:
-    """Why no estimate can tell what is sent."""
+    """Why the cost cannot be estimated before a run; None where it can."""
     return "the rationales of its examples must be written first" if policy.instructrag.examples else None
 
 

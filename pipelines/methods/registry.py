@@ -12,8 +12,8 @@ that the archive must hold. Further attributes say what else it needs:
 - ``escalates(policy)``: of the method, whether answers that are not trusted are asked for again.
 - ``NEEDS_LOGPROBS = True``: it asks the generator for log-probabilities.
 - ``READS_VECTORS = True``: it sends vectors of ``tools.compressed``, so SARA's generator must answer.
-- ``UNFORESEEN = "..."``: why no estimate can tell what it will send; ``unforeseen(policy)``, None where one can, where
-  that depends on the policy.
+- ``UNFORESEEN = "…"``: why the cost of this strategy cannot be estimated before it runs; ``unforeseen(policy)``, None
+  where it can, where that depends on the policy.
 
 It is named by one of the built-in names; by the name under which a package offers it in the entry point group
 ``okralong.strategies``; or by its place, ``my_package.mine:answer`` or ``path/to/mine.py`` (whose function is
@@ -71,8 +71,8 @@ class StrategySpec:
     of a file, what stands in it and not where it lies. ``granularities`` are the chunk sizes in tokens, rising, that
     the archive must hold. ``needs_scorer``, ``needs_token_classifier``, ``needs_compressor``, ``needs_reranker`` and
     ``needs_vectors`` (whether the archive must have dense vectors) hold for the strategy or its policy. ``escalates``:
-    answers that are not trusted are asked for again as ``policy.escalate`` says. ``unforeseen`` says why no estimate
-    can tell what it will send; None where one can.
+    answers that are not trusted are asked for again as ``policy.escalate`` says. ``unforeseen`` says why its
+    cost cannot be estimated before it runs; None where it can.
     """
 
     name: str
@@ -172,8 +172,8 @@ def _load(name: str) -> StrategyModule:
         loaded = entry.load()
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"The strategy {name!r} ({entry.value}) cannot be loaded: {error}. Install its package again, or mend its "
-            f"entry point in the group {GROUP}."
+            f"The strategy {name!r} ({entry.value}) cannot be loaded: {error}. Install its package again, or correct "
+            f"its entry point in the group {GROUP}."
         ) from error
     return _checked(name, entry.value, loaded)
 
@@ -201,7 +201,7 @@ def _load_place(name: str) -> object:
         raise
     except Exception as error:  # third-party code: importing it may raise anything
         raise ConfigError(
-            f"The strategy {name!r} cannot be loaded: {type(error).__name__}: {error}. Mend the module, or the name."
+            f"The strategy {name!r} cannot be loaded: {type(error).__name__}: {error}. Correct the module, or the name."
         ) from error
     if not callable(getattr(module, function, None)):
         raise ConfigError(

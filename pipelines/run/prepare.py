@@ -145,14 +145,15 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
     if missing:
         raise ArchiveError(
             f"{archive} was indexed without chunks of {missing} tokens, which the strategy {config.strategy!r} with "
-            f"policy {policy.name!r} needs. Add them to granularities in configs/index.yaml and index again."
+            f"policy {policy.name!r} needs. Add them to granularities in the index config and index again."
         )
     if strategy.needs_vectors and not opened.has_vectors:
         raise ConfigError(
             f"{archive} was indexed without vectors (embedding.of: none in the index config), and the strategy "
-            f"{config.strategy!r} with policy {policy.name!r} needs them. Set embedding.of: each and run okralong "
-            "index on it again, which embeds its chunks, or choose a strategy and policy that BM25 serves: okralong, "
-            "okralong_precise, long_context or budget_rag, with selection.method none. Nothing was spent."
+            f"{config.strategy!r} with policy {policy.name!r} needs them. Run okralong index on it again with --embed "
+            "smallest (the strategy sara needs --embed each), or choose a strategy and policy that BM25 serves: "
+            "okralong, okralong_precise, over_documents, long_context or budget_rag (retriever exact), with "
+            "selection.method none. Nothing was spent."
         )
     if strategy.needs_compressor or strategy.reads_vectors:
         check_encoder(config.sara.folder(), opened.manifest, archive)

@@ -210,15 +210,17 @@ def _question(row: _Row, number: int, carry: Sequence[str], folder: str) -> Ques
     if isinstance(values, Question):
         return values
     if isinstance(values, json.JSONDecodeError):
-        raise QuestionError(f"{place} is not JSON: {values.msg} at column {values.colno}. Mend that line.")
+        raise QuestionError(f"{place} is not JSON: {values.msg} at column {values.colno}. Correct that line.")
     if not isinstance(values, Mapping):
-        raise QuestionError(f"{place} holds a {type(values).__name__}, not an object with a question. Mend that line.")
+        raise QuestionError(
+            f"{place} holds a {type(values).__name__}, not an object with a question. Correct that line."
+        )
     cells = row.named()
     try:
         json.dumps({str(key): value for key, value in cells.items()}, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
         raise QuestionError(
-            f"{place} holds half of a character (a lone surrogate). Mend the text of that row."
+            f"{place} holds half of a character (a lone surrogate). Correct the text of that row."
         ) from None
     if None in cells:
         raise QuestionError(f"{place} has more cells than the header has columns. Quote cells that hold commas.")

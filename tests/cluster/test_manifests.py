@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from okralong.jobs.submit import Submission, refuse_secrets
-from okralong.pipelines.core.config import homeless, load_config
+from okralong.pipelines.core.config import load_config, unplaceable_parts
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.nightly import NightlyConfig
@@ -106,8 +106,8 @@ def test_the_groups_are_those_that_the_cluster_configs_place_parts_on() -> None:
     assert kuberay == launcher
     nodes: list[Any] = [({GROUP: group}, {}) for group in launcher]
     index, answer = load_config(IndexConfig, "cluster/index.yaml"), load_config(RunConfig, "cluster/answer.yaml")
-    assert homeless(index.placement, nodes) == ()
-    assert homeless(answer.placement, nodes) == ()
+    assert unplaceable_parts(index.placement, nodes) == ()
+    assert unplaceable_parts(answer.placement, nodes) == ()
     fits = {
         part: {n[0][GROUP] for n in nodes if getattr(answer.placement, part).takes(*n)}
         for part in ("planners", "analyzer", "embedder", "ledger")

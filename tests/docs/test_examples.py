@@ -41,6 +41,7 @@ EvidenceSweep = reference.model_of("okralong.pipelines.lab.evidence:Sweep")
 MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "index.yaml": (IndexConfig, None),
     "answer.yaml": (RunConfig, None),
+    "mine.yaml": (RunConfig, None),
     "policy.yaml": (Policy, "policy/default.yaml"),
     "nightly.yaml": (NightlyConfig, None),
     "columns.yaml": (Columns, None),

@@ -86,7 +86,7 @@ def test_doctor_finds_what_is_there_and_what_is_not(
     assert code == 2
     assert "ok packages" in said
     assert "checksum right" in said
-    assert "mend endpoint" in said
+    assert "FAIL endpoint" in said
     assert "cannot be reached" in said
-    assert "mend archive" in said
+    assert "FAIL archive" in said
     assert "Run okralong index" in said

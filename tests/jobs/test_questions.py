@@ -157,4 +157,4 @@ def test_rows_that_a_parser_gives_up_on_are_bad_rows(tmp_path: Path) -> None:
     questions, bad = read_questions(file)
     assert [question.question for question in questions] == ["Why?"]
     assert [row.query_id for row in bad] == ["row-1", "row-2"]
-    assert all("is not JSON" in row.message and "Mend that line" in row.message for row in bad)
+    assert all("is not JSON" in row.message and "Correct that line" in row.message for row in bad)

@@ -23,7 +23,7 @@ from okralong.actors.llm import (
     start_gateway,
     start_limiter,
 )
-from okralong.actors.post import Address, Message, Replies
+from okralong.actors.messages import Address, Message, Replies
 from okralong.pipelines.core.types import OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
@@ -113,9 +113,9 @@ class _Counted(GatewayActor):
 
     posts = 0
 
-    async def post(self, sender: str, life: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
+    async def post(self, sender: str, incarnation: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
         self.posts += 1
-        return await super().post(sender, life, messages, waiting)
+        return await super().post(sender, incarnation, messages, waiting)
 
     async def seen(self) -> tuple[int, int]:
         return self.posts, self._gateway.limiters[0].in_flight  # type: ignore[attr-defined]
@@ -208,9 +208,9 @@ class _BothWays(GatewayActor):
 
     by_ray = by_socket = 0
 
-    async def post(self, sender: str, life: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
+    async def post(self, sender: str, incarnation: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
         self.by_ray += 1
-        return await super().post(sender, life, messages, waiting)
+        return await super().post(sender, incarnation, messages, waiting)
 
     async def address(self) -> Address | None:
         return await self._inbox.address(self._post_by_socket)

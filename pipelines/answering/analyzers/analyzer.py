@@ -183,7 +183,7 @@ async def analyze_by_generator(
     """The generator's three labels, each with probability 1: a written label has no other.
 
     Where nobody is asked, as in an estimate, and where neither the reply at ``step`` nor the one at ``step/repair`` is
-    an analysis, the keyword rules speak, and ``Analysis.analyzer`` says so.
+    an analysis, the keyword rules decide, and ``Analysis.analyzer`` names them.
     """
     try:
         return await labels_by_generator(ask, step, asked, fits)
@@ -198,7 +198,7 @@ async def analyze_by_generator(
 async def labels_by_generator(
     ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
-    """The same where nobody else may speak. Raises ReplyError, with the raw text of both replies."""
+    """The same, where no keyword rules may stand in. Raises ReplyError, with the raw text of both replies."""
     (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
     return sure_analysis(kind, pattern, evidence, f"llm:{reply.model}")
 

@@ -1,4 +1,4 @@
-"""The reader of mails: headers, body, and the attachments by the readers of their own formats."""
+"""The parser of mails: headers, body, and the attachments by the parsers of their own formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_NAME_CHARS: Final = 200
 
 
 def read_mail(source: Source, find: Callable[[str], Read | None]) -> Iterator[Reading]:
-    """The one document of an .eml file; ``find`` gives the reader of an attachment by its name.
+    """The one document of an .eml file; ``find`` gives the parser of an attachment by its name.
 
     An attachment of a kind that is not read, and a picture that stands in the body, is named among the attachments and
     no more; one that cannot be read is a BadRow of its own. Raises DocumentError when the file is no mail.

@@ -77,7 +77,7 @@ class Ocr:
 
     @cached_property
     def _engine(self) -> Any:
-        import rapidocr  # here, since it takes a second and 200 MB, and most readers' processes never need it
+        import rapidocr  # here, since it takes a second and 200 MB, and most parsers' processes never need it
 
         models = Path(rapidocr.__file__).parent / "models"
         single = {f"EngineConfig.onnxruntime.{which}_op_num_threads": 1 for which in ("intra", "inter")}

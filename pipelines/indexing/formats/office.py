@@ -91,7 +91,7 @@ def read_pptx(source: Source) -> Iterator[Reading]:
 
     Raises DocumentError when it is not a PowerPoint file of the zip kind.
     """
-    import pptx  # here, since most readers' processes never need it
+    import pptx  # here, since most parsers' processes never need it
     from pptx.exc import PackageNotFoundError as NoPackage
 
     data = source.read_bytes()

@@ -1,4 +1,4 @@
-"""The reader of PDF."""
+"""The parser of PDF."""
 
 from __future__ import annotations
 

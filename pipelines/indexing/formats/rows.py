@@ -39,7 +39,7 @@ def _parse(row: Any, uri: str, where: str) -> RawDocument:
     for name, value in values.items():
         if not isinstance(value, str):
             what = "is missing" if value is None else f"is a {type(value).__name__}, not text"
-            raise DocumentError(f"{uri}, {where}: {name} {what}. Mend the row and index again.")
+            raise DocumentError(f"{uri}, {where}: {name} {what}. Correct the row and index again.")
         if not _is_text(value):
             raise DocumentError(
                 f"{uri}, {where}: {name} holds half a surrogate pair or a NUL character, which is not text. "
@@ -113,7 +113,7 @@ def _reading(line: bytes, uri: str, number: int) -> Reading:
     try:
         return document_of_row(json.loads(decode(line, uri)), uri, number)
     except (ValueError, RecursionError) as error:
-        return BadRow(place, f"{uri}, row {number}, is not JSON ({error}). Mend the line and index again.")
+        return BadRow(place, f"{uri}, row {number}, is not JSON ({error}). Correct the line and index again.")
     except DocumentError as error:
         return BadRow(place, f"Row {number} of {error}")
     except MemoryError:  # of this line alone, and given back by now: the rows after it can be read

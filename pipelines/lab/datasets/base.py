@@ -262,7 +262,7 @@ class Row:
         """Raises InputError naming the field and what is wrong with it."""
         raise InputError(
             f"{self.file}, {self.place}: the field {field!r} {why}. The file is not in the form in which its authors "
-            "publish it: fetch it again, or mend or delete that entry."
+            "publish it: fetch it again, or correct or delete that entry."
         )
 
 
@@ -271,7 +271,7 @@ def row_of(file: Path, place: str, value: object) -> Row:
     if not isinstance(value, dict):
         raise InputError(
             f"{file}, {place} is {type(value).__name__} and not an object. The file is not in the form in which its "
-            "authors publish it: fetch it again, or mend or delete that entry."
+            "authors publish it: fetch it again, or correct or delete that entry."
         )
     return Row(file, place, value)
 
@@ -350,7 +350,7 @@ def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
         try:
             value = json.loads(line)
         except ValueError as error:
-            raise InputError(f"{file}, row {number} is no JSON: {error}. Mend or delete that line.") from error
+            raise InputError(f"{file}, row {number} is no JSON: {error}. Correct or delete that line.") from error
         yield number, value
 
 

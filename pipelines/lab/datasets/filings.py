@@ -414,7 +414,7 @@ def read_reports(data: Path) -> list[Gold]:
         except (ValueError, KeyError, TypeError, SyntaxError) as error:
             raise InputError(
                 f"{file}, line {number} is none of the shapes {', '.join(_SHAPES)}: {type(error).__name__}: {error}. "
-                "Mend or delete that line."
+                "Correct or delete that line."
             ) from error
     return golds
 

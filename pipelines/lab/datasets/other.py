@@ -356,4 +356,4 @@ def _text(file: Path) -> str:
 
 
 def _error(row: Row, field: str, why: str) -> InputError:
-    return InputError(f"{row.file}, {row.place}: the field {field!r} {why}. Mend that row.")
+    return InputError(f"{row.file}, {row.place}: the field {field!r} {why}. Correct that row.")

@@ -142,8 +142,8 @@ def read_questions_file(folder: Traversable) -> tuple[PlacedQuestion, ...]:
         except ValidationError as error:
             what = error.errors()[0]
             raise InputError(
-                f"{file}, line {number}: the field {'.'.join(map(str, what['loc'])) or '(line)'}: {what['msg']}. Mend "
-                "that line."
+                f"{file}, line {number}: the field {'.'.join(map(str, what['loc'])) or '(line)'}: {what['msg']}. "
+                "Correct that line."
             ) from error
         if found.setdefault(each.query_id, each) is not each:
             raise InputError(f"{file}, line {number}: query_id {each.query_id!r} is an earlier line's. Rename one.")

@@ -201,11 +201,13 @@ class Tune(CellSettings):
     @model_validator(mode="after")
     def _honest(self) -> Self:
         if self.search == self.report:
-            raise ValueError(f"search and report are both {self.search}: what was chosen there cannot be judged there")
+            raise ValueError(
+                f"search and report are both {self.search}: values must be chosen and reported on different sides"
+            )
         if SIDES.index(self.report) < SIDES.index(self.search):
             raise ValueError(
-                f"search is {self.search} and report {self.report}: values are chosen on the freer side, since figures "
-                f"of {self.search} would be of questions that chose something from then on"
+                f"search is {self.search} and report is {self.report}: choose values on a side before the reported one "
+                f"({', '.join(SIDES)}), or {self.search} could no longer be reported on"
             )
         for name in (self.metric, *self.most):
             if name not in METRICS:

@@ -196,7 +196,7 @@ def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
         except TypeError as error:
             raise InputError(
                 f"{path}: the question {question.query_id!r} has no gold that can be read: {error}. `parts` is a list "
-                "of lists of wordings, `documents` a list of names. Mend the row, or leave both columns out."
+                "of lists of wordings, `documents` a list of names. Correct the row, or leave both columns out."
             ) from error
         golds.append(Gold(question, str(more.get("dataset", "")), parts=parts))
         documents.append(about)

@@ -1,6 +1,6 @@
 """What is known of an answer, and weights by which that foretells whether it is right.
 
-Ours, and not in the product: on test these weights order answers no better than the cross-encoder's own word
+Ours, and not in the product: on test these weights order answers no better than the cross-encoder's own probability
 (benchmarks/results/confidence_test.md, made by ``benchmarks.confidence``). Everything rests on its reading of the
 question with each passage shown, on what the answer says and cites, and on the question's analysis.
 """

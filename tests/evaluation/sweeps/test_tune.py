@@ -47,7 +47,7 @@ def test_every_combination_is_searched_and_the_chosen_one_reported_elsewhere(tmp
     ("given", "said"),
     [
         ({"search": "test"}, "search and report are both test"),
-        ({"search": "test", "report": "tune"}, "values are chosen on the freer side"),
+        ({"search": "test", "report": "tune"}, "choose values on a side before the reported one"),
         ({"metric": "accuracy"}, "'accuracy' is none of the metrics"),
         ({"most": {"tokens": 5.0}}, "'tokens' is none of the metrics"),
         ({"grid": {"factoid.count": []}}, "grid.factoid.count has no value"),

@@ -1,10 +1,10 @@
 """Messages to a run's gateway: those of a few milliseconds of one process travel together, and so do their replies.
 
-An exchange (``Post``) is messages out and replies back. The first goes by Ray, which finds the gateway on any node,
-waits for it where it is being started again, and raises what ended it for good. Later ones of the same node go through
-a socket of the gateway's process: a call of an actor's method takes 2 ms of processor at either end where some sixty
-come in a second, a message on a socket 0.4 (``benchmarks/gateway.py`` shows what a call comes to). Where the socket
-breaks, or there is none, Ray carries the messages.
+An exchange (``MessageClient``) is messages out and replies back. The first goes by Ray, which finds the gateway on any
+node, waits for it where it is being started again, and raises what ended it for good. Later ones of the same node go
+through a socket of the gateway's process: a call of an actor's method takes 2 ms of processor at either end where some
+sixty come in a second, a message on a socket 0.4 (``benchmarks/gateway.py`` shows what a call comes to). Where the
+socket breaks, or there is none, Ray carries the messages.
 
 The socket is a Unix one, so no other machine reaches it. What is sent is pickled, as Ray's messages are; nothing is
 read of a connection that has not begun with the secret that the gateway tells by Ray.
@@ -58,10 +58,10 @@ class Message:
 class Replies:
     """What became of messages, by ticket: results, errors, and tickets that nobody here knows (``lost``).
 
-    ``life`` names the process that replies.
+    ``incarnation`` identifies the process that replies; it changes when Ray restarts it.
     """
 
-    life: str = ""
+    incarnation: str = ""
     results: dict[int, Any] = field(default_factory=dict)
     errors: dict[int, Exception] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
@@ -70,8 +70,8 @@ class Replies:
         return bool(self.results or self.errors or self.lost)
 
 
-class _Letterbox:
-    """The messages of one process that are being worked on here, and the replies that it has not fetched."""
+class _PendingReplies:
+    """Messages of one process that are being handled, and replies that it has not fetched yet."""
 
     def __init__(self) -> None:
         self.open: set[int] = set()
@@ -130,22 +130,22 @@ class Inbox:
     def __init__(self, receiver: Any) -> None:
         """``receiver`` is the object whose methods messages name."""
         self._receiver = receiver
-        self._boxes: dict[str, _Letterbox] = {}
-        self._life = uuid.uuid4().hex
+        self._pending: dict[str, _PendingReplies] = {}
+        self._incarnation = uuid.uuid4().hex
         self._address: asyncio.Task[Address | None] | None = None
         self._server: asyncio.AbstractServer | None = None
 
-    async def post(self, sender: str, life: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
+    async def post(self, sender: str, incarnation: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
         """Work on ``messages`` of a process; returns as soon as there is any reply for it, with all that there are.
 
         ``waiting`` are its tickets of earlier posts whose reply it has not seen. Where they were posted to another
-        ``life`` of this process, those that this one does not know are named as lost, and are to be posted again.
+        ``incarnation`` of this process, those that this one does not know are named as lost, to be posted again.
         """
-        box = self._boxes.setdefault(sender, _Letterbox())
+        pending = self._pending.setdefault(sender, _PendingReplies())
         for message in messages:
-            box.take(message, getattr(self._receiver, message.method))
-        replies = await box.fetch([] if life == self._life else waiting)
-        replies.life = self._life
+            pending.take(message, getattr(self._receiver, message.method))
+        replies = await pending.fetch([] if incarnation == self._incarnation else waiting)
+        replies.incarnation = self._incarnation
         return replies
 
     async def address(self, post: Callable[..., Awaitable[Replies]]) -> Address | None:
@@ -299,7 +299,7 @@ class _Connection(_Frames):
         return await exchange
 
 
-class Post:
+class MessageClient:
     """The messages of one process and event loop to a gateway. Those of a few milliseconds travel together, and so do
     their replies, however many callers wait.
     """
@@ -307,14 +307,14 @@ class Post:
     def __init__(self, actor: Any) -> None:
         self._actor = actor
         self._sender = uuid.uuid4().hex
-        self._life = ""
+        self._incarnation = ""
         self._tickets = itertools.count()
         self._callers: dict[int, tuple[Message, asyncio.Future[Any]]] = {}
         self._new: list[int] = []
         self._on_the_way: set[int] = set()  # tickets whose message is in a post that has not returned
         self._posts: set[asyncio.Task[None]] = set()
         self._connection: _Connection | None = None
-        self._reached: str = ""  # the life of the gateway whose socket was tried
+        self._reached: str = ""  # the incarnation of the gateway whose socket was tried
         self._reaching: asyncio.Task[None] | None = None
 
     async def call(self, method: str, *arguments: Any, **named: Any) -> Any:
@@ -355,11 +355,11 @@ class Post:
         self._posts.remove(asyncio.current_task())  # type: ignore[arg-type]
         sent = {message.ticket for message in messages}
         self._on_the_way -= sent
-        if replies.life and replies.life != self._life:
-            # Known to this life is what this exchange named, and what is on the way comes to it. Were there others, no
-            # life is named in the next exchange, so that those which this one does not know are told.
+        if replies.incarnation and replies.incarnation != self._incarnation:
+            # Known to this incarnation is what this exchange named, and what is on the way comes to it. Were there
+            # others, no incarnation is named in the next exchange, so that those which this one does not know are told.
             others = self._callers.keys() - sent - set(waiting) - set(self._new) - self._on_the_way
-            self._life = "" if others else replies.life
+            self._incarnation = "" if others else replies.incarnation
         for ticket, result in replies.results.items():
             if (caller := self._callers.get(ticket)) is not None and not caller[1].done():
                 caller[1].set_result(result)
@@ -375,20 +375,22 @@ class Post:
     async def _replies(self, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
         if (connection := self._connection) is not None:
             try:
-                return await connection.post(self._sender, self._life, messages, waiting)
+                return await connection.post(self._sender, self._incarnation, messages, waiting)
             except ConnectionError:
                 # Replies may have gone with it, so all that wait are asked for once more, as after a restart.
-                self._connection, self._life = None, ""
+                self._connection, self._incarnation = None, ""
             except Exception as error:  # what only Ray can pickle
                 logger.warning("A message goes by Ray, since the socket cannot carry it: %s", error)
-        replies: Replies = await plain_errors(self._actor.post.remote(self._sender, self._life, messages, waiting))
-        if self._reached != replies.life:
-            self._reached = replies.life
-            self._reaching = asyncio.get_running_loop().create_task(self._reach(replies.life))
+        replies: Replies = await plain_errors(
+            self._actor.post.remote(self._sender, self._incarnation, messages, waiting)
+        )
+        if self._reached != replies.incarnation:
+            self._reached = replies.incarnation
+            self._reaching = asyncio.get_running_loop().create_task(self._reach(replies.incarnation))
         return replies
 
-    async def _reach(self, life: str) -> None:
-        """Open the connection to the socket of this life of the gateway, once, where it is on this node."""
+    async def _reach(self, incarnation: str) -> None:
+        """Open the connection to the socket of this incarnation of the gateway, once, where it is on this node."""
         try:
             address: Address | None = await plain_errors(self._actor.address.remote())
             if address is None or address.node != ray.get_runtime_context().get_node_id():
@@ -397,7 +399,7 @@ class Post:
         except Exception as error:  # Ray carries the messages
             logger.info("The gateway's socket cannot be reached: %s", error)
         else:
-            if self._reached == life:
+            if self._reached == incarnation:
                 self._connection = connection
             else:
                 connection.close()
@@ -416,7 +418,7 @@ async def _connected(address: Address) -> _Connection:
     return connection
 
 
-class GatewayPost:
+class GatewayClient:
     """A gateway elsewhere as an object with the methods of ``Gateway``, for one process.
 
     An actor of several concurrency groups has an event loop for each, so callers wait together with those of their own.
@@ -424,15 +426,15 @@ class GatewayPost:
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Post] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, MessageClient] = WeakKeyDictionary()
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         if name.startswith("_"):
             raise AttributeError(name)
         return lambda *arguments, **named: self._here().call(name, *arguments, **named)
 
-    def _here(self) -> Post:
+    def _here(self) -> MessageClient:
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            self._by_loop[loop] = Post(self._actor)
+            self._by_loop[loop] = MessageClient(self._actor)
         return self._by_loop[loop]
