@@ -16,6 +16,8 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
+
 from okralong.pipelines.core.types import ConfigError
 
 CA_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
@@ -87,7 +89,7 @@ def described(url: str) -> str:
 def trouble(error: BaseException, url: str) -> str:
     """A paragraph on a connection that failed for its certificate or its proxy, "" for another reason."""
     causes = list(_causes(error))
-    for cause in causes:
+    for cause in reversed(causes):  # the innermost has the words of OpenSSL
         if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(cause):
             return (
                 f"{url} shows a certificate that is not trusted here ({_reason(cause)}; {described(url)}). If your "
@@ -96,9 +98,10 @@ def trouble(error: BaseException, url: str) -> str:
                 "No setting of okralong switches the check off."
             )
     through = proxy(url)
-    if through and any("proxy" in type(cause).__name__.lower() for cause in causes):
+    refused = next((cause for cause in causes if isinstance(cause, aiohttp.ClientHttpProxyError)), None)
+    if refused is not None:
         return (
-            f"{url} cannot be reached through the proxy {through} ({causes[-1]}). Check the "
+            f"{url} cannot be reached through the proxy {through} ({refused.status} {refused.message}). Check the "
             "variables HTTPS_PROXY and HTTP_PROXY, user and password in them included; hosts that are reached directly "
             "belong into NO_PROXY."
         )

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
 
+import aiohttp
 import openai
 
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
@@ -33,9 +34,16 @@ from okralong.pipelines.models.weights import EMBEDDED
 
 logger = logging.getLogger(__name__)
 
-NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
-"""Names of the transport's exceptions that come before a request has left. By name: the transport library of
-``openai`` has changed its module name before."""
+NEVER_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+"""What aiohttp raises before a request has left."""
+NEVER_SENT_BY_HTTPX = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
+"""The same of httpx, which carries requests to models of this process. By name: the package that ``openai`` takes it
+from has changed its name before."""
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 PROXY_ERRORS = frozenset({502, 504})
 """Statuses of a proxy; the model behind it may have answered."""
@@ -447,12 +455,16 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
     """The error behind an exception of the ``openai`` package; any other after sending counts as unknown."""
     said = scrub(str(error), key)[:500]
-    if isinstance(error, openai.APITimeoutError | openai.APIConnectionError):
-        if type(error.__cause__).__name__ in NEVER_SENT:
+    if isinstance(error, openai.APIConnectionError):
+        cause = _cause(error)
+        said, timed_out = _connection_words(error, key), isinstance(error, openai.APITimeoutError)
+        if isinstance(cause, aiohttp.ClientError):  # the SDK calls any of these a timeout
+            timed_out = isinstance(cause, TimeoutError)
+        if isinstance(cause, NEVER_SENT) or type(cause).__name__ in NEVER_SENT_BY_HTTPX:
             message = f"No connection to {endpoint}: {said} Start the server, or correct llm.base_url, and run again."
             return ApiError("failed", 0, message, retry=True, whose="endpoint")
         message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
-        return ApiError("unknown", 0, message, retry=True, timed_out=isinstance(error, openai.APITimeoutError))
+        return ApiError("unknown", 0, message, retry=True, timed_out=timed_out)
     if isinstance(error, openai.APIStatusError):
         answer = ErrorResponse(
             error.status_code,
@@ -464,6 +476,21 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
         return by_status(answer, said, endpoint, model, key_env)
     message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
     return ApiError("unknown", 200, message, retry=True)
+
+
+def _cause(error: openai.APIConnectionError) -> BaseException:
+    """What the transport raised: aiohttp's own exception where there is one, since what the SDK makes of it does not
+    tell a server that closed the connection after a request from one that was never reached."""
+    now: BaseException | None = error.__cause__
+    while now is not None and not isinstance(now, aiohttp.ClientError):
+        now = now.__cause__
+    return now or error.__cause__ or error
+
+
+def _connection_words(error: openai.APIConnectionError, key: str) -> str:
+    cause = _cause(error)
+    said = str(cause) if isinstance(cause, aiohttp.ClientError) else str(error)
+    return scrub(said.rstrip(".") or type(cause).__name__, key)[:500] + "."
 
 
 def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
@@ -544,16 +571,16 @@ def open_client(
 ) -> openai.AsyncOpenAI:
     """The SDK's client with its own retries off, so that each attempt is seen and paid for knowingly.
 
-    ``transport`` (an httpx transport) carries the requests in the network's place. Proxy and certificates are those of
-    the environment; raises ConfigError when it names certificates that cannot be read.
+    Requests travel by aiohttp, which takes a third to a half of the processor time of the SDK's own way
+    (benchmarks/results/gateway.md). ``transport`` (an httpx transport) carries them in the network's place. Proxy and
+    certificates are those of the environment; raises ConfigError when it names certificates that cannot be read.
     """
     timeout = openai.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
     context = trust() if transport is None and address.startswith("https:") else None
-    http = None
     if transport is not None:
         http = openai.DefaultAsyncHttpxClient(transport=transport, timeout=timeout)
-    elif context is not None:
-        http = openai.DefaultAsyncHttpxClient(verify=context, timeout=timeout)
+    else:
+        http = openai.DefaultAioHttpClient(verify=True if context is None else context, timeout=timeout)
     if config.api_version is not None:
         return openai.AsyncAzureOpenAI(
             azure_endpoint=address,
@@ -587,7 +614,7 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
             said = scrub(trouble(error, where), key)
             if said:
                 return EndpointStatus(False, "untrusted" if "certificate that" in said else "down", said)
-            said = scrub(str(error), key)
+            said = _connection_words(error, key)
             return EndpointStatus(
                 False, "down", f"{where} cannot be reached ({said}). Start the server, or correct llm.base_url."
             )

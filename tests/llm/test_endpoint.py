@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import openai
 import pytest
 
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.routing import check_endpoint, open_client
+from okralong.pipelines.llm.routing import ApiError, check_endpoint, classify, open_client
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 
@@ -43,3 +48,37 @@ async def test_an_api_version_makes_it_an_azure_endpoint() -> None:
     async with open_client(config, config.base_url, "k") as client:
         assert "/openai/deployments/my-gpt" in str(client.base_url)
         assert client.max_retries == 0
+
+
+async def test_a_request_that_was_never_sent_is_told_from_one_that_may_have_been_billed() -> None:
+    async def closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async def sleeps(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):
+            await reader.read()
+        writer.close()
+
+    async def met(serve: Any) -> ApiError:
+        server = await asyncio.start_server(serve or closes, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        if serve is None:
+            server.close()
+        config = LlmConfig(base_url=url, model="m")
+        try:
+            async with open_client(config, url, "k", 0.5) as client:
+                with pytest.raises(openai.APIConnectionError) as caught:
+                    await client.models.list()
+        finally:
+            server.close()
+        return classify(caught.value, url, "m", "OPENAI_API_KEY", "k")
+
+    gone, closed, slow = await met(None), await met(closes), await met(sleeps)
+    assert [(each.status, each.timed_out) for each in (gone, closed, slow)] == [
+        ("failed", False),
+        ("unknown", False),
+        ("unknown", True),
+    ]
+    assert "Cannot connect to host 127.0.0.1" in gone.message
+    assert "Server disconnected" in closed.message

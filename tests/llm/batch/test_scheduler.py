@@ -202,7 +202,7 @@ async def test_a_batch_that_may_exist_is_looked_for_by_the_next_start(tmp_path: 
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         for error in await run.ask("a", "b"):
             assert isinstance(error, EndpointError)
-            assert "run the same command again" in str(error)
+            assert "Run the same command again" in str(error)
     server.change({"faults": []})
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
         assert texts(await run.ask("a", "b")) == ["An answer to: a", "An answer to: b"]
