@@ -17,8 +17,7 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.config import load_config, read_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.analyzer_rows import Labelled, is_unlabelled, label_rows
-from okralong.pipelines.lab.training.instructrag_rows import Explained, explain_rows
+from okralong.pipelines.lab.training.labels import Labelled, explain_rows, is_unlabelled, label_rows
 from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS, ReadingRow, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.gateway import Gateway
@@ -39,7 +38,7 @@ RATIONALES = "rationales"
 """The folders beside the rows with journal and ledger of labels and of rationales: what was paid for is not asked
 again."""
 
-A = TypeVar("A", Labelled, Explained)
+R = TypeVar("R")
 
 
 class Labeller:
@@ -72,16 +71,15 @@ class Labeller:
             return rows
         llm = self._config.llm
         say_line(self._console, f"  {open_rows:,} rows are labelled by {llm.model} at {llm.base_url}")
-        found = self._asked(partial(label_rows, rows), LABELS)
-        return found.rows
+        return self._asked(partial(label_rows, rows), LABELS)
 
     def explain(self, rows: list[ReadingRow]) -> list[ReadingRow]:
         """InstructRAG's rows of the reader's: those of which a rationale could be had."""
         llm = self._config.llm
         say_line(self._console, f"  answers of {len(rows):,} rows are explained by {llm.model} at {llm.base_url}")
-        return self._asked(partial(explain_rows, rows), RATIONALES).rows
+        return self._asked(partial(explain_rows, rows), RATIONALES)
 
-    def _asked(self, ask: Callable[[LlmClient, int], Awaitable[A]], place: str) -> A:
+    def _asked(self, ask: Callable[[LlmClient, int], Awaitable[Labelled[R]]], place: str) -> list[R]:
         folder = self._out / place
         with generator(self._config.llm, self._out) as served:
             for note in served.notes:
@@ -93,12 +91,12 @@ class Labeller:
         say_line(self._console, f"  {said}; {paid}")
         if (warning := drift(totals.snapshots)) is not None:
             say_line(self._console, f"  {warning}", style="yellow")
-        return found
+        return found.rows
 
 
 async def _ask(
-    ask: Callable[[LlmClient, int], Awaitable[A]], config: RunConfig, served: Generator, folder: Folder
-) -> tuple[A, Totals]:
+    ask: Callable[[LlmClient, int], Awaitable[R]], config: RunConfig, served: Generator, folder: Folder
+) -> tuple[R, Totals]:
     ledger = RunLedger(folder, config.budget_usd)
     llm = served.llm
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])

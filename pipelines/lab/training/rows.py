@@ -176,7 +176,7 @@ class ReadingRow:
     """What the reader learns from: a prompt as the executor would send it, and the reply that it should get.
 
     ``source`` is "set part"; ``documents`` are those by which figures cluster. ``role`` is generate, split, step, or
-    rationale (InstructRAG's, see ``instructrag_rows``); ``system`` and ``user`` are the prompt, ``reply`` is what a
+    rationale (InstructRAG's, see ``labels``); ``system`` and ``user`` are the prompt, ``reply`` is what a
     perfect reader would say. ``passages`` are those of the prompt, ``evidence`` the gold spans. ``answers`` are the
     gold wordings; where the evidence was held back (``answerable`` false) that is "unanswerable". ``calculator`` says
     that the prompt asks for a calculation's expression.
