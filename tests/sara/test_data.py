@@ -11,10 +11,10 @@ import torch
 
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.lab.training.rows import MODEL_SIDES
 from okralong.pipelines.lab.training.sara import stage_examples
 from okralong.pipelines.lab.training.sara_report import under
 from okralong.pipelines.lab.training.sara_rows import (
-    SIDES,
     Asked,
     Embeddings,
     InstructionConfig,
@@ -54,7 +54,7 @@ def numbered(texts: list[str]) -> Embeddings:
 
 
 def test_no_text_stands_on_two_sides(config: SaraConfig) -> None:
-    sides = [Material.read(config, None, side) for side in SIDES]
+    sides = [Material.read(config, None, side) for side in MODEL_SIDES]
     texts = [{identity for dataset in side.sets for identity in dataset.texts} for side in sides]
     assert all(texts)
     assert not texts[0] & texts[1] | texts[0] & texts[2] | texts[1] & texts[2]

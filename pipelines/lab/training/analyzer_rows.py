@@ -20,16 +20,24 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.types import Question, QuestionType
-from okralong.pipelines.lab.datasets.base import Catalog, Item, load_catalog
+from okralong.pipelines.lab.datasets.base import Item, load_catalog
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.datasets.registry import read_dataset
-from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, Lookup, gold_labels
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, drawn, measurable
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.pipelines.lab.split_build import SplitRules, build_split
-from okralong.pipelines.lab.training.rows import LEARNED, Limit, SampleRows, SetPart, TrainingRow, indexed, sample_of
+from okralong.pipelines.lab.training.rows import (
+    LEARNED,
+    Limit,
+    SampleRows,
+    SetPart,
+    TrainingRow,
+    indexed,
+    sample_of,
+    stores,
+)
 
 
 class RowsConfig(Settings):
@@ -66,12 +74,8 @@ def build_rows(
     too. Rows whose type nobody knows are left out. Raises ConfigError or InputError naming what cannot be read.
     """
     policy = load_config(Policy, config.policy)
-    catalog, encoder = load_catalog(config.catalog), cached_encoder(work)
-    split = _split(config, catalog, data)
     rows: dict[Side, list[TrainingRow]] = {}
-    for side in SIDES:
-        say(f"{side}:")
-        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
+    for side, store in stores(config.catalog, _split(config, data), data, work, config.seed, say, SIDES):
         asked = label if side in LEARNED else None
         found = _rows_of_side(store, config, policy, side, every=config.every or asked is not None)
         rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
@@ -82,12 +86,12 @@ def build_rows(
     return rows
 
 
-def _split(config: RowsConfig, catalog: Catalog, data: Path) -> Split:
+def _split(config: RowsConfig, data: Path) -> Split:
     if isinstance(config.split, str):
         return Split.load(config.split)
     named = [(each.name, each.part) for each in config.sets]
     named += [(each.name, each.part) for each in config.questions_only]
-    sources = [source for source in catalog.sources if (source.name, source.part) in named]
+    sources = [each for each in load_catalog(config.catalog).sources if (each.name, each.part) in named]
     split, _ = build_split([read_dataset(source, data) for source in sources], config.split)
     return split
 

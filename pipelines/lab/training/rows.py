@@ -6,8 +6,9 @@ Analyzer and reader have a row each; what makes the rows stands in ``analyzer_ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -17,16 +18,36 @@ from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import InputError, Message, Passage, Pattern, Question, QuestionType, RetrieverScores
+from okralong.pipelines.core.types import (
+    Chunk,
+    InputError,
+    Message,
+    Passage,
+    Pattern,
+    Question,
+    QuestionType,
+    RetrieverScores,
+)
+from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, Text, grounded, make_text, one_part
+from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.lab.datasets.base import (
+    DataSet,
+    Evidence,
+    Item,
+    Text,
+    grounded,
+    load_catalog,
+    make_text,
+    one_part,
+)
 from okralong.pipelines.lab.datasets.pooling import Pooled, Span, whole
-from okralong.pipelines.lab.encoder import EACH
+from okralong.pipelines.lab.encoder import EACH, cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say
 from okralong.pipelines.lab.gold import Gold
-from okralong.pipelines.lab.split import Side
+from okralong.pipelines.lab.split import SIDES, Side, Split
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
 from okralong.pipelines.sara.artifact import NONE
@@ -34,6 +55,9 @@ from okralong.pipelines.sara.artifact import NONE
 LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
 """Sides that take rows of the sample archive and labels of a model. Figures, and what is tuned, rest on real sets and
 their own annotation alone."""
+
+MODEL_SIDES: Final[tuple[Side, ...]] = tuple(side for side in SIDES if side != "tune")
+"""Sides that the rows of a model have, unless it is the analyzer: tune is kept for choosing the policy's values."""
 
 Limit = Annotated[int, Field(ge=1)]
 
@@ -346,12 +370,27 @@ class SampleRows(Settings):
     seed: int = 1000
 
 
+def stores(
+    catalog: str, split: Split, data: Path, work: Path, seed: int, say: Say, sides: Sequence[Side] = MODEL_SIDES
+) -> Iterator[tuple[Side, DataSetStore]]:
+    """Each side with its part of the catalog's sets; archives and vectors are kept below ``work``."""
+    sources, encoder = load_catalog(catalog), cached_encoder(work)
+    for side in sides:
+        say(f"{side}:")
+        yield side, DataSetStore(sources, split, data, work, side, seed, encoder, say)
+
+
 def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
     """A set's documents indexed at chunks of these sizes in tokens, and its questions embedded."""
     store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
     bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), embedding=EACH, compressor=NONE))
     bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
     return bench
+
+
+def chunks_of(document: str, text: str, granularity: int) -> Sequence[Chunk]:
+    """The chunks of a text, as an archive has them, at ``granularity`` o200k tokens."""
+    return chunk_document(make_document(RawDocument(document, text, document)), granularity)
 
 
 def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
