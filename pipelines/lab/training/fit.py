@@ -31,7 +31,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import (
-    AutoModel,
     EarlyStoppingCallback,
     PrinterCallback,
     Trainer,
@@ -69,20 +68,6 @@ E = TypeVar("E", bound=Learned)
 
 def quiet(_: str) -> None:
     """Says nothing."""
-
-
-def encoder_to_learn(folder: str) -> Any:
-    """A sentence encoder whose last blocks are to learn. It runs without dropout, which would halve the speed on a
-    processor, where each row is seen once or twice.
-    """
-    return AutoModel.from_pretrained(
-        folder,
-        dtype=torch.float32,
-        use_safetensors=True,
-        attn_implementation="sdpa",
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
 
 
 class Learner(nn.Module, ABC):
@@ -465,7 +450,7 @@ def main(arguments: Sequence[str]) -> int:
     recipe = Recipe.model_validate_json(Path(said).read_text(encoding="utf-8"))
     base = ResolvedModel(model, recipe.model, sha256 or None)
     history = fit_recipe(recipe, read_examples(Path(rows)), read_examples(Path(held)), base, Path(out))
-    print(json.dumps([each for each in history if "eval_loss" in each][-1:], indent=1))
+    print(json.dumps(evaluations_of(history)[-1:], indent=1))
     return 0
 
 

@@ -218,11 +218,13 @@ class RankingExample(_Alone):
         return len(self.passages) * (len(self.question) + max(map(len, self.passages)))
 
 
+LEFT, ASKED, ANSWERED = 0, 1, 2
+"""Labels of a passage's word: nobody names it, a question does, an answer does."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeepExample(_Alone):
-    """A passage with a label for each of its words: 0 for one that nobody asks for, 1 for one that questions name, 2
-    for one that answers name.
-    """
+    """A passage with a label for each of its words: LEFT, ASKED or ANSWERED."""
 
     text: str
     labels: tuple[int, ...]

@@ -22,11 +22,9 @@ from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.evidence.sets import Say
 from okralong.pipelines.lab.gold import COMMON, findable, words
 from okralong.pipelines.lab.split import MANIFEST, Side, Split
+from okralong.pipelines.lab.training.recipe import ANSWERED, ASKED, LEFT
 from okralong.pipelines.lab.training.rows import MODEL_SIDES, KeepRow, Limit, SetPart, chunks_of
 from okralong.pipelines.models.token_classifier import words_in
-
-LEFT, ASKED, ANSWERED = 0, 1, 2
-"""Labels of a word: nobody names it, a question does, an answer does."""
 
 
 class KeepConfig(Settings):
