@@ -169,7 +169,7 @@ def test_without_reranking_the_first_chunks_stand_as_text(config: SaraConfig, te
     first = [one.chunks[:count] for one, count in zip(asked, counts, strict=True)]
     for reranking in (True, False):
         given = config.model_copy(update={"reranking": reranking})
-        found = stage_examples("instruction", stage, Material(given, test_side.sets), numbered, compressor, 9)
+        found = stage_examples(stage, Material(given, test_side.sets), numbered, compressor, 9)
         assert [len(each.passages) for each in found] == counts
         assert ([each.passages for each in found] == first) is not reranking
 

@@ -47,7 +47,6 @@ from okralong.pipelines.lab.training.sara_rows import (
     MixedExample,
     ReconstructionConfig,
     SaraConfig,
-    Stage,
     StageConfig,
     alignment_examples,
     dealt,
@@ -105,7 +104,7 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
     compressor = generator.new_compressor(config, int(encode(["size"]).shape[1])).to(generator.device)
     for name, stage in config.stages():
         learned, watched = (
-            stage_examples(name, stage, material, encode, compressor, count)
+            stage_examples(stage, material, encode, compressor, count)
             for material, count in ((train, stage.examples), (held, stage.validation))
         )
         say(f"{name}: {len(learned):,} examples, {len(watched):,} held out")
@@ -198,7 +197,7 @@ def _as_trained(config: SaraConfig) -> str:
 
 
 def stage_examples(
-    name: Stage, stage: StageConfig, material: Material, encode: Encode, compressor: AnyCompressor, count: int
+    stage: StageConfig, material: Material, encode: Encode, compressor: AnyCompressor, count: int
 ) -> list[MixedExample]:
     """At most ``count`` examples of a stage, in the order in which they are learned."""
     config = material.config
