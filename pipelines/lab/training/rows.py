@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import Field
 
-from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES
+from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES, AnalysisInput
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.core.storage import Folder
@@ -48,6 +48,7 @@ from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say
 from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.lab.split import SIDES, Side, Split
+from okralong.pipelines.lab.training.recipe import Example, example
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
 from okralong.pipelines.sara.artifact import NONE
@@ -153,6 +154,12 @@ class TrainingRow:
     def scores(self) -> RetrieverScores:
         """What the analyzer is told of the retrievers."""
         return RetrieverScores(self.exact_scores, self.semantic_scores, self.semantic_ranks)
+
+    @property
+    def example(self) -> Example:
+        """The row as an analyzer learns from it."""
+        asked = AnalysisInput(self.question, self.passages, self.scores)
+        return example(asked, self.type, self.pattern, self.evidence)
 
     @property
     def set_name(self) -> str:
