@@ -17,8 +17,8 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.config import load_config, read_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.labels import Labelled, explain_rows, is_unlabelled, label_rows
-from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS, ReadingRow, TrainingRow
+from okralong.pipelines.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
+from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, READER_ROWS, ReadingRow, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger, drift
@@ -29,7 +29,7 @@ from okralong.pipelines.models.weights import EMBEDDED, available_cores, resolve
 from okralong.pipelines.run.config import RunConfig
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.fit import Say
+    from okralong.pipelines.lab.training.learners.fit import Say
     from okralong.pipelines.lab.training.reader_report import Asker
     from okralong.pipelines.llm.config import LlmConfig
 
@@ -124,7 +124,7 @@ def report_on(config: str, rows: Path, out: Path) -> None:
 
 
 def _analyzers(config: str, rows: Path, out: Path, command: str, _: Say) -> list[Path]:
-    from okralong.pipelines.lab.training.report import ReportConfig, analyzer_report, write_analyzer_report
+    from okralong.pipelines.lab.training.analyzer_report import ReportConfig, analyzer_report, write_analyzer_report
 
     found = analyzer_report(load_config(ReportConfig, config), ANALYZER_ROWS.read(Folder.of(rows), "test"))
     return write_analyzer_report(out, command, found)

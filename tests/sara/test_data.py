@@ -11,10 +11,8 @@ import torch
 
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.lab.training.rows import MODEL_SIDES
-from okralong.pipelines.lab.training.sara import stage_examples
-from okralong.pipelines.lab.training.sara_report import under
-from okralong.pipelines.lab.training.sara_rows import (
+from okralong.pipelines.lab.training.rows.tables import MODEL_SIDES
+from okralong.pipelines.lab.training.sara.examples import (
     Asked,
     Embeddings,
     InstructionConfig,
@@ -26,6 +24,8 @@ from okralong.pipelines.lab.training.sara_rows import (
     novel,
     reconstruction_examples,
 )
+from okralong.pipelines.lab.training.sara.report import under
+from okralong.pipelines.lab.training.sara.train import stage_examples
 from okralong.pipelines.sara.artifact import Shape
 from okralong.pipelines.sara.compressor import Compressor
 

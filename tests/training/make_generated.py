@@ -18,10 +18,10 @@ from okralong.pipelines.lab.datasets.pooling import whole
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore
+from okralong.pipelines.lab.recipe import write_examples
 from okralong.pipelines.lab.split import MANIFEST, Split
-from okralong.pipelines.lab.training.analyzer_rows import primary_granularities, rows_of
-from okralong.pipelines.lab.training.recipe import write_examples
-from okralong.pipelines.lab.training.rows import SampleRows, sample_set
+from okralong.pipelines.lab.training.rows.analyzer_rows import primary_granularities, rows_of
+from okralong.pipelines.lab.training.rows.sources import SampleRows, sample_set
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 2001

@@ -31,8 +31,8 @@ from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.lab.datasets.pooling import Span
 from okralong.pipelines.lab.evidence.writers import KeptReplies
 from okralong.pipelines.lab.metrics import scores
-from okralong.pipelines.lab.training.fit import Say
-from okralong.pipelines.lab.training.rows import ReadingRow
+from okralong.pipelines.lab.training.learners.fit import Say
+from okralong.pipelines.lab.training.rows.tables import ReadingRow
 from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.models.weights import EMBEDDED

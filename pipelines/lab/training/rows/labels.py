@@ -27,16 +27,10 @@ from okralong.pipelines.core.types import (
     Reply,
     ReplyError,
 )
-from okralong.pipelines.lab.training.rows import RATIONALE, ReadingRow, TrainingRow
+from okralong.pipelines.lab.training.rows.tables import RATIONALE, ReadingRow, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import ANALYZE
-from okralong.pipelines.methods.instructrag import (
-    ROLE,
-    Example,
-    rationale_prompt,
-    read_rationale,
-    synthesis_prompt,
-)
+from okralong.pipelines.methods.instructrag import ROLE, Example, rationale_prompt, read_rationale, synthesis_prompt
 
 R = TypeVar("R")
 S = TypeVar("S")

@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.training.fit import (
+from okralong.pipelines.lab.training.learners.fit import (
     CHECKPOINTS,
     HISTORY,
     Learner,
@@ -39,8 +39,14 @@ from okralong.pipelines.lab.training.fit import (
     quiet,
     write_card,
 )
-from okralong.pipelines.lab.training.lora import begin_with, reply_counts, save_adapter, shared_size, with_adapter
-from okralong.pipelines.lab.training.sara_rows import (
+from okralong.pipelines.lab.training.learners.lora import (
+    begin_with,
+    reply_counts,
+    save_adapter,
+    shared_size,
+    with_adapter,
+)
+from okralong.pipelines.lab.training.sara.examples import (
     Encode,
     InstructionConfig,
     Material,
@@ -63,13 +69,7 @@ from okralong.pipelines.models.weights import (
     text_ids,
 )
 from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, AnyShape, MemoryShape, Shape, read_shape
-from okralong.pipelines.sara.compressor import (
-    AnyCompressor,
-    Compressor,
-    MemoryCompressor,
-    load_compressor,
-    token_scale,
-)
+from okralong.pipelines.sara.compressor import AnyCompressor, Compressor, MemoryCompressor, load_compressor, token_scale
 from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
 
 DONE: Final = "stage.json"

@@ -28,16 +28,8 @@ from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, drawn, measurable
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.pipelines.lab.split_build import SplitRules, build_split
-from okralong.pipelines.lab.training.rows import (
-    LEARNED,
-    Limit,
-    SampleRows,
-    SetPart,
-    TrainingRow,
-    indexed,
-    sample_of,
-    stores,
-)
+from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, SetPart, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.tables import LEARNED, TrainingRow
 
 
 class RowsConfig(Settings):

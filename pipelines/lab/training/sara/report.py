@@ -16,17 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.fit import Say, quiet
-from okralong.pipelines.lab.training.sara import (
-    DONE,
-    TRAINED,
-    Generator,
-    SaraLearner,
-    choosing,
-    encode_for,
-    is_trained_by,
-)
-from okralong.pipelines.lab.training.sara_rows import (
+from okralong.pipelines.lab.training.learners.fit import Say, quiet
+from okralong.pipelines.lab.training.sara.examples import (
     Asked,
     Encode,
     InstructionConfig,
@@ -37,6 +28,15 @@ from okralong.pipelines.lab.training.sara_rows import (
     alignment_examples,
     instruction_examples,
     reconstruction_examples,
+)
+from okralong.pipelines.lab.training.sara.train import (
+    DONE,
+    TRAINED,
+    Generator,
+    SaraLearner,
+    choosing,
+    encode_for,
+    is_trained_by,
 )
 from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample

@@ -21,9 +21,10 @@ from okralong.pipelines.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.evidence.sets import Say
 from okralong.pipelines.lab.gold import COMMON, findable, words
+from okralong.pipelines.lab.recipe import ANSWERED, ASKED, LEFT
 from okralong.pipelines.lab.split import MANIFEST, Side, Split
-from okralong.pipelines.lab.training.recipe import ANSWERED, ASKED, LEFT
-from okralong.pipelines.lab.training.rows import MODEL_SIDES, KeepRow, Limit, SetPart, chunks_of
+from okralong.pipelines.lab.training.rows.sources import Limit, SetPart, chunks_of
+from okralong.pipelines.lab.training.rows.tables import MODEL_SIDES, KeepRow
 from okralong.pipelines.models.token_classifier import words_in
 
 

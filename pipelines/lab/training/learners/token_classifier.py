@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor, nn
 
-from okralong.pipelines.lab.training.blocks import BlocksLearner, encoder_to_learn
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log, evaluations_of
-from okralong.pipelines.lab.training.recipe import ANSWERED, ASKED, UNKNOWN, KeepExample, Recipe
+from okralong.pipelines.lab.recipe import ANSWERED, ASKED, UNKNOWN, KeepExample, Recipe
+from okralong.pipelines.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
+from okralong.pipelines.lab.training.learners.fit import Definition, Learner, Log, evaluations_of
 from okralong.pipelines.models.token_classifier import (
     SPECIAL,
     Pieces,
@@ -31,7 +31,7 @@ from okralong.pipelines.models.token_classifier import (
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import KeepRow
+    from okralong.pipelines.lab.training.rows.tables import KeepRow
 
 RATES: Final = (0.33, 0.5)
 """Shares of words kept at which it is measured; the first is the authors' on MeetingBank."""

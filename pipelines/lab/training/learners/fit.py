@@ -6,7 +6,8 @@ early stopping (transformers' own trainer), the history and its picture.
 
 On a machine that has PyTorch, transformers and PEFT but neither Ray nor Parquet, from a bare checkout:
 
-    python -m okralong.pipelines.lab.training.fit RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
+    python -m okralong.pipelines.lab.training.learners.fit \\
+        RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
 
 SHA256 is that of the encoder's weights, for heads; "" for a label scorer or a reader. OUT then holds the weights and
 the history; temperatures, card and curves are made by `okralong train` alone.
@@ -44,7 +45,7 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.recipe import AnyExample, Learned, Recipe, read_examples
+from okralong.pipelines.lab.recipe import AnyExample, Learned, Recipe, read_examples
 from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, available_cores, causal_model, settle
 
 CARD: Final = "README.md"
@@ -141,18 +142,18 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
             "token_classifier."
         )
     if recipe.kind == "reader":
-        from okralong.pipelines.lab.training.reader import ReaderDefinition
+        from okralong.pipelines.lab.training.learners.reader import ReaderDefinition
 
         return ReaderDefinition()
     if recipe.kind == "cross_encoder":
-        from okralong.pipelines.lab.training.cross_encoder import CrossEncoderDefinition
+        from okralong.pipelines.lab.training.learners.cross_encoder import CrossEncoderDefinition
 
         return CrossEncoderDefinition()
     if recipe.kind == "token_classifier":
-        from okralong.pipelines.lab.training.token_classifier import TokenClassifierDefinition
+        from okralong.pipelines.lab.training.learners.token_classifier import TokenClassifierDefinition
 
         return TokenClassifierDefinition()
-    from okralong.pipelines.lab.training.analyzer import AnalyzerDefinition
+    from okralong.pipelines.lab.training.learners.analyzer import AnalyzerDefinition
 
     return AnalyzerDefinition()
 

@@ -267,7 +267,7 @@ def read_examples(path: Path) -> list[AnyExample]:
 def export_files(
     recipe: Recipe, train: Sequence[AnyExample], validation: Sequence[AnyExample], out: Path
 ) -> list[Path]:
-    """RECIPE.json, TRAIN.jsonl and VALIDATION.jsonl, for ``training.fit`` on another machine."""
+    """RECIPE.json, TRAIN.jsonl and VALIDATION.jsonl, for ``training.learners.fit`` on another machine."""
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / "recipe.json", out / "train.jsonl", out / "validation.jsonl"]
     paths[0].write_text(recipe.model_dump_json(indent=1), encoding="utf-8")

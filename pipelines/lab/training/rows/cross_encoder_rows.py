@@ -24,9 +24,10 @@ from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import Say
 from okralong.pipelines.lab.gold import COMMON, answer_recall, findable, words
+from okralong.pipelines.lab.recipe import UNKNOWN
 from okralong.pipelines.lab.split import MANIFEST, Side, Split, question_hash
-from okralong.pipelines.lab.training.recipe import UNKNOWN
-from okralong.pipelines.lab.training.rows import LEARNED, Limit, RankingRow, SampleRows, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.tables import LEARNED, RankingRow
 
 UNANSWERABLE: Final = "unanswerable"
 """The gold answer of a question that its text does not answer."""

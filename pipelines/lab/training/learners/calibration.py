@@ -16,12 +16,12 @@ import numpy.typing as npt
 from okralong.pipelines.answering.analyzers.analysis import FIELDS, Analyzer, Temperatures, write_temperatures
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.types import Analysis
-from okralong.pipelines.lab.training.recipe import UNKNOWN, Example
+from okralong.pipelines.lab.recipe import UNKNOWN, Example
 from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import TrainingRow
+    from okralong.pipelines.lab.training.rows.tables import TrainingRow
 
 _GRID: Final = np.geomspace(0.25, 8.0, 161)
 """Temperatures tried; steps of 2 %. Ours."""

@@ -30,9 +30,10 @@ from okralong.pipelines.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.pipelines.lab.datasets.pooling import pool
 from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.evidence.sets import drawn
+from okralong.pipelines.lab.recipe import Count, Epochs, Lora, Rate, Recipe, Share
 from okralong.pipelines.lab.split import MANIFEST, Side, Split
-from okralong.pipelines.lab.training.recipe import Count, Epochs, Lora, Rate, Recipe, Share
-from okralong.pipelines.lab.training.rows import MODEL_SIDES, SampleRows, SetPart, chunks_of, sample_set
+from okralong.pipelines.lab.training.rows.sources import SampleRows, SetPart, chunks_of, sample_set
+from okralong.pipelines.lab.training.rows.tables import MODEL_SIDES
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents

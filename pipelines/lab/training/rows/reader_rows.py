@@ -30,7 +30,7 @@ from okralong.pipelines.lab.evidence.sets import Say, measurable
 from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.lab.gold import Gold, answer_recall, findable, gold_analysis
 from okralong.pipelines.lab.split import MANIFEST, Side, Split
-from okralong.pipelines.lab.training.reader_replies import (
+from okralong.pipelines.lab.training.rows.reader_replies import (
     answer_reply,
     formula,
     held_back_reply,
@@ -39,7 +39,8 @@ from okralong.pipelines.lab.training.reader_replies import (
     spoken_answer,
     step_reply,
 )
-from okralong.pipelines.lab.training.rows import LEARNED, Limit, ReadingRow, SampleRows, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.tables import LEARNED, ReadingRow
 
 Tokens = Annotated[int, Field(ge=100, le=100_000)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -21,7 +21,8 @@ from okralong.pipelines.answering.analyzers.label_scorer import REPLY_TOKENS, pr
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.training.calibration import (
+from okralong.pipelines.lab.recipe import UNKNOWN, Example
+from okralong.pipelines.lab.training.learners.calibration import (
     FieldFigures,
     Probabilities,
     at_temperature,
@@ -33,8 +34,7 @@ from okralong.pipelines.lab.training.calibration import (
     known_rows,
     probabilities,
 )
-from okralong.pipelines.lab.training.recipe import UNKNOWN, Example
-from okralong.pipelines.lab.training.rows import TrainingRow
+from okralong.pipelines.lab.training.rows.tables import TrainingRow
 from okralong.pipelines.models.weights import available_cores, causal_model, settle
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
 

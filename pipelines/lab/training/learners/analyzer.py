@@ -16,13 +16,13 @@ from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads
 from okralong.pipelines.answering.analyzers.label_scorer import prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzers.rules import Features, features
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log, causal_base
-from okralong.pipelines.lab.training.lora import CausalLearner, Row, save_adapter, with_adapter
-from okralong.pipelines.lab.training.recipe import UNKNOWN, Example, Recipe
+from okralong.pipelines.lab.recipe import UNKNOWN, Example, Recipe
+from okralong.pipelines.lab.training.learners.fit import Definition, Learner, Log, causal_base
+from okralong.pipelines.lab.training.learners.lora import CausalLearner, Row, save_adapter, with_adapter
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import TrainingRow
+    from okralong.pipelines.lab.training.rows.tables import TrainingRow
 
 
 class AnalyzerDefinition(Definition["TrainingRow", Example]):
@@ -50,7 +50,7 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
         self, recipe: Recipe, base: str, out: Path, train: Sequence[TrainingRow], held: Sequence[TrainingRow], log: Log
     ) -> list[str]:
         """See ``Definition``: the temperatures are measured on ``held``, and written beside the weights."""
-        from okralong.pipelines.lab.training.calibration import calibrate, figure_table, figures_of
+        from okralong.pipelines.lab.training.learners.calibration import calibrate, figure_table, figures_of
 
         config = AnalyzerConfig(
             kind="heads" if recipe.kind == "heads" else "label_scorer", model=recipe.model, adapter=str(out)

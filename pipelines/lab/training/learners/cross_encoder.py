@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.blocks import BlocksLearner, encoder_to_learn
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log, evaluations_of
-from okralong.pipelines.lab.training.recipe import UNKNOWN, RankingExample, Recipe
+from okralong.pipelines.lab.recipe import UNKNOWN, RankingExample, Recipe
+from okralong.pipelines.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
+from okralong.pipelines.lab.training.learners.fit import Definition, Learner, Log, evaluations_of
 from okralong.pipelines.models.cross_encoder import (
     CrossEncoder,
     CrossEncoderModel,
@@ -29,7 +29,7 @@ from okralong.pipelines.models.cross_encoder import (
 from okralong.pipelines.models.weights import SHIPPED, ResolvedModel, resolve_embedding_model, shipped_adapter
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import RankingRow
+    from okralong.pipelines.lab.training.rows.tables import RankingRow
 
 SPAN_WEIGHT: Final = 0.5
 """Of the span's loss beside those of relevance and answerable, which count 1 each; ours."""
