@@ -17,7 +17,7 @@ from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsSh
 from okralong.pipelines.answering.analyzers.label_scorer import prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzers.rules import Features, features
 from okralong.pipelines.lab.recipe import UNKNOWN, Example, Recipe
-from okralong.pipelines.lab.training.learners.fit import Definition, Learner, Log, causal_base
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, causal_base
 from okralong.pipelines.lab.training.learners.lora import CausalLearner, Row, save_adapter, with_adapter
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from okralong.pipelines.lab.recipe import Recipe
-from okralong.pipelines.lab.training.learners.fit import Learner
+from okralong.pipelines.lab.training.learners.learner import Learner
 from okralong.pipelines.models.cross_encoder import CrossEncoderModel
 from okralong.pipelines.models.token_classifier import TokenClassifierModel
 

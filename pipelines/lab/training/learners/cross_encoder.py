@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.recipe import UNKNOWN, RankingExample, Recipe
 from okralong.pipelines.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
-from okralong.pipelines.lab.training.learners.fit import Definition, Learner, Log, evaluations_of
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
 from okralong.pipelines.models.cross_encoder import (
     CrossEncoder,
     CrossEncoderModel,

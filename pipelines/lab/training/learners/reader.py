@@ -16,7 +16,7 @@ from torch import Tensor
 
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.lab.recipe import ReadingExample, Recipe
-from okralong.pipelines.lab.training.learners.fit import Definition, Learner, Log, causal_base, evaluations_of
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, causal_base, evaluations_of
 from okralong.pipelines.lab.training.learners.lora import CausalLearner, Row, reply_counts, shared_size
 from okralong.pipelines.models.merged_model import ASKED, ReaderFile
 from okralong.pipelines.models.weights import ResolvedModel, causal_model, chat_ids, text_ids

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from okralong.pipelines.lab.recipe import ANSWERED, ASKED, UNKNOWN, KeepExample, Recipe
 from okralong.pipelines.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
-from okralong.pipelines.lab.training.learners.fit import Definition, Learner, Log, evaluations_of
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
 from okralong.pipelines.models.token_classifier import (
     SPECIAL,
     Pieces,

@@ -27,18 +27,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.training.learners.fit import (
-    CHECKPOINTS,
-    HISTORY,
-    Learner,
-    Log,
-    Say,
-    digest_of,
-    evaluations_of,
-    fit,
-    quiet,
-    write_card,
-)
+from okralong.pipelines.lab.training.learners.fit import CHECKPOINTS, HISTORY, Say, digest_of, fit, quiet, write_card
+from okralong.pipelines.lab.training.learners.learner import Learner, Log, evaluations_of
 from okralong.pipelines.lab.training.learners.lora import (
     begin_with,
     reply_counts,
