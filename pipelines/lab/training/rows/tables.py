@@ -1,6 +1,6 @@
 """Rows that a model learns from: what they hold, how they are kept for each side of the split, the card that counts.
 
-Analyzer and reader have a row each; what makes the rows stands in ``analyzer_rows`` and ``reader_rows``.
+Analyzer, reader, cross-encoder and token classifier have a row each; the module of its name beside this one makes it.
 """
 
 from __future__ import annotations
