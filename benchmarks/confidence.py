@@ -26,8 +26,8 @@ from benchmarks.answers import Marked, read_answers
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.pictures import RiskLine, draw_risk
-from okralong.pipelines.lab.training.calibration import BINS
 from okralong.pipelines.lab.training.confidence import Judge, answer_features, fit_judge, own_word
+from okralong.pipelines.lab.training.learners.calibration import BINS
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.statistics import (

@@ -49,13 +49,13 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "tune.yaml": "okralong.pipelines.lab.sweeps:Tune",
         "evidence/test.yaml": "okralong.pipelines.lab.evidence:Sweep",
         "datasets.yaml": "okralong.pipelines.lab.datasets:Catalog",
-        "training/rows.yaml": "okralong.pipelines.lab.training:RowsConfig",
-        "training/heads.yaml": "okralong.pipelines.lab.training:Recipe",
+        "training/rows.yaml": "okralong.pipelines.lab.training.rows:RowsConfig",
+        "training/heads.yaml": "okralong.pipelines.lab:Recipe",
         "training/report.yaml": "okralong.pipelines.lab.training:ReportConfig",
-        "training/reading.yaml": "okralong.pipelines.lab.training:ReadingConfig",
+        "training/reading.yaml": "okralong.pipelines.lab.training.rows:ReadingConfig",
         "training/reader_report.yaml": "okralong.pipelines.lab.training:ReaderReportConfig",
-        "training/keep.yaml": "okralong.pipelines.lab.training:KeepConfig",
-        "training/sara.yaml": "okralong.pipelines.lab.training:SaraConfig",
+        "training/keep.yaml": "okralong.pipelines.lab.training.rows:KeepConfig",
+        "training/sara.yaml": "okralong.pipelines.lab.training.sara:SaraConfig",
     },
 }
 """By page: the files that a user writes, each named by a shipped one of its kind, and the package and class of the

@@ -37,7 +37,7 @@ from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.evidence.writers import GoldWriter
 from okralong.pipelines.lab.gold import gold_analysis
 from okralong.pipelines.lab.split import Side, Split
-from okralong.pipelines.lab.training.rows import READER_ROWS
+from okralong.pipelines.lab.training.rows.tables import READER_ROWS
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.dry_run import prompt_growth, prompt_tokens

@@ -298,9 +298,9 @@ def train(
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.lab.training.fit import CARD, definition_of, prepared, train_session
-    from okralong.pipelines.lab.training.recipe import Recipe, export_files
-    from okralong.pipelines.lab.training.rows import (
+    from okralong.pipelines.lab.recipe import Recipe, export_files
+    from okralong.pipelines.lab.training.learners.fit import CARD, definition_of, prepared, train_session
+    from okralong.pipelines.lab.training.rows.tables import (
         ANALYZER_ROWS,
         KEEP,
         LEARNED,
@@ -384,11 +384,11 @@ def train_data(
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import EXIT_OVER_BUDGET
-    from okralong.pipelines.lab.training.analyzer_rows import RowsConfig, build_rows
-    from okralong.pipelines.lab.training.cross_encoder_rows import RankingConfig, build_ranking
-    from okralong.pipelines.lab.training.reader_rows import ReadingConfig, build_reading
-    from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, KEEP, RANKING, READER_ROWS
-    from okralong.pipelines.lab.training.token_classifier_rows import KeepConfig, build_keep
+    from okralong.pipelines.lab.training.rows.analyzer_rows import RowsConfig, build_rows
+    from okralong.pipelines.lab.training.rows.cross_encoder_rows import RankingConfig, build_ranking
+    from okralong.pipelines.lab.training.rows.reader_rows import ReadingConfig, build_reading
+    from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, KEEP, RANKING, READER_ROWS
+    from okralong.pipelines.lab.training.rows.token_classifier_rows import KeepConfig, build_keep
     from okralong.pipelines.run.config import RunConfig
 
     console = Console()
@@ -443,10 +443,10 @@ def train_sara(
     """Train SARA's compressor and adapter, stage by stage, or measure them."""
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.lab.training.fit import CARD
-    from okralong.pipelines.lab.training.sara import train_sara
-    from okralong.pipelines.lab.training.sara_report import report_sara
-    from okralong.pipelines.lab.training.sara_rows import SaraConfig
+    from okralong.pipelines.lab.training.learners.fit import CARD
+    from okralong.pipelines.lab.training.sara.examples import SaraConfig
+    from okralong.pipelines.lab.training.sara.report import report_sara
+    from okralong.pipelines.lab.training.sara.train import train_sara
 
     console = Console()
     settings = load_config(SaraConfig, config)

@@ -662,7 +662,7 @@ def _scored(expanded: Expanded, cells: Sequence[PreparedCell], judged: Judged) -
     for cell in cells:
         named = cell.plan.named
         text = texts.setdefault(named.set, _text_of(cell))
-        rows += score_rows(Folder.of(cell.run), named, golds[named.set], text, judged.of(named.cell)).rows
+        rows += score_rows(Folder.of(cell.run), named, golds[named.set], text, judged.of(named.cell))
     return rows
 
 

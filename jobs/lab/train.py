@@ -17,9 +17,8 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.config import load_config, read_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.analyzer_rows import Labelled, is_unlabelled, label_rows
-from okralong.pipelines.lab.training.instructrag_rows import Explained, explain_rows
-from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, READER_ROWS, ReadingRow, TrainingRow
+from okralong.pipelines.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
+from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, READER_ROWS, ReadingRow, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger, drift
@@ -30,7 +29,7 @@ from okralong.pipelines.models.weights import EMBEDDED, available_cores, resolve
 from okralong.pipelines.run.config import RunConfig
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.fit import Say
+    from okralong.pipelines.lab.training.learners.fit import Say
     from okralong.pipelines.lab.training.reader_report import Asker
     from okralong.pipelines.llm.config import LlmConfig
 
@@ -39,7 +38,7 @@ RATIONALES = "rationales"
 """The folders beside the rows with journal and ledger of labels and of rationales: what was paid for is not asked
 again."""
 
-A = TypeVar("A", Labelled, Explained)
+R = TypeVar("R")
 
 
 class Labeller:
@@ -72,16 +71,15 @@ class Labeller:
             return rows
         llm = self._config.llm
         say_line(self._console, f"  {open_rows:,} rows are labelled by {llm.model} at {llm.base_url}")
-        found = self._asked(partial(label_rows, rows), LABELS)
-        return found.rows
+        return self._asked(partial(label_rows, rows), LABELS)
 
     def explain(self, rows: list[ReadingRow]) -> list[ReadingRow]:
         """InstructRAG's rows of the reader's: those of which a rationale could be had."""
         llm = self._config.llm
         say_line(self._console, f"  answers of {len(rows):,} rows are explained by {llm.model} at {llm.base_url}")
-        return self._asked(partial(explain_rows, rows), RATIONALES).rows
+        return self._asked(partial(explain_rows, rows), RATIONALES)
 
-    def _asked(self, ask: Callable[[LlmClient, int], Awaitable[A]], place: str) -> A:
+    def _asked(self, ask: Callable[[LlmClient, int], Awaitable[Labelled[R]]], place: str) -> list[R]:
         folder = self._out / place
         with generator(self._config.llm, self._out) as served:
             for note in served.notes:
@@ -93,12 +91,12 @@ class Labeller:
         say_line(self._console, f"  {said}; {paid}")
         if (warning := drift(totals.snapshots)) is not None:
             say_line(self._console, f"  {warning}", style="yellow")
-        return found
+        return found.rows
 
 
 async def _ask(
-    ask: Callable[[LlmClient, int], Awaitable[A]], config: RunConfig, served: Generator, folder: Folder
-) -> tuple[A, Totals]:
+    ask: Callable[[LlmClient, int], Awaitable[R]], config: RunConfig, served: Generator, folder: Folder
+) -> tuple[R, Totals]:
     ledger = RunLedger(folder, config.budget_usd)
     llm = served.llm
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])
@@ -126,7 +124,7 @@ def report_on(config: str, rows: Path, out: Path) -> None:
 
 
 def _analyzers(config: str, rows: Path, out: Path, command: str, _: Say) -> list[Path]:
-    from okralong.pipelines.lab.training.report import ReportConfig, analyzer_report, write_analyzer_report
+    from okralong.pipelines.lab.training.analyzer_report import ReportConfig, analyzer_report, write_analyzer_report
 
     found = analyzer_report(load_config(ReportConfig, config), ANALYZER_ROWS.read(Folder.of(rows), "test"))
     return write_analyzer_report(out, command, found)

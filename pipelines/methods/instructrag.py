@@ -7,7 +7,7 @@ needs them, and then shown to all questions. ``--replies-from`` takes them over 
 Where this differs from the paper:
 
 - This file is the in-context variant. For the paper's better one (InstructRAG-FT), which trains the generator on
-  rationales for a whole training set, ``lab/training/instructrag_rows.py`` makes the rows and the one training stack a
+  rationales for a whole training set, ``lab/training/rows/labels.py`` makes the rows and the one training stack a
   reader; it is then asked here without examples. None ships.
 - The examples are two made-up questions over made-up passages, one of which leads to the answer and one of which does
   not; the paper draws them from each set's training questions. Their rationales are the generator's own, as there.

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -242,6 +244,15 @@ def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
         return format(each.value, form)
     low, high = (NONE if end is None else format(end, form) for end in (each.low, each.high))
     return f"{each.value:{form}} [{low}, {high}]"
+
+
+def write_markdown_report(folder: Path, name: str, sections: Sequence[str], values: Any) -> list[Path]:
+    """Write a report as NAME.md, of these sections, and as NAME.json, of dataclasses and plain values; both paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page, data = folder / f"{name}.md", folder / f"{name}.json"
+    page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
+    data.write_text(json.dumps(values, indent=1, default=asdict) + "\n", encoding="utf-8")
+    return [page, data]
 
 
 def _words(column: Column, cell: Cell) -> str:

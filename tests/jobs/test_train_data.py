@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.training.rows import ANALYZER_ROWS
+from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 

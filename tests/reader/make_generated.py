@@ -23,8 +23,9 @@ from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore
 from okralong.pipelines.lab.split import MANIFEST, Split
-from okralong.pipelines.lab.training.reader_rows import Collector, ReadingConfig, chosen
-from okralong.pipelines.lab.training.rows import ReadingRow, SampleRows, sample_set
+from okralong.pipelines.lab.training.rows.reader_rows import Collector, ReadingConfig, chosen
+from okralong.pipelines.lab.training.rows.sources import SampleRows, sample_set
+from okralong.pipelines.lab.training.rows.tables import ReadingRow
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 3001

@@ -6,7 +6,7 @@ import pytest
 
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.lab.gold import program_expression
-from okralong.pipelines.lab.training.reader_replies import formula
+from okralong.pipelines.lab.training.rows.reader_replies import formula
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,8 @@ import torch
 
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.lab.training.sara import stage_examples
-from okralong.pipelines.lab.training.sara_report import under
-from okralong.pipelines.lab.training.sara_rows import (
-    SIDES,
+from okralong.pipelines.lab.training.rows.tables import MODEL_SIDES
+from okralong.pipelines.lab.training.sara.examples import (
     Asked,
     Embeddings,
     InstructionConfig,
@@ -26,6 +24,8 @@ from okralong.pipelines.lab.training.sara_rows import (
     novel,
     reconstruction_examples,
 )
+from okralong.pipelines.lab.training.sara.report import under
+from okralong.pipelines.lab.training.sara.train import stage_examples
 from okralong.pipelines.sara.artifact import Shape
 from okralong.pipelines.sara.compressor import Compressor
 
@@ -54,7 +54,7 @@ def numbered(texts: list[str]) -> Embeddings:
 
 
 def test_no_text_stands_on_two_sides(config: SaraConfig) -> None:
-    sides = [Material.read(config, None, side) for side in SIDES]
+    sides = [Material.read(config, None, side) for side in MODEL_SIDES]
     texts = [{identity for dataset in side.sets for identity in dataset.texts} for side in sides]
     assert all(texts)
     assert not texts[0] & texts[1] | texts[0] & texts[2] | texts[1] & texts[2]
@@ -169,7 +169,7 @@ def test_without_reranking_the_first_chunks_stand_as_text(config: SaraConfig, te
     first = [one.chunks[:count] for one, count in zip(asked, counts, strict=True)]
     for reranking in (True, False):
         given = config.model_copy(update={"reranking": reranking})
-        found = stage_examples("instruction", stage, Material(given, test_side.sets), numbered, compressor, 9)
+        found = stage_examples(stage, Material(given, test_side.sets), numbered, compressor, 9)
         assert [len(each.passages) for each in found] == counts
         assert ([each.passages for each in found] == first) is not reranking
 

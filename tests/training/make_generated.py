@@ -18,11 +18,10 @@ from okralong.pipelines.lab.datasets.pooling import whole
 from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore
+from okralong.pipelines.lab.recipe import write_examples
 from okralong.pipelines.lab.split import MANIFEST, Split
-from okralong.pipelines.lab.training.analyzer import examples_of
-from okralong.pipelines.lab.training.analyzer_rows import primary_granularities, rows_of
-from okralong.pipelines.lab.training.recipe import write_examples
-from okralong.pipelines.lab.training.rows import SampleRows, sample_set
+from okralong.pipelines.lab.training.rows.analyzer_rows import primary_granularities, rows_of
+from okralong.pipelines.lab.training.rows.sources import SampleRows, sample_set
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 2001
@@ -44,7 +43,7 @@ async def main() -> None:
         )
         index = IndexConfig(granularities=primary_granularities(policy))
         bench = store.bench(SetChoice(name="sample", part=str(SEED)), whole(sample_set(CHOICE, SEED)), index)
-        write_examples(FILE, examples_of(await rows_of(bench, policy)))
+        write_examples(FILE, [row.example for row in await rows_of(bench, policy)])
 
 
 if __name__ == "__main__":

@@ -11,17 +11,11 @@ import torch
 
 from okralong.pipelines.core.types import Chunk, ConfigError
 from okralong.pipelines.lab.datasets.pooling import Span
-from okralong.pipelines.lab.training.cross_encoder import CrossEncoderLearner, calibrate
-from okralong.pipelines.lab.training.cross_encoder_rows import _covering, _place, _share
-from okralong.pipelines.lab.training.fit import HISTORY, fit_recipe
-from okralong.pipelines.lab.training.recipe import (
-    UNKNOWN,
-    RankingExample,
-    Recipe,
-    export_files,
-    read_examples,
-)
-from okralong.pipelines.lab.training.rows import RankingRow
+from okralong.pipelines.lab.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
+from okralong.pipelines.lab.training.learners.cross_encoder import CrossEncoderLearner, calibrate
+from okralong.pipelines.lab.training.learners.fit import HISTORY, fit_recipe
+from okralong.pipelines.lab.training.rows.cross_encoder_rows import _covering, _place, _share
+from okralong.pipelines.lab.training.rows.tables import RankingRow
 from okralong.pipelines.models.cross_encoder import WEIGHTS, CrossEncoder, read_shape
 from okralong.pipelines.models.weights import CROSS_ENCODER, ResolvedModel, resolve_embedding_model
 

@@ -13,7 +13,7 @@ from benchmarks.answers import HEAD, Marked, Replies, answers, line, read_answer
 from benchmarks.confidence import area, both, calibration, fitted, judged_by
 from okralong.pipelines.core.types import Answer, Citation, InputError, Passage, Reading
 from okralong.pipelines.lab.training.confidence import answer_features, fit_judge, own_word
-from okralong.pipelines.lab.training.rows import RankingRow
+from okralong.pipelines.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.sara.generator import MixedGenerator
 from tests.fakes.tiny_llama import write_tiny_llama

@@ -13,8 +13,8 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.evidence.bench import Bench
-from okralong.pipelines.lab.training.analyzer_rows import questions_only, rows_of
-from okralong.pipelines.lab.training.rows import ANALYZER_ROWS, TrainingRow
+from okralong.pipelines.lab.training.rows.analyzer_rows import questions_only, rows_of
+from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, TrainingRow
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, Question
 from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, make_text
 from okralong.pipelines.lab.gold import Gold
-from okralong.pipelines.lab.training.fit import HISTORY, train_session
-from okralong.pipelines.lab.training.recipe import KeepExample, Recipe, export_files, read_examples
-from okralong.pipelines.lab.training.rows import KEEP, KeepRow
-from okralong.pipelines.lab.training.token_classifier_rows import KeepConfig, rows_of
+from okralong.pipelines.lab.recipe import KeepExample, Recipe, export_files, read_examples
+from okralong.pipelines.lab.training.learners.fit import HISTORY, train_session
+from okralong.pipelines.lab.training.rows.tables import KEEP, KeepRow
+from okralong.pipelines.lab.training.rows.token_classifier_rows import KeepConfig, rows_of
 from okralong.pipelines.models.token_classifier import TokenClassifier, words_in
 
 RECIPE = Recipe(

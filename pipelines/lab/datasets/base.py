@@ -562,6 +562,14 @@ class Catalog(Settings):
             raise ValueError(f"the source {twice[0]} is listed twice")
         return self
 
+    def source(self, name: str, part: str) -> DataSource:
+        """The entry of that name and part. Raises InputError naming those that there are."""
+        for source in self.sources:
+            if (source.name, source.part) == (name, part):
+                return source
+        known = ", ".join(f"{source.name} {source.part}" for source in self.sources)
+        raise InputError(f"The catalog of data sets has no {name} {part}; it has {known}.")
+
 
 def load_catalog(source: str | Path = "datasets.yaml") -> Catalog:
     """The catalog as committed, or another one. Raises ConfigError when it cannot be read."""

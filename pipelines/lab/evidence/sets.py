@@ -13,7 +13,7 @@ from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import index_here
-from okralong.pipelines.lab.datasets.base import Catalog, DataSet, DataSource, Item, Text
+from okralong.pipelines.lab.datasets.base import Catalog, DataSet, Item, Text
 from okralong.pipelines.lab.datasets.pooling import Pooled, pool, whole
 from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.encoder import CachedEncoder, index_encoder
@@ -42,17 +42,9 @@ class DataSetStore:
     encoder: CachedEncoder
     say: Say
 
-    def source(self, name: str, part: str) -> DataSource:
-        """The catalog's entry. Raises InputError naming those that there are."""
-        for source in self.catalog.sources:
-            if (source.name, source.part) == (name, part):
-                return source
-        known = ", ".join(f"{source.name} {source.part}" for source in self.catalog.sources)
-        raise InputError(f"The catalog of data sets has no {name} {part}; it has {known}.")
-
     def read(self, name: str, part: str) -> DataSet:
         """What of a set stands on this side of the split; all of it where there is none."""
-        dataset = read_dataset(self.source(name, part), self.data)
+        dataset = read_dataset(self.catalog.source(name, part), self.data)
         for note in dataset.notes:
             self.say(note)
         return dataset if self.split is None or self.side == "all" else self.split.filter(dataset, self.side)

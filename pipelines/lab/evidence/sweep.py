@@ -108,7 +108,7 @@ def _check_side(sweep: Sweep, store: DataSetStore) -> None:
     """Every set must be one of the catalog, and of one's own where sets are taken whole."""
     named = [(choice.name, choice.part) for choice in sweep.sets]
     named += [(name, part) for choice in sweep.sets for name, part in (each.split(" ", 1) for each in choice.fill)]
-    public = [source for source in (store.source(*each) for each in named) if source.format != OWN]
+    public = [source for source in (store.catalog.source(*each) for each in named) if source.format != OWN]
     if sweep.side == "all" and public:
         raise ConfigError(
             f"side: all takes sets whole, and {public[0].name} {public[0].part} is a public set, on parts of which the "

@@ -323,7 +323,7 @@ def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
                 config = parse_config(RunConfig, text, f"{where} (method {method}, variant {variant})", keys)
                 named = CellName(cell_name(method, chosen, variant, seed), method, chosen.named, variant, seed)
                 plans.append(CellPlan(named, chosen, config, policies[variant], spec))
-    _check(sweep, plans)
+    _check(plans)
     return plans
 
 
@@ -380,7 +380,7 @@ def _analyzer(variant: Variant, labels: Path, seed: int) -> Mapping[str, Any]:
     return keys
 
 
-def _check(sweep: Sweep, plans: Sequence[CellPlan]) -> None:
+def _check(plans: Sequence[CellPlan]) -> None:
     names = [plan.named.cell for plan in plans]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

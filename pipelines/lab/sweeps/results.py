@@ -631,7 +631,7 @@ def _rows(place: str, system: System, golds: Sequence[GoldQuestion]) -> list[dic
     known = set(archive.doc_ids())
     # Evidence of a document that the archive does not hold has no place in it.
     fitting = [g if {s.doc_id for s in g.evidence} <= known else replace(g, evidence=()) for g in golds]
-    return score_rows(run, named, fitting, text).rows
+    return score_rows(run, named, fitting, text)
 
 
 # --------

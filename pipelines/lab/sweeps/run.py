@@ -306,21 +306,13 @@ TOTAL: Final = "total"
 may add up to more than the total."""
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Rows of ``scores``, and the query_ids of the file that the run has not finished."""
-
-    rows: list[dict[str, Any]]
-    missing: list[str] = field(default_factory=list)
-
-
 def score_rows(
     run: Folder,
     named: CellName,
     golds: Sequence[GoldQuestion],
     text: Text,
     judged: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
-) -> Scored:
+) -> list[dict[str, Any]]:
     """A row for each question that the run has finished, in the order of ``golds``.
 
     ``judged`` is what the judge said with each seed, by query_id: its verdicts as ``judge``, and its four marks by
@@ -331,12 +323,11 @@ def score_rows(
     attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in read_run_table(run, "ledger", ["query_id", *COLUMNS]).to_pylist():
         attempts[row["query_id"]].append(row)
-    rows, missing = [], []
+    rows: list[dict[str, Any]] = []
     for gold in golds:
         asked = gold.gold.question
         row = answers.get(asked.query_id)
         if row is None:
-            missing.append(asked.query_id)
             continue
         if row["question"].strip() != asked.question.strip():
             raise InputError(
@@ -351,7 +342,7 @@ def score_rows(
                 f"The question {asked.query_id!r} of {run.path} cannot be scored: {type(error).__name__}: {error}. No "
                 "table was written, since a score that is left out would make the others wrong."
             ) from error
-    return Scored(rows, missing)
+    return rows
 
 
 def _said(by_seed: Mapping[str, Sequence[float]]) -> dict[str, Any]:

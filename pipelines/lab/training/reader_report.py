@@ -31,9 +31,8 @@ from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.lab.datasets.pooling import Span
 from okralong.pipelines.lab.evidence.writers import KeptReplies
 from okralong.pipelines.lab.metrics import scores
-from okralong.pipelines.lab.training.fit import Say
-from okralong.pipelines.lab.training.report import write_report
-from okralong.pipelines.lab.training.rows import ReadingRow
+from okralong.pipelines.lab.training.learners.fit import Say
+from okralong.pipelines.lab.training.rows.tables import ReadingRow
 from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.models.weights import EMBEDDED
@@ -46,7 +45,7 @@ from okralong.pipelines.reporting.statistics import (
     ratio,
     resample,
 )
-from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
 
 TRIVIAL: Final = "best sentence"
 """The name of the reader that every report has, which is no model."""
@@ -218,7 +217,7 @@ def write_reader_report(folder: Path, command: str, report: ReaderReport) -> lis
         "## Speed on this machine, one answer after the other",
         markdown_table(["reader", "seconds an answer", "tokens/s read", "tokens/s written"], speed),
     ]
-    return write_report(folder, "reader", sections, report)
+    return write_markdown_report(folder, "reader", sections, report)
 
 
 def _estimates(first: str, keys: Sequence[str], found: Mapping[str, Mapping[str, Estimate]]) -> str:

@@ -29,9 +29,9 @@ from tests.evaluation.sweeps.invented_run import (
 def rows(tmp_path: Path) -> dict[str, dict[str, Any]]:
     golds = read_gold_questions(write_questions(tmp_path))
     scored = score_rows(usual_run(tmp_path / "run"), NAMED, golds, TEXTS.__getitem__, {"sales": {"judge": [1.0]}})
-    assert scored.missing == ["late"]
-    kept = pa.Table.from_pylist(scored.rows, schema=SCORES).to_pylist()
-    assert kept == scored.rows
+    assert "late" not in {row["query_id"] for row in scored}
+    kept = pa.Table.from_pylist(scored, schema=SCORES).to_pylist()
+    assert kept == scored
     return {row["query_id"]: row for row in kept}
 
 
@@ -74,7 +74,7 @@ def test_the_four_marks_stand_in_columns_of_their_own(tmp_path: Path) -> None:
     golds = read_gold_questions(write_questions(tmp_path))
     marks = {"sales": {"relevance": [1.0], "correctness": [0.5], "similarity": [0.75]}}
     scored = score_rows(usual_run(tmp_path / "run"), NAMED, golds, TEXTS.__getitem__, marks)
-    by_id = {row["query_id"]: row for row in scored.rows}
+    by_id = {row["query_id"]: row for row in scored}
     names = [f"judge_{name}" for name in MARKS]
     assert [by_id["sales"][name] for name in names] == [1.0, 0.5, 0.75, None]
     assert {by_id["chair"][name] for name in names} == {None}
@@ -85,7 +85,7 @@ def test_of_several_seeds_stands_the_mean_and_what_each_said(tmp_path: Path) -> 
     golds = read_gold_questions(write_questions(tmp_path))
     said = {"sales": {"judge": [1.0, 0.0, 1.0], "relevance": [1.0, 0.75, 0.5]}}
     scored = score_rows(usual_run(tmp_path / "run"), NAMED, golds, TEXTS.__getitem__, said)
-    kept = {row["query_id"]: row for row in pa.Table.from_pylist(scored.rows, schema=SCORES).to_pylist()}
+    kept = {row["query_id"]: row for row in pa.Table.from_pylist(scored, schema=SCORES).to_pylist()}
     assert (kept["sales"]["judge"], kept["sales"]["judge_relevance"]) == (pytest.approx(2 / 3), 0.75)
     assert dict(kept["sales"]["judge_seeds"]) == {"judge": [1.0, 0.0, 1.0], "judge_relevance": [1.0, 0.75, 0.5]}
     assert kept["chair"]["judge_seeds"] is None

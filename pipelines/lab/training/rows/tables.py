@@ -1,6 +1,6 @@
 """Rows that a model learns from: what they hold, how they are kept for each side of the split, the card that counts.
 
-Analyzer and reader have a row each; what makes the rows stands in ``analyzer_rows`` and ``reader_rows``.
+Analyzer, reader, cross-encoder and token classifier have a row each; the module of its name beside this one makes it.
 """
 
 from __future__ import annotations
@@ -8,34 +8,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
-from pydantic import Field
 
-from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES
-from okralong.pipelines.core.config import Settings
+from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES, AnalysisInput
 from okralong.pipelines.core.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import InputError, Message, Passage, Pattern, Question, QuestionType, RetrieverScores
-from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, Text, grounded, make_text, one_part
-from okralong.pipelines.lab.datasets.pooling import Pooled, Span, whole
-from okralong.pipelines.lab.encoder import EACH
-from okralong.pipelines.lab.evidence.bench import Bench
-from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore
-from okralong.pipelines.lab.gold import Gold
-from okralong.pipelines.lab.split import Side
+from okralong.pipelines.core.types import InputError, Message, Passage, Pattern, QuestionType, RetrieverScores
+from okralong.pipelines.lab.datasets.pooling import Span
+from okralong.pipelines.lab.recipe import ANSWERED, ASKED, Example, example
+from okralong.pipelines.lab.split import SIDES, Side
 from okralong.pipelines.reporting.tables import markdown_table
-from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
-from okralong.pipelines.sara.artifact import NONE
 
 LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
 """Sides that take rows of the sample archive and labels of a model. Figures, and what is tuned, rest on real sets and
 their own annotation alone."""
 
-Limit = Annotated[int, Field(ge=1)]
+MODEL_SIDES: Final[tuple[Side, ...]] = tuple(side for side in SIDES if side != "tune")
+"""Sides that the rows of a model have, unless it is the analyzer: tune is kept for choosing the policy's values."""
 
 
 class AnyRow(Protocol):
@@ -131,6 +122,12 @@ class TrainingRow:
         return RetrieverScores(self.exact_scores, self.semantic_scores, self.semantic_ranks)
 
     @property
+    def example(self) -> Example:
+        """The row as an analyzer learns from it."""
+        asked = AnalysisInput(self.question, self.passages, self.scores)
+        return example(asked, self.type, self.pattern, self.evidence)
+
+    @property
     def set_name(self) -> str:
         """The set's name without its part."""
         return self.source.split(" ", 1)[0]
@@ -176,7 +173,7 @@ class ReadingRow:
     """What the reader learns from: a prompt as the executor would send it, and the reply that it should get.
 
     ``source`` is "set part"; ``documents`` are those by which figures cluster. ``role`` is generate, split, step, or
-    rationale (InstructRAG's, see ``instructrag_rows``); ``system`` and ``user`` are the prompt, ``reply`` is what a
+    rationale (InstructRAG's, see ``labels``); ``system`` and ``user`` are the prompt, ``reply`` is what a
     perfect reader would say. ``passages`` are those of the prompt, ``evidence`` the gold spans. ``answers`` are the
     gold wordings; where the evidence was held back (``answerable`` false) that is "unanswerable". ``calculator`` says
     that the prompt asks for a calculation's expression.
@@ -300,7 +297,7 @@ class KeepRow:
 
 def _keep_counts(rows: Sequence[KeepRow]) -> dict[str, int]:
     labels = Counter(label for row in rows for label in row.labels)
-    return {"words": labels.total(), "named by questions": labels[1], "by answers": labels[2]}
+    return {"words": labels.total(), "named by questions": labels[ASKED], "by answers": labels[ANSWERED]}
 
 
 KEEP: Final = RowTable[KeepRow](
@@ -327,60 +324,3 @@ def without_sets(rows: Sequence[TrainingRow], sets: Sequence[str], must_be_there
                 f"No row comes from a set {name!r}, so it cannot be left out. There are {', '.join(names)}."
             )
     return [row for row in rows if row.set_name not in sets]
-
-
-class SetPart(Settings):
-    """A set of the catalog by name and part; at most ``limit`` of its questions on each side."""
-
-    name: str
-    part: str
-    limit: Limit | None = None
-
-
-class SampleRows(Settings):
-    """Rows from the sample archive, for types of which the sets hold few; for train and validation alone."""
-
-    reports: Annotated[int, Field(ge=2)]
-    questions: Limit
-    words: Annotated[int, Field(ge=MINIMUM_WORDS)]
-    seed: int = 1000
-
-
-def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
-    """A set's documents indexed at chunks of these sizes in tokens, and its questions embedded."""
-    store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
-    bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), embedding=EACH, compressor=NONE))
-    bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
-    return bench
-
-
-def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
-    """The sample archive of one of the ``LEARNED`` sides, as a set that can be indexed."""
-    seed = config.seed + LEARNED.index(side)
-    return SetChoice(name="sample", part=str(seed)), whole(sample_set(config, seed))
-
-
-def sample_set(config: SampleRows, seed: int) -> DataSet:
-    """Fictional reports and their answerable questions. Raises InputError when so many cannot be had."""
-    sample = generate(config.reports, config.questions, seed, config.words)
-    texts = {document.doc_id: make_text(document.doc_id, document.text) for document in sample.documents}
-    items = tuple(
-        _item(question, draft.calculation, texts, seed)
-        for question, draft in zip(sample.questions, sample.drafts, strict=True)
-        if not question.query_id.endswith(UNANSWERABLE)
-    )
-    return DataSet("sample", str(seed), {text.text_id: text for text in texts.values()}, items)
-
-
-def _item(question: Question, calculation: str, texts: dict[str, Text], seed: int) -> Item:
-    evidence = []
-    for place in question.evidence:
-        doc_id, start, end = place.rsplit(":", 2)
-        evidence.append(Evidence(texts[doc_id].text_id, int(start), int(end)))
-    context = [texts[doc_id].text for doc_id in question.doc_ids]
-    named = Question(
-        f"sample-{seed}-{question.query_id}", question.question, answers=question.answers, type=question.type
-    )
-    gold = Gold(named, "sample", question.type, grounded(one_part(question.answers), context))
-    own = tuple(texts[doc_id].text_id for doc_id in question.doc_ids)
-    return Item(gold, question.doc_ids, own, tuple(evidence), calculation=calculation)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer
 
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log, encoder_to_learn, evaluations_of
-from okralong.pipelines.lab.training.recipe import UNKNOWN, KeepExample, Recipe
+from okralong.pipelines.lab.recipe import ANSWERED, ASKED, UNKNOWN, KeepExample, Recipe
+from okralong.pipelines.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
 from okralong.pipelines.models.token_classifier import (
     SPECIAL,
     Pieces,
@@ -31,13 +31,10 @@ from okralong.pipelines.models.token_classifier import (
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import KeepRow
+    from okralong.pipelines.lab.training.rows.tables import KeepRow
 
 RATES: Final = (0.33, 0.5)
 """Shares of words kept at which it is measured; the first is the authors' on MeetingBank."""
-
-ANSWERED: Final = 2
-"""The label of a word that an answer names."""
 
 
 class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
@@ -87,31 +84,23 @@ class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
         ]
 
 
-class TokenClassifierLearner(Learner):
+class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
     """Learns the encoder's last blocks and the head. ``model`` is the encoder's folder, ``sha256`` its weights'."""
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
-        super().__init__()
-        encoder = encoder_to_learn(model)
+        super().__init__(recipe, model, TokenClassifierModel(encoder_to_learn(model), recipe.dropout), device, dtype)
         self._shape = TokenClassifierShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
-        self.net = TokenClassifierModel(encoder, recipe.dropout).to(device)
-        learned = {id(value) for value in self.net.learned(recipe.first_block).values()}
-        for value in self.net.parameters():
-            value.requires_grad_(id(value) in learned)
-        self.heads = self.net.heads  # by this name the optimizer finds those that may learn faster
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
-        self._device, self._dtype = device, dtype
 
     def collate(self, examples: Sequence[KeepExample]) -> dict[str, Any]:
         """See ``Learner``. ``labels`` (n, tokens) are those of the words, UNKNOWN for special tokens and padding; what
         is longer than ``max_tokens`` is cut."""
         rows, said = list[list[int]](), list[list[int]]()
         for each in examples:
-            pieces = Pieces.of(self._tokenizer, each.text, words_in(each.text))
+            pieces = Pieces.of(self.tokenizer, each.text, words_in(each.text))
             most = self._shape.max_tokens - SPECIAL
             rows.append(pieces.ids[:most])
             said.append([each.labels[word] for word in pieces.word[:most]])
-        tokens = padded(self._tokenizer, rows)
+        tokens = padded(self.tokenizer, rows)
         labels = torch.full(tokens["input_ids"].shape, UNKNOWN)
         for number, row in enumerate(said):
             labels[number, 1 : 1 + len(row)] = torch.tensor(row, dtype=torch.long)
@@ -121,8 +110,7 @@ class TokenClassifierLearner(Learner):
         """See ``Learner``. ``right`` is (n, 4): of a third of the tokens, the most probable ones, how many are to be
         kept and how many answers name; and of all tokens the same.
         """
-        amp = torch.autocast(self._device, dtype=torch.bfloat16, enabled=self._dtype == torch.bfloat16)
-        with amp:
+        with self.amp():
             logits = self.net(tokens)
         known = labels != UNKNOWN
         wanted = (labels > 0).float()
@@ -176,9 +164,9 @@ def _figures(labels: Sequence[Sequence[int]], values: Sequence[Sequence[float]],
         order = sorted(range(len(own)), key=lambda place: (-each[place], place))
         kept.update(own[place] for place in order[: max(1, round(rate * len(own)))])
         named.update(own)
-    hits, wanted = kept[1] + kept[ANSWERED], named[1] + named[ANSWERED]
+    hits, wanted = kept[ASKED] + kept[ANSWERED], named[ASKED] + named[ANSWERED]
     return {
         "f1": 2 * hits / max(1, kept.total() + wanted),
         "answers": kept[ANSWERED] / max(1, named[ANSWERED]),
-        "asked": kept[1] / max(1, named[1]),
+        "asked": kept[ASKED] / max(1, named[ASKED]),
     }

@@ -1,7 +1,7 @@
 """Training rows of the analyzer: our own primary retrieval over the sets' documents, and the labels that follow.
 
 Types come from the sets' annotation, patterns and evidence from what our retrievers find; a generator may label what a
-set leaves open (``label_rows``). Nothing else is paid for; what was embedded before is kept.
+set leaves open (``labels.label_rows``). Nothing else is paid for; what was embedded before is kept.
 """
 
 from __future__ import annotations
@@ -9,33 +9,27 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from pydantic import Field
 
-from okralong.pipelines.answering.analyzers.analysis import TYPES, AnalysisInput
-from okralong.pipelines.answering.analyzers.analyzer import labels_by_generator
+from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.config import Settings, load_config
-from okralong.pipelines.core.types import Message, Question, QuestionType, Reply
-from okralong.pipelines.lab.datasets.base import Catalog, Item, load_catalog
+from okralong.pipelines.core.types import Question, QuestionType
+from okralong.pipelines.lab.datasets.base import Item, load_catalog
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
 from okralong.pipelines.lab.datasets.registry import read_dataset
-from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, Lookup, gold_labels
 from okralong.pipelines.lab.evidence.config import SetChoice
 from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, drawn, measurable
 from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.pipelines.lab.split_build import SplitRules, build_split
-from okralong.pipelines.lab.training.asking import ask_each
-from okralong.pipelines.lab.training.rows import LEARNED, Limit, SampleRows, SetPart, TrainingRow, indexed, sample_of
-from okralong.pipelines.llm.client import LlmClient
-from okralong.pipelines.llm.config import ANALYZE
+from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, SetPart, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.tables import LEARNED, TrainingRow
 
 
 class RowsConfig(Settings):
@@ -72,12 +66,8 @@ def build_rows(
     too. Rows whose type nobody knows are left out. Raises ConfigError or InputError naming what cannot be read.
     """
     policy = load_config(Policy, config.policy)
-    catalog, encoder = load_catalog(config.catalog), cached_encoder(work)
-    split = _split(config, catalog, data)
     rows: dict[Side, list[TrainingRow]] = {}
-    for side in SIDES:
-        say(f"{side}:")
-        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
+    for side, store in stores(config.catalog, _split(config, data), data, work, config.seed, say, SIDES):
         asked = label if side in LEARNED else None
         found = _rows_of_side(store, config, policy, side, every=config.every or asked is not None)
         rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
@@ -88,12 +78,12 @@ def build_rows(
     return rows
 
 
-def _split(config: RowsConfig, catalog: Catalog, data: Path) -> Split:
+def _split(config: RowsConfig, data: Path) -> Split:
     if isinstance(config.split, str):
         return Split.load(config.split)
     named = [(each.name, each.part) for each in config.sets]
     named += [(each.name, each.part) for each in config.questions_only]
-    sources = [source for source in catalog.sources if (source.name, source.part) in named]
+    sources = [each for each in load_catalog(config.catalog).sources if (each.name, each.part) in named]
     split, _ = build_split([read_dataset(source, data) for source in sources], config.split)
     return split
 
@@ -183,45 +173,3 @@ def _dealt(hands: list[deque[TrainingRow]], limit: int) -> list[TrainingRow]:
         kept += [hand.popleft() for hand in hands[: limit - len(kept)]]
         hands = [hand for hand in hands if hand]
     return kept
-
-
-PATH: Final = "train-data/analyze"
-"""The step under which a generator's labels stand in journal and ledger."""
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Rows in their order, labelled where it could be done; ``counts`` of "labelled", "over_budget", "failed"."""
-
-    rows: list[TrainingRow]
-    counts: dict[str, int]
-
-
-def is_unlabelled(row: TrainingRow) -> bool:
-    """Whether a generator could say more of a row than its set does; without passages only the type can be said."""
-    return row.type is None or bool(row.passages and (row.pattern is None or row.evidence is None))
-
-
-async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: int) -> Labelled:
-    """Ask the generator for what is missing, ``at_once`` rows at a time. What a set says itself is never overwritten.
-
-    A reply of no use, a call that failed and a cap that is reached leave a row as it is. Raises EndpointError as
-    ``ask_each`` does.
-    """
-
-    async def labelled(row: TrainingRow) -> TrainingRow:
-        ask = partial(_ask, client, f"{row.source}/{row.query_id}")
-        said = await labels_by_generator(ask, PATH, AnalysisInput(row.question, row.passages))
-        typed = replace(row, type=row.type or said.type)
-        if not row.passages:
-            return typed
-        held = said.evidence if row.evidence is None else row.evidence
-        return replace(typed, pattern=row.pattern or said.pattern, evidence=held)
-
-    found, counts = await ask_each([row for row in rows if is_unlabelled(row)], labelled, at_once, "labelled")
-    said = iter(found)
-    return Labelled([next(said) or row if is_unlabelled(row) else row for row in rows], counts)
-
-
-async def _ask(client: LlmClient, query_id: str, step: str, messages: Sequence[Message]) -> Reply:
-    return await client.complete(query_id, step, ANALYZE, messages)

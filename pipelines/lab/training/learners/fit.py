@@ -1,12 +1,12 @@
 """Training a model by a recipe: prepare, fit, calibrate, card, curves; as a Ray task or alone.
 
-What differs between models is a ``Learner`` (a loss for a batch, what it got right, a folder at the end) and a
-``Definition``; one more model is one more file with the two. Everything else is here: batches, checkpoints, resumption,
-early stopping (transformers' own trainer), the history and its picture.
+What differs between models is a ``Learner`` and a ``Definition``. Everything else is here: batches, checkpoints,
+resumption, early stopping (transformers' own trainer), the history and its picture.
 
 On a machine that has PyTorch, transformers and PEFT but neither Ray nor Parquet, from a bare checkout:
 
-    python -m okralong.pipelines.lab.training.fit RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
+    python -m okralong.pipelines.lab.training.learners.fit \\
+        RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
 
 SHA256 is that of the encoder's weights, for heads; "" for a label scorer or a reader. OUT then holds the weights and
 the history; temperatures, card and curves are made by `okralong train` alone.
@@ -20,18 +20,15 @@ import logging
 import shutil
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
-from torch import Tensor, nn
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import (
-    AutoModel,
     EarlyStoppingCallback,
     PrinterCallback,
     Trainer,
@@ -45,8 +42,9 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.recipe import AnyExample, Learned, Recipe, read_examples
-from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, available_cores, causal_model, settle
+from okralong.pipelines.lab.recipe import AnyExample, Learned, Recipe, read_examples
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
+from okralong.pipelines.models.weights import ResolvedModel, available_cores, settle
 
 CARD: Final = "README.md"
 CURVES: Final = "curves.svg"
@@ -58,93 +56,13 @@ MARK: Final = "training.sha256"
 Say = Callable[[str], None]
 """Told how a training goes, a line at a time."""
 
-Log = Sequence[Mapping[str, float]]
-"""A trainer's log: losses and accuracies with the epoch at which they were measured."""
-
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-E = TypeVar("E", bound=Learned)
 
 
 def quiet(_: str) -> None:
     """Says nothing."""
-
-
-def encoder_to_learn(folder: str) -> Any:
-    """A sentence encoder whose last blocks are to learn. It runs without dropout, which would halve the speed on a
-    processor, where each row is seen once or twice.
-    """
-    return AutoModel.from_pretrained(
-        folder,
-        dtype=torch.float32,
-        use_safetensors=True,
-        attn_implementation="sdpa",
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-
-
-class Learner(nn.Module, ABC):
-    """A module whose call on a batch gives {"loss": scalar, "right": tensor (n, ...)}, which ``measures`` reads."""
-
-    in_order: bool = False
-    """Whether examples are learned in the order given, as a curriculum wants it, and not in a drawn one."""
-
-    made_from: str = ""
-    """What else than recipe and examples decides the outcome: checkpoints made from other things are of no use."""
-
-    _keys_to_ignore_on_save: None = None
-    """Asked for by the trainer, which takes every module for one of transformers' own."""
-
-    @abstractmethod
-    def collate(self, examples: Sequence[Any]) -> dict[str, Any]:
-        """A batch of the examples that it learns from; it holds ``labels`` (n, ...)."""
-
-    @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write only what was learned, as safetensors."""
-
-    def measures(self, right: Tensor) -> Mapping[str, float]:
-        """Figures by name from the ``right`` of all validation examples.
-
-        Unless a learner says otherwise ``right`` is (n, 2): of each reply the tokens foretold, and all of them.
-        """
-        foretold, tokens = right.sum(dim=0).tolist()
-        return {"token_accuracy": foretold / tokens}
-
-
-class Definition(ABC, Generic[R, E]):
-    """What of a training is one model's own. ``R`` are its rows, ``E`` the examples that are made of them."""
-
-    use: str
-    """How the result is used, with ``{out}`` for its folder."""
-
-    @abstractmethod
-    def base(self, recipe: Recipe) -> ResolvedModel:
-        """The model that the recipe names. Raises ConfigError when it cannot be found."""
-
-    def usable(self, recipe: Recipe, rows: Sequence[R]) -> list[R]:
-        """The rows that can be learned under this recipe."""
-        return list(rows)
-
-    @abstractmethod
-    def examples(self, rows: Sequence[R]) -> list[E]:
-        """Rows as what the learner reads."""
-
-    @abstractmethod
-    def learner(
-        self, recipe: Recipe, train: Sequence[E], base: ResolvedModel, device: str, dtype: torch.dtype
-    ) -> Learner:
-        """What learns."""
-
-    def beside(self, rows: Sequence[R], out: Path) -> list[Path]:
-        """Write to ``out`` what follows from the train rows alone and is needed beside the weights; the files."""
-        return []
-
-    @abstractmethod
-    def card(self, recipe: Recipe, base: str, out: Path, train: Sequence[R], held: Sequence[R], log: Log) -> list[str]:
-        """Calibrate what was trained, where it says probabilities, and the card's sections. ``base`` is its name."""
 
 
 def definition_of(recipe: Recipe) -> Definition[Any, Any]:
@@ -156,25 +74,20 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
             "token_classifier."
         )
     if recipe.kind == "reader":
-        from okralong.pipelines.lab.training.reader import ReaderDefinition
+        from okralong.pipelines.lab.training.learners.reader import ReaderDefinition
 
         return ReaderDefinition()
     if recipe.kind == "cross_encoder":
-        from okralong.pipelines.lab.training.cross_encoder import CrossEncoderDefinition
+        from okralong.pipelines.lab.training.learners.cross_encoder import CrossEncoderDefinition
 
         return CrossEncoderDefinition()
     if recipe.kind == "token_classifier":
-        from okralong.pipelines.lab.training.token_classifier import TokenClassifierDefinition
+        from okralong.pipelines.lab.training.learners.token_classifier import TokenClassifierDefinition
 
         return TokenClassifierDefinition()
-    from okralong.pipelines.lab.training.analyzer import AnalyzerDefinition
+    from okralong.pipelines.lab.training.learners.analyzer import AnalyzerDefinition
 
     return AnalyzerDefinition()
-
-
-def causal_base(model: str) -> ResolvedModel:
-    """A causal language model: "embedded", a folder or a hub name."""
-    return ResolvedModel(causal_model(model), "SmolLM2-135M-Instruct" if model == EMBEDDED else model, None)
 
 
 def prepared(recipe: Recipe, train: Sequence[R], validation: Sequence[R]) -> tuple[list[R], list[R]]:
@@ -302,11 +215,6 @@ def digest_of(learner: Learner, recipe: Recipe, train: Sequence[Learned], valida
     for example in (*train, None, *validation):
         digest.update(repr(example).encode())
     return digest.hexdigest()
-
-
-def evaluations_of(log: Log) -> list[Mapping[str, float]]:
-    """The entries of a log that are evaluations on validation, in their order."""
-    return [entry for entry in log if "eval_loss" in entry]
 
 
 def _begin(checkpoints: Path, digest: str) -> None:
@@ -465,7 +373,7 @@ def main(arguments: Sequence[str]) -> int:
     recipe = Recipe.model_validate_json(Path(said).read_text(encoding="utf-8"))
     base = ResolvedModel(model, recipe.model, sha256 or None)
     history = fit_recipe(recipe, read_examples(Path(rows)), read_examples(Path(held)), base, Path(out))
-    print(json.dumps([each for each in history if "eval_loss" in each][-1:], indent=1))
+    print(json.dumps(evaluations_of(history)[-1:], indent=1))
     return 0
 
 

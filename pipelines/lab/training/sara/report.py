@@ -16,18 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.fit import Say, quiet
-from okralong.pipelines.lab.training.report import write_report
-from okralong.pipelines.lab.training.sara import (
-    DONE,
-    TRAINED,
-    Generator,
-    SaraLearner,
-    choosing,
-    encode_for,
-    is_trained_by,
-)
-from okralong.pipelines.lab.training.sara_rows import (
+from okralong.pipelines.lab.training.learners.fit import Say, quiet
+from okralong.pipelines.lab.training.sara.examples import (
     Asked,
     Encode,
     InstructionConfig,
@@ -39,9 +29,18 @@ from okralong.pipelines.lab.training.sara_rows import (
     instruction_examples,
     reconstruction_examples,
 )
+from okralong.pipelines.lab.training.sara.train import (
+    DONE,
+    TRAINED,
+    Generator,
+    SaraLearner,
+    choosing,
+    encode_for,
+    is_trained_by,
+)
 from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
-from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
 from okralong.pipelines.sara.artifact import LORA
 from okralong.pipelines.sara.compressor import AnyCompressor, load_compressor
 
@@ -119,7 +118,9 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
     parts |= _answers(config, generator, test, encode, out, say)
     tables = [section for title, rows in parts.items() for section in (f"## {title}", table(rows))]
     about = _about(config)
-    return write_report(out, "figures", ["# Figures of a trained SARA", about, *tables], {"about": about, **parts})
+    return write_markdown_report(
+        out, "figures", ["# Figures of a trained SARA", about, *tables], {"about": about, **parts}
+    )
 
 
 def _answers(

@@ -17,19 +17,15 @@ from typing import Annotated
 from pydantic import Field
 
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import Chunk, InputError
-from okralong.pipelines.indexing.chunking import chunk_document
-from okralong.pipelines.indexing.documents import RawDocument, make_document
-from okralong.pipelines.lab.datasets.base import DataSet, Item, Text, load_catalog
+from okralong.pipelines.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.evidence.sets import Say
 from okralong.pipelines.lab.gold import COMMON, findable, words
-from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split
-from okralong.pipelines.lab.training.rows import KeepRow, Limit, SetPart
+from okralong.pipelines.lab.recipe import ANSWERED, ASKED, LEFT
+from okralong.pipelines.lab.split import MANIFEST, Side, Split
+from okralong.pipelines.lab.training.rows.sources import Limit, SetPart, chunks_of
+from okralong.pipelines.lab.training.rows.tables import MODEL_SIDES, KeepRow
 from okralong.pipelines.models.token_classifier import words_in
-
-LEFT, ASKED, ANSWERED = 0, 1, 2
-"""Labels of a word: nobody names it, a question does, an answer does."""
 
 
 class KeepConfig(Settings):
@@ -48,21 +44,21 @@ class KeepConfig(Settings):
 
 
 def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[KeepRow]]:
-    """The rows of every side in a drawn order. Raises ConfigError or InputError naming what cannot be read."""
-    split, sources = Split.load(config.split), load_catalog(config.catalog).sources
-    known = {(source.name, source.part): source for source in sources}
-    sides: tuple[Side, ...] = tuple(side for side in SIDES if side != "tune")  # that one is for the policy's values
-    rows: dict[Side, list[KeepRow]] = {side: [] for side in sides}
+    """The rows of every side but tune, in a drawn order.
+
+    Raises ConfigError or InputError naming what cannot be read.
+    """
+    split, catalog = Split.load(config.split), load_catalog(config.catalog)
+    rows: dict[Side, list[KeepRow]] = {side: [] for side in MODEL_SIDES}
     seen: set[str] = set()
     for each in config.sets:
-        if (each.name, each.part) not in known:
-            raise InputError(f"The catalog {config.catalog} of data sets has no {each.name} {each.part}.")
-        dataset = read_dataset(known[each.name, each.part], data)
-        for side in sides:
+        dataset = read_dataset(catalog.source(each.name, each.part), data)
+        for side in rows:
             found = rows_of(split.filter(dataset, side), config, seen)
             random.Random(f"{config.seed}:{each.name}").shuffle(found)
             rows[side] += found[: each.limit]
-        say(f"  {each.name} {each.part}: {', '.join(f'{side} {len(rows[side]):,} rows so far' for side in sides)}")
+        counted = ", ".join(f"{side} {len(found):,} rows so far" for side, found in rows.items())
+        say(f"  {each.name} {each.part}: {counted}")
     for found in rows.values():
         # The first so many rows of a side are a fair sample of it.
         random.Random(config.seed).shuffle(found)
@@ -79,16 +75,11 @@ def rows_of(dataset: DataSet, config: KeepConfig, seen: set[str]) -> list[KeepRo
     for identity in sorted(wanted.keys() - seen):
         seen.add(identity)
         text = dataset.texts[identity]
-        for chunk in chunks_of(text, config.granularity):
+        for chunk in chunks_of(text.document, text.text, config.granularity):
             labels = labels_of(chunk.text, chunk.start_char, wanted[identity])
             if any(labels) and len(labels) >= config.least_words:
                 rows.append(KeepRow(f"{dataset.name} {dataset.part}", (text.document,), chunk.text, tuple(labels)))
     return rows
-
-
-def chunks_of(text: Text, granularity: int) -> Sequence[Chunk]:
-    """The chunks of a text, as an archive has them."""
-    return chunk_document(make_document(RawDocument(text.document, text.text, text.document)), granularity)
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,24 @@ class Learned(Protocol):
         """What prompts share beyond that; empty for nothing."""
 
 
+class _Alone:
+    """An example whose prompt sets it apart from no other: it may stand in any batch."""
+
+    __slots__ = ()
+
+    @property
+    def instructions(self) -> str:
+        """See ``Learned``."""
+        return ""
+
+    @property
+    def context(self) -> str:
+        """See ``Learned``."""
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
-class Example:
+class Example(_Alone):
     """A question with its labels as indices into TYPES, PATTERNS and EVIDENCE, UNKNOWN where nobody knows."""
 
     asked: AnalysisInput
@@ -152,16 +168,6 @@ class Example:
     def length(self) -> int:
         """See ``Learned``."""
         return len(self.asked.question) + sum(map(len, self.asked.passages))
-
-    @property
-    def instructions(self) -> str:
-        """See ``Learned``: an analyzer has but one prompt."""
-        return ""
-
-    @property
-    def context(self) -> str:
-        """See ``Learned``."""
-        return ""
 
 
 def example(asked: AnalysisInput, question_type: str | None, pattern: str | None, evidence: bool | None) -> Example:
@@ -194,7 +200,7 @@ class ReadingExample:
 
 
 @dataclass(frozen=True, slots=True)
-class RankingExample:
+class RankingExample(_Alone):
     """A query with passages. ``relevance`` is 0 to 1, ``answerable`` 1, 0 or UNKNOWN, ``starts`` and ``ends`` the
     characters of each passage where the answer stands, -1 where it does not or nobody knows.
     """
@@ -211,22 +217,14 @@ class RankingExample:
         """See ``Learned``: all passages are padded to the longest."""
         return len(self.passages) * (len(self.question) + max(map(len, self.passages)))
 
-    @property
-    def instructions(self) -> str:
-        """See ``Learned``."""
-        return ""
 
-    @property
-    def context(self) -> str:
-        """See ``Learned``."""
-        return ""
+LEFT, ASKED, ANSWERED = 0, 1, 2
+"""Labels of a passage's word: nobody names it, a question does, an answer does."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeepExample:
-    """A passage with a label for each of its words: 0 for one that nobody asks for, 1 for one that questions name, 2
-    for one that answers name.
-    """
+class KeepExample(_Alone):
+    """A passage with a label for each of its words: LEFT, ASKED or ANSWERED."""
 
     text: str
     labels: tuple[int, ...]
@@ -235,16 +233,6 @@ class KeepExample:
     def length(self) -> int:
         """See ``Learned``."""
         return len(self.text)
-
-    @property
-    def instructions(self) -> str:
-        """See ``Learned``."""
-        return ""
-
-    @property
-    def context(self) -> str:
-        """See ``Learned``."""
-        return ""
 
 
 AnyExample = Example | ReadingExample | RankingExample | KeepExample
@@ -279,7 +267,7 @@ def read_examples(path: Path) -> list[AnyExample]:
 def export_files(
     recipe: Recipe, train: Sequence[AnyExample], validation: Sequence[AnyExample], out: Path
 ) -> list[Path]:
-    """RECIPE.json, TRAIN.jsonl and VALIDATION.jsonl, for ``training.fit`` on another machine."""
+    """RECIPE.json, TRAIN.jsonl and VALIDATION.jsonl, for ``training.learners.fit`` on another machine."""
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / "recipe.json", out / "train.jsonl", out / "validation.jsonl"]
     paths[0].write_text(recipe.model_dump_json(indent=1), encoding="utf-8")

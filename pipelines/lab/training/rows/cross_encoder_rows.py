@@ -19,16 +19,15 @@ from pydantic import Field
 from okralong.pipelines.answering.retrieve import fuse_ranks
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Chunk
-from okralong.pipelines.lab.datasets.base import load_catalog
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion, Span
-from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore, Say
+from okralong.pipelines.lab.evidence.sets import Say
 from okralong.pipelines.lab.gold import COMMON, answer_recall, findable, words
-from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split, question_hash
-from okralong.pipelines.lab.training.recipe import UNKNOWN
-from okralong.pipelines.lab.training.rows import LEARNED, Limit, RankingRow, SampleRows, indexed, sample_of
+from okralong.pipelines.lab.recipe import UNKNOWN
+from okralong.pipelines.lab.split import MANIFEST, Side, Split, question_hash
+from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.tables import LEARNED, RankingRow
 
 UNANSWERABLE: Final = "unanswerable"
 """The gold answer of a question that its text does not answer."""
@@ -57,17 +56,12 @@ class RankingConfig(Settings):
 
 
 def build_ranking(config: RankingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[RankingRow]]:
-    """The rows of every side. Archives and vectors are kept below ``work``.
+    """The rows of every side but tune. Archives and vectors are kept below ``work``.
 
     Raises ConfigError or InputError naming what cannot be read.
     """
-    catalog, encoder, split = load_catalog(config.catalog), cached_encoder(work), Split.load(config.split)
     rows: dict[Side, list[RankingRow]] = {}
-    for side in SIDES:
-        if side == "tune":  # for the policy's values
-            continue
-        say(f"{side}:")
-        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
+    for side, store in stores(config.catalog, Split.load(config.split), data, work, config.seed, say):
         asked = [choice for choice in config.sets if store.read(choice.name, choice.part).items]
         pooled = [(choice, store.pooled(choice, every=True)) for choice in asked]
         pooled += [sample_of(config.sample, side)] if config.sample and side in LEARNED else []

@@ -16,13 +16,12 @@ import numpy.typing as npt
 from okralong.pipelines.answering.analyzers.analysis import FIELDS, Analyzer, Temperatures, write_temperatures
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.types import Analysis
-from okralong.pipelines.lab.training.analyzer import examples_of
-from okralong.pipelines.lab.training.recipe import UNKNOWN, Example
+from okralong.pipelines.lab.recipe import UNKNOWN, Example
 from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import TrainingRow
+    from okralong.pipelines.lab.training.rows.tables import TrainingRow
 
 _GRID: Final = np.geomspace(0.25, 8.0, 161)
 """Temperatures tried; steps of 2 %. Ours."""
@@ -170,7 +169,7 @@ def _macro_f1(counts: Floats) -> Floats:
 
 def figures_of(analyzer: Analyzer, rows: Sequence[TrainingRow]) -> list[FieldFigures]:
     """An analyzer's figures on rows."""
-    examples = examples_of(rows)
+    examples = [row.example for row in rows]
     said = probabilities(analyzer.analyze([each.asked for each in examples]))
     return field_figures(examples, [row.documents or (row.query_id,) for row in rows], said)
 

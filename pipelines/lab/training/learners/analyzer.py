@@ -16,13 +16,13 @@ from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads
 from okralong.pipelines.answering.analyzers.label_scorer import prompt_ids, reply_fields
 from okralong.pipelines.answering.analyzers.rules import Features, features
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log, causal_base
-from okralong.pipelines.lab.training.lora import CausalLearner, Row, save_adapter, with_adapter
-from okralong.pipelines.lab.training.recipe import UNKNOWN, Example, Recipe, example
+from okralong.pipelines.lab.recipe import UNKNOWN, Example, Recipe
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, causal_base
+from okralong.pipelines.lab.training.learners.lora import CausalLearner, Row, save_adapter, with_adapter
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import TrainingRow
+    from okralong.pipelines.lab.training.rows.tables import TrainingRow
 
 
 class AnalyzerDefinition(Definition["TrainingRow", Example]):
@@ -36,7 +36,7 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
 
     def examples(self, rows: Sequence[TrainingRow]) -> list[Example]:
         """See ``Definition``."""
-        return examples_of(rows)
+        return [row.example for row in rows]
 
     def learner(
         self, recipe: Recipe, train: Sequence[Example], base: ResolvedModel, device: str, dtype: torch.dtype
@@ -50,12 +50,12 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
         self, recipe: Recipe, base: str, out: Path, train: Sequence[TrainingRow], held: Sequence[TrainingRow], log: Log
     ) -> list[str]:
         """See ``Definition``: the temperatures are measured on ``held``, and written beside the weights."""
-        from okralong.pipelines.lab.training.calibration import calibrate, figure_table, figures_of
+        from okralong.pipelines.lab.training.learners.calibration import calibrate, figure_table, figures_of
 
         config = AnalyzerConfig(
             kind="heads" if recipe.kind == "heads" else "label_scorer", model=recipe.model, adapter=str(out)
         )
-        temperatures = calibrate(config, out, examples_of(held))
+        temperatures = calibrate(config, out, self.examples(held))
         found = ", ".join(f"{key} {value:.2f}" for (key, _), value in zip(FIELDS, temperatures, strict=True))
         return [
             "# A trained analyzer of okralong",
@@ -65,14 +65,6 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
             "## On validation",
             figure_table({"": figures_of(load_analyzer(config), held)}),
         ]
-
-
-def examples_of(rows: Sequence[TrainingRow]) -> list[Example]:
-    """Rows as what an analyzer learns from."""
-    return [
-        example(AnalysisInput(row.question, row.passages, row.scores), row.type, row.pattern, row.evidence)
-        for row in rows
-    ]
 
 
 class HeadsLearner(Learner):

@@ -25,15 +25,15 @@ from okralong.pipelines.answering.select_evidence import closeness
 from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError, Passage
-from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, chunk_document
-from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY
 from okralong.pipelines.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.pipelines.lab.datasets.pooling import pool
 from okralong.pipelines.lab.datasets.registry import read_dataset
 from okralong.pipelines.lab.evidence.sets import drawn
-from okralong.pipelines.lab.split import MANIFEST, Split
-from okralong.pipelines.lab.training.recipe import Count, Epochs, Lora, Rate, Recipe, Share
-from okralong.pipelines.lab.training.rows import SampleRows, SetPart, sample_set
+from okralong.pipelines.lab.recipe import Count, Epochs, Lora, Rate, Recipe, Share
+from okralong.pipelines.lab.split import MANIFEST, Side, Split
+from okralong.pipelines.lab.training.rows.sources import SampleRows, SetPart, chunks_of, sample_set
+from okralong.pipelines.lab.training.rows.tables import MODEL_SIDES
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
@@ -282,9 +282,6 @@ def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMes
 
 T = TypeVar("T")
 
-Side = Literal["train", "validation", "test"]
-SIDES: Final[tuple[Side, ...]] = ("train", "validation", "test")
-
 Encode = Callable[[list[str]], Embeddings]
 """The sentence encoder: texts in, unit vectors of shape (n, inputs) out."""
 
@@ -321,13 +318,10 @@ class Material:
             if data is None:
                 raise InputError("The config names data sets: give the folder that holds them with --data.")
             split, catalog = Split.load(texts.split), load_catalog(texts.catalog)
-            sources = {(source.name, source.part): source for source in catalog.sources}
-            for each in texts.sets:
-                if (each.name, each.part) not in sources:
-                    raise InputError(f"The catalog {texts.catalog} of data sets has no {each.name} {each.part}.")
-                found.append(split.filter(read_dataset(sources[each.name, each.part], data), side))
+            sources = [catalog.source(each.name, each.part) for each in texts.sets]
+            found += [split.filter(read_dataset(source, data), side) for source in sources]
         if texts.sample is not None:
-            found.append(sample_set(texts.sample, texts.sample.seed + SIDES.index(side)))
+            found.append(sample_set(texts.sample, texts.sample.seed + MODEL_SIDES.index(side)))
         return cls(config, found)
 
     @cached_property
@@ -383,8 +377,7 @@ def _asked_of(dataset: DataSet, items: Sequence[Item], stage: InstructionConfig,
 
 def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
     """The chunks of a text at sentences, as an archive has them, without blanks around them."""
-    made = make_document(RawDocument(document, text, document))
-    chunks = (chunk.text.strip() for chunk in chunk_document(made, chunk_tokens))
+    chunks = (chunk.text.strip() for chunk in chunks_of(document, text, chunk_tokens))
     return [chunk for chunk in chunks if len(chunk) >= LEAST_CHARS]
 
 

@@ -22,16 +22,15 @@ from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, sp
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, split_retrieval
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.types import Analysis, Hit, Message, Passage, Plan, Question
-from okralong.pipelines.lab.datasets.base import load_catalog, one_part
+from okralong.pipelines.lab.datasets.base import one_part
 from okralong.pipelines.lab.datasets.pooling import PooledQuestion
-from okralong.pipelines.lab.encoder import cached_encoder
 from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, Shown, gold_labels, measure, prompt_size
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore, Say, measurable
+from okralong.pipelines.lab.evidence.sets import Say, measurable
 from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.lab.gold import Gold, answer_recall, findable, gold_analysis
-from okralong.pipelines.lab.split import MANIFEST, SIDES, Side, Split
-from okralong.pipelines.lab.training.reader_replies import (
+from okralong.pipelines.lab.split import MANIFEST, Side, Split
+from okralong.pipelines.lab.training.rows.reader_replies import (
     answer_reply,
     formula,
     held_back_reply,
@@ -40,7 +39,8 @@ from okralong.pipelines.lab.training.reader_replies import (
     spoken_answer,
     step_reply,
 )
-from okralong.pipelines.lab.training.rows import LEARNED, Limit, ReadingRow, SampleRows, indexed, sample_of
+from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.tables import LEARNED, ReadingRow
 
 Tokens = Annotated[int, Field(ge=100, le=100_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -85,15 +85,9 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
 
     Raises ConfigError or InputError naming what cannot be read.
     """
-    policy, catalog = load_config(Policy, config.policy), load_catalog(config.catalog)
-    split, encoder = Split.load(config.split), cached_encoder(work)
+    policy = load_config(Policy, config.policy)
     built: dict[Side, list[ReadingRow]] = {}
-    for side in SIDES:
-        if side == "tune":
-            # Its questions are kept for choosing policies; the reader has no values to tune on them.
-            continue
-        say(f"{side}:")
-        store = DataSetStore(catalog, split, data, work, side, config.seed, encoder, say)
+    for side, store in stores(config.catalog, Split.load(config.split), data, work, config.seed, say):
         sets = [(each, store.pooled(each)) for each in config.sets if measurable(store.read(each.name, each.part))]
         if config.sample and side in LEARNED:
             sets.append(sample_of(config.sample, side))

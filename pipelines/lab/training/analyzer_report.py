@@ -1,13 +1,12 @@
-"""Reports on held-out rows: the two files that every report has, and the report that holds analyzers side by side."""
+"""The report that holds analyzers side by side on held-out rows."""
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -22,8 +21,8 @@ from okralong.pipelines.answering.analyzers.label_scorer import REPLY_TOKENS, pr
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.training.analyzer import examples_of
-from okralong.pipelines.lab.training.calibration import (
+from okralong.pipelines.lab.recipe import UNKNOWN, Example
+from okralong.pipelines.lab.training.learners.calibration import (
     FieldFigures,
     Probabilities,
     at_temperature,
@@ -35,19 +34,9 @@ from okralong.pipelines.lab.training.calibration import (
     known_rows,
     probabilities,
 )
-from okralong.pipelines.lab.training.recipe import UNKNOWN, Example
-from okralong.pipelines.lab.training.rows import TrainingRow
+from okralong.pipelines.lab.training.rows.tables import TrainingRow
 from okralong.pipelines.models.weights import available_cores, causal_model, settle
-from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
-
-
-def write_report(folder: Path, name: str, sections: Sequence[str], values: Any) -> list[Path]:
-    """Write a report as NAME.md, of these sections, and as NAME.json, of dataclasses and plain values; both paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page, data = folder / f"{name}.md", folder / f"{name}.json"
-    page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-    data.write_text(json.dumps(values, indent=1, default=asdict) + "\n", encoding="utf-8")
-    return [page, data]
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
 
 
 class LeftOut(Settings):
@@ -192,7 +181,7 @@ def analyzer_report(config: ReportConfig, test: Sequence[TrainingRow]) -> Report
 
     Raises ConfigError when an analyzer cannot be loaded, InputError when no row comes from a set that was left out.
     """
-    whole = _Held(test, examples_of(test))
+    whole = _Held(test, [row.example for row in test])
     analyzers: dict[str, Analyzer] = {RULES: KeywordRules()}
     analyzers |= {name: load_analyzer(each) for name, each in config.analyzers.items()}
     held = {name: whole.first(config.sampled.get(name)) for name in (MAJORITY, *analyzers)}
@@ -295,7 +284,7 @@ def write_analyzer_report(folder: Path, command: str, report: Report) -> list[Pa
         if name != MAJORITY:
             for each, (_, labels) in zip(figures, FIELDS, strict=True):
                 sections += [f"### {name}: {each.key}", confusion_table(each, labels)]
-    return write_report(folder, "analyzers", sections, report)
+    return write_markdown_report(folder, "analyzers", sections, report)
 
 
 def _counted(figures: FieldFigures | None) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log, encoder_to_learn
-from okralong.pipelines.lab.training.recipe import UNKNOWN, RankingExample, Recipe
+from okralong.pipelines.lab.recipe import UNKNOWN, RankingExample, Recipe
+from okralong.pipelines.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
 from okralong.pipelines.models.cross_encoder import (
     CrossEncoder,
     CrossEncoderModel,
@@ -29,7 +29,7 @@ from okralong.pipelines.models.cross_encoder import (
 from okralong.pipelines.models.weights import SHIPPED, ResolvedModel, resolve_embedding_model, shipped_adapter
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import RankingRow
+    from okralong.pipelines.lab.training.rows.tables import RankingRow
 
 SPAN_WEIGHT: Final = 0.5
 """Of the span's loss beside those of relevance and answerable, which count 1 each; ours."""
@@ -66,7 +66,7 @@ class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
         """See ``Definition``: whether a passage holds the answer is calibrated on ``held``."""
         shape = calibrate(out, held)
         pairs = sum(len(row.passages) for row in train)
-        last = [entry for entry in log if "eval_loss" in entry][-1]
+        last = evaluations_of(log)[-1]
         figures = ", ".join(f"{name.removeprefix('eval_')} {last[name]:.3f}" for name in _FIGURES if name in last)
         return [
             "# The cross-encoder of okralong",
@@ -82,14 +82,12 @@ class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
 _FIGURES: Final = ("eval_reciprocal_rank", "eval_first_relevant", "eval_answerable_accuracy", "eval_span_ends")
 
 
-class CrossEncoderLearner(Learner):
+class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
     """Learns the encoder's upper blocks and the heads. ``model`` is the encoder's folder, ``sha256`` its weights'."""
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
-        super().__init__()
-        encoder = encoder_to_learn(model)
+        super().__init__(recipe, model, CrossEncoderModel(encoder_to_learn(model), recipe.dropout), device, dtype)
         self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
-        self.net = CrossEncoderModel(encoder, recipe.dropout).to(device)
         if recipe.start is not None:
             start = shipped_adapter("cross_encoder") if recipe.start == SHIPPED else Path(recipe.start)
             if read_shape(start).first_block < recipe.first_block:
@@ -98,19 +96,13 @@ class CrossEncoderLearner(Learner):
                     f"before {recipe.first_block} would be lost. Set first_block to {read_shape(start).first_block}."
                 )
             load_learned(start, self.net, sha256)
-        learned = {id(value) for value in self.net.learned(recipe.first_block).values()}
-        for value in self.net.parameters():
-            value.requires_grad_(id(value) in learned)
-        self.heads = self.net.heads  # by this name the optimizer finds those that may learn faster
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
-        self._device, self._dtype = device, dtype
 
     def collate(self, examples: Sequence[RankingExample]) -> dict[str, Any]:
         """See ``Learner``. A batch is all pairs of its queries, one after the other."""
         counts = [len(each.passages) for each in examples]
         queries = [each.question for each in examples for _ in each.passages]
         passages = [passage for each in examples for passage in each.passages]
-        encoded = tokens_of(self._tokenizer, queries, passages, self._shape.max_tokens)
+        encoded = tokens_of(self.tokenizer, queries, passages, self._shape.max_tokens)
         offsets = encoded.pop("offset_mapping")
         inside = passage_mask(encoded, len(passages))
         starts = [start for each in examples for start in each.starts]
@@ -140,8 +132,7 @@ class CrossEncoderLearner(Learner):
         """See ``Learner``. ``right`` is (queries, 7): reciprocal rank of the first relevant passage, whether it is the
         first, whether there is one to find; answerable right, of; span ends right (both as one sum), of.
         """
-        amp = torch.autocast(self._device, dtype=torch.bfloat16, enabled=self._dtype == torch.bfloat16)
-        with amp:
+        with self.amp():
             score, held, ends = self.net(tokens)
         counts = labels.tolist()
         wanted, said = _padded(relevance, counts, 0.0), _padded(score, counts, float("-inf"))

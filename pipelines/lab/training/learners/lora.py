@@ -18,8 +18,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.training.fit import Learner
-from okralong.pipelines.lab.training.recipe import Lora, Recipe
+from okralong.pipelines.lab.recipe import Lora, Recipe
+from okralong.pipelines.lab.training.learners.learner import Learner
 from okralong.pipelines.models.merged_model import FILES, READER
 from okralong.pipelines.models.weights import SHIPPED, shipped_adapter
 

@@ -27,27 +27,22 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.training.fit import (
-    CHECKPOINTS,
-    HISTORY,
-    Learner,
-    Log,
-    Say,
-    digest_of,
-    evaluations_of,
-    fit,
-    quiet,
-    write_card,
+from okralong.pipelines.lab.training.learners.fit import CHECKPOINTS, HISTORY, Say, digest_of, fit, quiet, write_card
+from okralong.pipelines.lab.training.learners.learner import Learner, Log, evaluations_of
+from okralong.pipelines.lab.training.learners.lora import (
+    begin_with,
+    reply_counts,
+    save_adapter,
+    shared_size,
+    with_adapter,
 )
-from okralong.pipelines.lab.training.lora import begin_with, reply_counts, save_adapter, shared_size, with_adapter
-from okralong.pipelines.lab.training.sara_rows import (
+from okralong.pipelines.lab.training.sara.examples import (
     Encode,
     InstructionConfig,
     Material,
     MixedExample,
     ReconstructionConfig,
     SaraConfig,
-    Stage,
     StageConfig,
     alignment_examples,
     dealt,
@@ -64,13 +59,7 @@ from okralong.pipelines.models.weights import (
     text_ids,
 )
 from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, AnyShape, MemoryShape, Shape, read_shape
-from okralong.pipelines.sara.compressor import (
-    AnyCompressor,
-    Compressor,
-    MemoryCompressor,
-    load_compressor,
-    token_scale,
-)
+from okralong.pipelines.sara.compressor import AnyCompressor, Compressor, MemoryCompressor, load_compressor, token_scale
 from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
 
 DONE: Final = "stage.json"
@@ -105,7 +94,7 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
     compressor = generator.new_compressor(config, int(encode(["size"]).shape[1])).to(generator.device)
     for name, stage in config.stages():
         learned, watched = (
-            stage_examples(name, stage, material, encode, compressor, count)
+            stage_examples(stage, material, encode, compressor, count)
             for material, count in ((train, stage.examples), (held, stage.validation))
         )
         say(f"{name}: {len(learned):,} examples, {len(watched):,} held out")
@@ -198,7 +187,7 @@ def _as_trained(config: SaraConfig) -> str:
 
 
 def stage_examples(
-    name: Stage, stage: StageConfig, material: Material, encode: Encode, compressor: AnyCompressor, count: int
+    stage: StageConfig, material: Material, encode: Encode, compressor: AnyCompressor, count: int
 ) -> list[MixedExample]:
     """At most ``count`` examples of a stage, in the order in which they are learned."""
     config = material.config

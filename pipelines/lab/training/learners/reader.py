@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from okralong.pipelines.core.types import Message
-from okralong.pipelines.lab.training.fit import Definition, Learner, Log, causal_base, evaluations_of
-from okralong.pipelines.lab.training.lora import CausalLearner, Row, reply_counts, shared_size
-from okralong.pipelines.lab.training.recipe import ReadingExample, Recipe
+from okralong.pipelines.lab.recipe import ReadingExample, Recipe
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, causal_base, evaluations_of
+from okralong.pipelines.lab.training.learners.lora import CausalLearner, Row, reply_counts, shared_size
 from okralong.pipelines.models.merged_model import ASKED, ReaderFile
 from okralong.pipelines.models.weights import ResolvedModel, causal_model, chat_ids, text_ids
 
 if TYPE_CHECKING:
-    from okralong.pipelines.lab.training.rows import ReadingRow
+    from okralong.pipelines.lab.training.rows.tables import ReadingRow
 
 QUOTATION_WEIGHT: Final = 0.3
 """Of a token of an Evidence line in the loss, against 1 for any other. Copying is learned soon, and quotations have
