@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import TrainingArguments
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, Question
 from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, make_text
 from okralong.pipelines.lab.gold import Gold
 from okralong.pipelines.lab.recipe import KeepExample, Recipe, export_files, read_examples
-from okralong.pipelines.lab.training.learners.fit import HISTORY, train_session
+from okralong.pipelines.lab.training.learners.fit import HISTORY, HeadsTrainer, definition_of, train_session
 from okralong.pipelines.lab.training.rows.tables import KEEP, KeepRow
 from okralong.pipelines.lab.training.rows.token_classifier_rows import KeepConfig, rows_of
 from okralong.pipelines.models.token_classifier import TokenClassifier, words_in
@@ -74,6 +76,21 @@ def test_a_text_counts_once_and_outside_evidence_nothing_is_named() -> None:
     assert [len(rows_of(dataset(range(3)), CONFIG, seen)) for _ in range(2)] == [3, 0]
     short = CONFIG.model_copy(update={"least_words": 40})
     assert rows_of(dataset(range(3)), short, set()) == []
+
+
+def test_heads_learn_at_their_own_rate(tmp_path: Path) -> None:
+    """Found by themselves: the same parameters also stand below the net, by another name."""
+    definition = definition_of(RECIPE)
+    examples = definition.examples(rows(range(2)))
+    learner = definition.learner(RECIPE, examples, definition.base(RECIPE), "cpu", torch.float32)
+    trainer = HeadsTrainer(model=learner, args=TrainingArguments(output_dir=str(tmp_path), use_cpu=True))
+    trainer.heads_learning_rate = 0.01
+    groups = trainer.create_optimizer().param_groups
+    rates = {id(value): group["lr"] for group in groups for value in group["params"]}
+    heads = {id(value) for value in learner.heads.parameters()}
+    assert {rates[each] for each in heads} == {0.01}
+    assert set(rates) - heads
+    assert {rates[each] for each in set(rates) - heads} == {trainer.args.learning_rate}
 
 
 def test_rows_and_examples_travel(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def fit(
         restore_callback_states_from_checkpoint=True,
         disable_tqdm=True,
     )
-    trainer = _Trainer(
+    trainer = HeadsTrainer(
         model=learner,
         args=arguments,
         train_dataset=list(train),
@@ -233,7 +233,7 @@ def _measures(learner: Learner, found: EvalPrediction) -> dict[str, float]:
     return dict(learner.measures(torch.as_tensor(right)))
 
 
-class _Trainer(Trainer):
+class HeadsTrainer(Trainer):
     """Checkpoints hold what is learned, not the base that stands on the disk anyway."""
 
     heads_learning_rate: float | None = None
@@ -243,7 +243,7 @@ class _Trainer(Trainer):
         optimizer = super().create_optimizer(model)
         if self.heads_learning_rate is not None:
             trained: Any = self.model
-            heads = {id(value) for name, value in trained.named_parameters() if name.startswith("heads.")}
+            heads = {id(value) for value in trained.heads.parameters()}
             for group in list(optimizer.param_groups):
                 mine = [value for value in group["params"] if id(value) in heads]
                 group["params"] = [value for value in group["params"] if id(value) not in heads]
