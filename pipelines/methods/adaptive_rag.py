@@ -21,7 +21,7 @@ from okralong.pipelines.answering.citations import ask_for
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate, generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.policy import plain_plan
 from okralong.pipelines.answering.prompt_text import neutralise, strip_thought
 from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import dense_retrieval
@@ -32,11 +32,6 @@ from okralong.pipelines.methods.flare import write_sentence
 UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and asks"
 
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.adaptive_rag.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

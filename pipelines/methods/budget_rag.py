@@ -20,11 +20,6 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.budget_rag.granularity]
-
-
 def needs_vectors(policy: Policy) -> bool:
     """Whether the archive must have dense vectors."""
     return policy.budget_rag.retriever == "semantic"

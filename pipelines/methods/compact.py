@@ -28,7 +28,7 @@ from okralong.pipelines.answering.citations import ask_for
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.policy import plain_plan
 from okralong.pipelines.answering.prompt_text import (
     cut_at_labels,
     framed_prompt,
@@ -45,11 +45,6 @@ UNFORESEEN: Final = "it stops when the generator finds a summary complete"
 ROLE: Final = "compress"
 
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.compact.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -41,7 +41,7 @@ from okralong.pipelines.answering.citations import ask_for
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import GraphRagPolicy, Policy, plain_plan
+from okralong.pipelines.answering.policy import GraphRagPolicy, plain_plan
 from okralong.pipelines.answering.prompt_text import (
     cut_at_labels,
     framed_prompt,
@@ -88,11 +88,6 @@ AT_ONCE: Final = 16
 """Calls of one graph at a time; ours."""
 LONGEST_NAME: Final = 80
 """Characters of an entity's name; ours. A longer one is a sentence that went astray."""
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that is read for entities."""
-    return [policy.graphrag.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -44,11 +44,6 @@ EXAMPLES: Final = "examples"
 """What stands for a document in the artifact's key: it belongs to none."""
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.instructrag.granularity]
-
-
 def unforeseen(policy: Policy) -> str | None:
     """Why no estimate can tell what is sent."""
     return "the rationales of its examples must be written first" if policy.instructrag.examples else None

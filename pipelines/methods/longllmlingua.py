@@ -32,7 +32,6 @@ from okralong.pipelines.answering.policy import (
     LlmLingua2Policy,
     LlmLinguaPolicy,
     LongLlmLinguaPolicy,
-    Policy,
     plain_plan,
 )
 from okralong.pipelines.answering.retrieve import dense_retrieval
@@ -51,11 +50,6 @@ Kept = list[tuple[Hit, list[Span]]]
 """Chunks in the order in which they are shown, each with the stretches of its text that stay."""
 
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.longllmlingua.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

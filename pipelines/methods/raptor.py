@@ -32,7 +32,7 @@ from okralong.pipelines.answering.citations import ask_for
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.policy import plain_plan
 from okralong.pipelines.answering.prompt_text import render_passages, strip_thought
 from okralong.pipelines.answering.retrieve import dense_retrieval, sort_hits, within_tokens
 from okralong.pipelines.answering.tools import Branch, Tools, note_lacking
@@ -78,11 +78,6 @@ TRIED_BEYOND: Final = 5
 """Numbers of clusters that are tried beyond the best one so far. Ours: the authors try all up to the most."""
 
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size of the leaves."""
-    return [policy.raptor.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

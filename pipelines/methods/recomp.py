@@ -44,11 +44,6 @@ SHORTEST: Final = 12
 """Characters of a sentence that is looked at; ours. A shorter one is a heading's number or a cut word."""
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.recomp.granularity]
-
-
 def unforeseen(policy: Policy) -> str | None:
     """Why no estimate can tell what is sent."""
     return "it answers from a summary that is yet to be written" if policy.recomp.compressor == "abstractive" else None

@@ -47,11 +47,6 @@ LINE: Final = 5
 """Tokens of a vector's numbered line beside it: four or five in SmolLM2's vocabulary."""
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold, and for which it must have compressed chunks."""
-    return [policy.sara.granularity]
-
-
 def needs_scorer(policy: Policy) -> bool:
     """Whether a language model must measure likelihoods."""
     return policy.sara.selection == "csi"

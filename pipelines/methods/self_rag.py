@@ -29,7 +29,7 @@ from okralong.pipelines.answering.citations import ask_for, find_citations
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.answering.policy import Policy, SelfRagPolicy, plain_plan
+from okralong.pipelines.answering.policy import SelfRagPolicy, plain_plan
 from okralong.pipelines.answering.prompt_text import (
     Evidence,
     cut_at_labels,
@@ -49,11 +49,6 @@ from okralong.pipelines.methods.adaptive_rag import answer_closed_book
 UNFORESEEN: Final = "the generator decides whether it retrieves at all"
 NEEDS_VECTORS: Final = True
 ROLE: Final = "critique"
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.self_rag.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
