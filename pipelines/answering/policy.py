@@ -7,7 +7,7 @@ follows its paper stands in its file and in ``docs/methods.md``.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -512,34 +512,6 @@ class Policy(Settings):
     def needs_vectors(self) -> bool:
         """Whether the archive must have dense vectors to choose evidence by, or to retrieve by alone."""
         return self.selection.method == "novelty" or self.fusion.only == "semantic"
-
-    def identity(self) -> dict[str, Any]:
-        """What tells this policy from another. A section that a file need not have is left out where nothing of it is
-        changed (but ``doubt``, which was there from the start), and so are keys that came later to one that was there:
-        runs that began before there was one go on.
-        """
-        optional = {name: field.default for name, field in Policy.model_fields.items() if name != "doubt"}
-        plain: dict[str, Any] = {
-            name: True
-            for name, usual in optional.items()
-            if isinstance(usual, Settings) and getattr(self, name) == usual
-        }
-        fusion: dict[str, Any] = {name: True for name in ("only", "named") if getattr(self.fusion, name) is None}
-        if self.fusion.surroundings is not None and self.fusion.surroundings.most_documents is None:
-            fusion["surroundings"] = {"most_documents"}
-        if fusion:
-            plain["fusion"] = fusion
-        if self.selection.space == "encoder":
-            plain["selection"] = {"space"}
-        if self.step.carry == "passages":
-            plain["step"] = {"carry"}
-        for section, names in (("sara", ("retriever", "rerank")), ("over_documents", ("count", "rows"))):
-            if section not in plain:
-                ours, usual = getattr(self, section), optional[section]
-                plain[section] = {name for name in names if getattr(ours, name) == getattr(usual, name)}
-        if self.escalate is None:
-            plain["escalate"] = True
-        return self.model_dump(exclude=plain)
 
     def granularities(self) -> list[int]:
         """Chunk sizes, in tokens, that an archive must hold for this policy."""
