@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
@@ -39,7 +39,7 @@ from okralong.pipelines.answering.prompt_text import (
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
 
 UNFORESEEN: Final = "it stops when the generator finds a summary complete"
 ROLE: Final = "compress"
@@ -80,12 +80,7 @@ async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int)
         part = hits[start : start + segment]
         build = partial(compress_prompt, question, so_far)
         shown = fit_passages([passage_of(hit) for hit in part], part, build, ROLE, tools)
-        try:
-            so_far = await ask_for(tools, ROLE, f"segment/{number}/compress", build(shown), read_digest)
-        except NobodyAsked:
-            raise
-        except ReplyError:
-            continue
+        so_far = await ask_or(tools, ROLE, f"segment/{number}/compress", build(shown), read_digest, so_far)
         if so_far.complete:
             break
     return so_far

@@ -37,7 +37,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
@@ -59,7 +59,6 @@ from okralong.pipelines.core.types import (
     Chunk,
     Hit,
     Message,
-    NobodyAsked,
     Passage,
     Plan,
     Question,
@@ -258,13 +257,11 @@ class Extracted:
 
 async def _extracted(tools: Tools, step: str, chunk: Chunk, lacking: list[str]) -> Extracted:
     shown = fit_passages([passage_of(Hit(chunk, 1.0))], (), extract_prompt, EXTRACT, tools)
-    try:
-        return await ask_for(tools, EXTRACT, step, extract_prompt(shown), read_extracted)
-    except NobodyAsked:
-        raise
-    except ReplyError:
+    found = await ask_or(tools, EXTRACT, step, extract_prompt(shown), read_extracted, None)
+    if found is None:
         lacking.append(step)
         return Extracted()
+    return found
 
 
 def merged(said: Sequence[Extracted]) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
@@ -369,13 +366,10 @@ async def _reported(
     lines = "\n".join(_first_lines([*told, *(_relation_line(graph, each) for each in own)], most))
     passage = Passage(graph.doc_id, 0, len(lines), lines, count_tokens(lines), 1.0)
     shown = fit_passages([passage], (), report_prompt, REPORT, tools)
-    try:
-        title, report, rating = await ask_for(tools, REPORT, step, report_prompt(shown), read_report)
-    except NobodyAsked:
-        raise
-    except ReplyError:
+    written = await ask_or(tools, REPORT, step, report_prompt(shown), read_report, None)
+    if written is None:
         lacking.append(step)
-        title, report, rating = "", ", ".join(graph.entities[place].name for place in entities[:20]), 0.0
+    title, report, rating = written or ("", ", ".join(graph.entities[place].name for place in entities[:20]), 0.0)
     return replace(bare, title=title, report=report, rating=rating)
 
 
@@ -557,12 +551,7 @@ def _of_level(found: Sequence[Community], place: int, level: int) -> bool:
 async def _points(tools: Tools, step: str, question: str, reports: Sequence[Hit]) -> list[tuple[int, str]]:
     build = partial(framed_prompt, MAP_INSTRUCTIONS, question)
     shown = fit_passages([_shown(hit) for hit in reports], reports, build, REPORT, tools)
-    try:
-        return await ask_for(tools, REPORT, step, build(shown), read_points)
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        return []
+    return await ask_or(tools, REPORT, step, build(shown), read_points, [])
 
 
 # The prompts. What is asked for and the scales (strength of a relation 1 to 10, rating 0 to 10, score 0 to 100) are the

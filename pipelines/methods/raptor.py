@@ -28,7 +28,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
@@ -42,7 +42,6 @@ from okralong.pipelines.core.types import (
     Chunk,
     Hit,
     Message,
-    NobodyAsked,
     Passage,
     Question,
     ReplyError,
@@ -173,13 +172,11 @@ def bounded_clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[l
 async def _summary(tools: Tools, step: str, doc_id: str, texts: Sequence[str], lacking: list[str]) -> str:
     passages = [Passage(doc_id, 0, len(text), text, count_tokens(text), 1.0) for text in texts]
     shown = fit_passages(passages, (), summarize_prompt, ROLE, tools)
-    try:
-        return await ask_for(tools, ROLE, step, summarize_prompt(shown), read_summary)
-    except NobodyAsked:
-        raise
-    except ReplyError:
+    summary = await ask_or(tools, ROLE, step, summarize_prompt(shown), read_summary, None)
+    if summary is None:
         lacking.append(step)
         return " ".join(shown[0].text.split()[:SUMMARY_WORDS])
+    return summary
 
 
 def summary_hits(doc_id: str, tree: Sequence[Any], vector: Sequence[float]) -> list[Hit]:

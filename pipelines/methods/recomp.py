@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
@@ -33,7 +33,7 @@ from okralong.pipelines.answering.prompt_text import framed_prompt, strip_though
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Answer, Hit, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Hit, Passage, Plan, Question, ReplyError
 from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
 
@@ -117,12 +117,7 @@ async def summarized(tools: Tools, step: str, question: str, hits: Sequence[Hit]
     """
     build = partial(framed_prompt, INSTRUCTIONS, question)
     shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
-    try:
-        return await ask_for(tools, ROLE, step, build(shown), read_summary)
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        return ""
+    return await ask_or(tools, ROLE, step, build(shown), read_summary, "")
 
 
 # The prompt of the abstractive compressor (section 3.2): a summary for the question, and nothing where nothing helps.

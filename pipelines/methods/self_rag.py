@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import ask_for, find_citations
+from okralong.pipelines.answering.citations import ask_or, find_citations
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
@@ -43,7 +43,7 @@ from okralong.pipelines.answering.prompt_text import (
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
 
 UNFORESEEN: Final = "the generator decides whether it retrieves at all"
@@ -110,22 +110,13 @@ async def _critique(tools: Tools, step: str, question: str, hit: Hit) -> Candida
     """The answer from one chunk with its marks; None where no reply can be read, also when asked for once more."""
     build = partial(framed_prompt, INSTRUCTIONS, question)
     (shown,) = fit_passages([passage_of(hit)], [hit], build, ROLE, tools)
-    try:
-        return Candidate(shown, await ask_for(tools, ROLE, step, build([shown]), read_marks))
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        return None
+    marks = await ask_or(tools, ROLE, step, build([shown]), read_marks, None)
+    return None if marks is None else Candidate(shown, marks)
 
 
 async def _must_look_up(tools: Tools, step: str, question: str) -> bool:
     prompt = [Message("system", DECIDE_INSTRUCTIONS), Message("user", f"Question: {neutralise(question).strip()}")]
-    try:
-        return await ask_for(tools, "classify", step, prompt, read_decision)
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        return True
+    return await ask_or(tools, "classify", step, prompt, read_decision, True)
 
 
 # The prompts. The marks are the paper's (its table 1): relevant or irrelevant; fully, partially, or no support; 1 to 5.
