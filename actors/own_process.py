@@ -207,10 +207,7 @@ class OwnRetrieval(RetrievalClient):
         self._models = own = models.of(prepared, asking)
         says = RetrievalNames.of(prepared, (), dict.fromkeys(own, ""))
         self.archive = prepared.archive
-        self.has_embedder, self.has_analyzer = "embedder" in own, "analyzer" in own
-        self.has_reranker, self.has_scorer = "reranker" in own, "scorer" in own
-        self.has_token_classifier = "token_classifier" in own
-        self.has_compressor = False
+        self.parts = frozenset(own)
         self.reads_spans, self.reads_answers, self.checks = says.reads_spans, says.reads_answers, says.checks
         most = prepared.config.reranker.max_batch
         embed: _Together[str, Any] = _Together(lambda texts: list(own["embedder"].call("encode_queries", texts)))
@@ -408,7 +405,7 @@ def own_actors(
         replies_from=replies_from,
         planners=(),
         makers=(),
-        retrieval=RetrievalNames(prepared.archive.location, (), None, None, None, None),
+        retrieval=RetrievalNames(prepared.archive.location, (), {}),
         gateway="",
         run=run,
         weights=weights,
