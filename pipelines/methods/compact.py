@@ -30,7 +30,7 @@ from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import plain_plan
 from okralong.pipelines.answering.prompt_text import (
-    cut_at_labels,
+    first_sections,
     framed_prompt,
     label_pattern,
     neutralise,
@@ -132,10 +132,7 @@ def compress_prompt(question: str, so_far: Digest, passages: Sequence[Passage]) 
 
 def read_digest(reply: str) -> Digest:
     """Read a reply. Raises ReplyError when it holds no summary. Without an evaluation it is taken as incomplete."""
-    unlabelled, sections = cut_at_labels(_LABEL, strip_thought(reply))
-    parts: dict[str, str] = {}
-    for label, section in sections:
-        parts.setdefault(label, section)
+    unlabelled, parts = first_sections(_LABEL, strip_thought(reply))
     summary = parts.get("summary") or unlabelled
     if not summary:
         raise ReplyError(

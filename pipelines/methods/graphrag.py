@@ -43,7 +43,7 @@ from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import GraphRagPolicy, plain_plan
 from okralong.pipelines.answering.prompt_text import (
-    cut_at_labels,
+    first_sections,
     framed_prompt,
     label_pattern,
     neutralise,
@@ -65,7 +65,7 @@ from okralong.pipelines.core.types import (
     ReplyError,
     needs_extra,
 )
-from okralong.pipelines.methods.raptor import ALL, SUMMARY, only_leaves, packed, unpacked
+from okralong.pipelines.methods.raptor import ALL, node_passage, only_leaves, packed, unpacked
 
 with needs_extra("lab"):
     from graspologic_native import hierarchical_leiden
@@ -417,7 +417,7 @@ async def local_search(tools: Tools, question: str, graphs: Sequence[Graph], pol
     left = policy.max_tokens - sum(hit.chunk.n_tokens for hit in [*reports, *units])
     lists = _lists(graphs, nearest, policy.relationships, left)
     # Shown as the authors have them; where the window is too small, chunks go last.
-    shown = [_shown(hit) for hit in [*reports, *lists, *units]]
+    shown = [node_passage(hit) for hit in [*reports, *lists, *units]]
     return await generate(tools, "generate", question, shown, [*units, *lists, *reports], cite_in=only_leaves)
 
 
@@ -504,11 +504,6 @@ def _written(doc_id: str, what: str, text: str) -> Hit:
     return Hit(Chunk(f"{doc_id}#{what}", doc_id, 0, 0, 0, 0, count_tokens(text), text), 1.0)
 
 
-def _shown(hit: Hit) -> Passage:
-    passage = passage_of(hit)
-    return passage if hit.chunk.granularity else replace(passage, origin=SUMMARY)
-
-
 # Global search: every report of a level is asked what it says to the question; the answer comes from what they said.
 
 
@@ -538,7 +533,9 @@ async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], po
     chosen = within(hits, policy.max_tokens)
     if not chosen:
         return Answer("unanswerable", UNANSWERABLE)
-    found = await generate(tools, "generate", question, [_shown(hit) for hit in chosen], chosen, cite_in=only_leaves)
+    found = await generate(
+        tools, "generate", question, [node_passage(hit) for hit in chosen], chosen, cite_in=only_leaves
+    )
     return replace(found, context=())
 
 
@@ -550,7 +547,7 @@ def _of_level(found: Sequence[Community], place: int, level: int) -> bool:
 
 async def _points(tools: Tools, step: str, question: str, reports: Sequence[Hit]) -> list[tuple[int, str]]:
     build = partial(framed_prompt, MAP_INSTRUCTIONS, question)
-    shown = fit_passages([_shown(hit) for hit in reports], reports, build, REPORT, tools)
+    shown = fit_passages([node_passage(hit) for hit in reports], reports, build, REPORT, tools)
     return await ask_or(tools, REPORT, step, build(shown), read_points, [])
 
 
@@ -629,10 +626,8 @@ def report_prompt(passages: Sequence[Passage]) -> list[Message]:
 
 def read_report(reply: str) -> tuple[str, str, float]:
     """Title, report and rating. Raises ReplyError when there is no report. Without a rating it is 0."""
-    unlabelled, found = cut_at_labels(_REPORT_LABEL, strip_thought(reply))
-    parts: dict[str, str] = {}
-    for label, section in found:
-        parts.setdefault({"summary": "report", "importance": "rating"}.get(label, label), section)
+    rename = {"summary": "report", "importance": "rating"}
+    unlabelled, parts = first_sections(_REPORT_LABEL, strip_thought(reply), rename)
     report = " ".join((parts.get("report") or unlabelled).split())
     if not any(char.isalnum() for char in report):
         raise ReplyError(f"The reply holds no report: {reply[:80]!r}. Title, Rating and Report were asked for.")

@@ -29,7 +29,7 @@ from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.policy import Policy, plain_plan
-from okralong.pipelines.answering.prompt_text import framed_prompt, strip_thought
+from okralong.pipelines.answering.prompt_text import framed_prompt, one_paragraph
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
@@ -127,13 +127,12 @@ INSTRUCTIONS: Final = """Do not answer the question yet. Write one paragraph of 
 passages say to it, with names and figures in full.
 If nothing in the passages helps to answer it, reply only: none"""
 
-_LABEL: Final = re.compile(r"^[\s*#]*summary[\s*]*:[\s*]*", re.IGNORECASE)
 _NONE: Final = re.compile(r"\W*(?:none|nothing|no relevant information)\W*", re.IGNORECASE)
 
 
 def read_summary(reply: str) -> str:
     """The paragraph on one line, empty for "none". Raises ReplyError when the reply says nothing."""
-    summary = " ".join(_LABEL.sub("", strip_thought(reply)).split())
+    summary = one_paragraph(reply)
     if not summary:
         raise ReplyError(f"The reply holds no summary: {reply[:80]!r}. One paragraph, or none, was asked for.")
     return "" if _NONE.fullmatch(summary) else summary

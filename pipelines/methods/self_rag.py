@@ -32,7 +32,7 @@ from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.policy import SelfRagPolicy, plain_plan
 from okralong.pipelines.answering.prompt_text import (
     Evidence,
-    cut_at_labels,
+    first_sections,
     framed_prompt,
     label_pattern,
     neutralise,
@@ -151,11 +151,9 @@ def read_decision(reply: str) -> bool:
 
 def read_marks(reply: str) -> Marks:
     """Read a reply. A mark that is missing counts as its lowest. Raises ReplyError when there is no answer."""
-    unlabelled, found = cut_at_labels(_LABEL, strip_thought(reply))
-    sections: dict[str, str] = {}
-    for label, section in found:
-        sections.setdefault({"supported": "support", "usefulness": "utility"}.get(label, label), section)
-    answer, references = take_references(clean(sections.get("answer", unlabelled if not found else "")))
+    rename = {"supported": "support", "usefulness": "utility"}
+    unlabelled, sections = first_sections(_LABEL, strip_thought(reply), rename)
+    answer, references = take_references(clean(sections.get("answer", "" if sections else unlabelled)))
     if not answer:
         raise ReplyError(f"The reply holds no answer: {reply[:80]!r}. The five lines of the form were asked for.")
     relevance = sections.get("relevance", "").casefold()
