@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import httpx2
 
+from okralong.actors.llm import ActorClient
 from okralong.actors.planner import Planner, PlannerSetup, RunActors, not_written
 from okralong.actors.retrieval import QueryVectors, RetrievalClient, RetrievalNames, needed_models
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, load_scorer, load_token_classifier
@@ -365,16 +366,6 @@ class _Method:
         return asyncio.shield(asyncio.wrap_future(running))
 
 
-class _Ledger:
-    """The ledger on another loop, as an object with its methods."""
-
-    def __init__(self, handle: _Handle) -> None:
-        self._handle = handle
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        return cast(Callable[..., Awaitable[Any]], getattr(self._handle, name).remote)
-
-
 @contextmanager
 def own_actors(
     prepared: Prepared,
@@ -417,7 +408,7 @@ def own_actors(
             planner = OwnPlanner(setup, gateway, OwnRetrieval(prepared, models), late)
             models.wait()
             try:
-                yield RunActors([loop.handle(planner)], cast(RunLedger, _Ledger(loop.handle(ledger))))
+                yield RunActors([loop.handle(planner)], cast(RunLedger, ActorClient(loop.handle(ledger))))
                 finished = True
             finally:
                 loop.run(planner.aclose())
