@@ -16,7 +16,8 @@ from typing import Annotated, Final, Literal, Self, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
-from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Analysis, Plan, QuestionType, Usage

@@ -21,7 +21,7 @@ from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate, generate
-from okralong.pipelines.answering.policy import plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.prompt_text import neutralise, strip_thought
 from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import dense_retrieval

@@ -28,7 +28,7 @@ from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.prompt_text import (
     first_sections,
     framed_prompt,

@@ -31,7 +31,7 @@ from typing import Final
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.answering.policy import plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval

@@ -28,12 +28,8 @@ from typing import Any, Final
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import (
-    LlmLingua2Policy,
-    LlmLinguaPolicy,
-    LongLlmLinguaPolicy,
-    plain_plan,
-)
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import LlmLingua2Policy, LlmLinguaPolicy, LongLlmLinguaPolicy
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools

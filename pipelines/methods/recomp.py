@@ -28,7 +28,8 @@ from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompt_text import framed_prompt, one_paragraph
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools

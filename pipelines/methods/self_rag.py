@@ -29,7 +29,8 @@ from okralong.pipelines.answering.citations import ask_or, find_citations
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.answering.policy import SelfRagPolicy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import SelfRagPolicy
 from okralong.pipelines.answering.prompt_text import (
     Evidence,
     first_sections,

@@ -7,7 +7,7 @@ from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question

@@ -19,7 +19,7 @@ from okralong.pipelines.answering.analyzers.analyzer import (
     write_labels,
 )
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.answering.policy import fusion_weights, organize
+from okralong.pipelines.answering.organizer import fusion_weights, organize
 from okralong.pipelines.core.types import Analysis, ConfigError, Pattern
 from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.run.config import fingerprint
