@@ -24,7 +24,8 @@ import ray
 from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, named_actor, plain_errors
 from okralong.actors.messages import Address, GatewayClient, Inbox, Message, Replies
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
+from okralong.pipelines.llm.batch import BatchScheduler
+from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger

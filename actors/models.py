@@ -66,14 +66,32 @@ flight over one encoder that held 64, 1.35 a second came through, on an idle mac
 _JSON: Final = "application/json"
 
 
-class AnalyzerReplica:
+class _Batching:
+    """A replica whose calls that arrive together are worked on together, by a method ``_batched`` of ``serve.batch``,
+    which counts the ``_sizes`` of its batches and works in a thread: the next batch must be able to fill meanwhile.
+    """
+
+    _batched: Any
+
+    def __init__(self, max_batch: int, wait_s: float) -> None:
+        """At most ``max_batch`` calls are one batch, which waits ``wait_s`` seconds to fill."""
+        self._sizes: Counter[int] = Counter()
+        self._batched.set_max_batch_size(max_batch)
+        self._batched.set_batch_wait_timeout_s(wait_s)
+
+    async def stats(self) -> dict[int, int]:
+        """How many batches of each size were worked on so far."""
+        return dict(self._sizes)
+
+
+class AnalyzerReplica(_Batching):
     """One analyzer in one process: questions that arrive together are analysed together. Called with an
     ``AnalysisInput``, returns its ``Analysis``.
     """
 
     def __init__(self, config: AnalyzerConfig) -> None:
+        super().__init__(config.max_batch, config.batch_wait_s)
         self._analyzer = load_analyzer(config)
-        self._sizes: Counter[int] = Counter()
         self._batch_size = Histogram(
             "okralong_analyzer_batch_size", "Questions analysed in one pass.", list(BATCH_SIZES), ("analyzer",)
         )
@@ -82,25 +100,17 @@ class AnalyzerReplica:
         )
         for metric in (self._batch_size, self._batch_seconds):
             metric.set_default_tags({"analyzer": self._analyzer.name})
-        batched: Any = self._batched
-        batched.set_max_batch_size(config.max_batch)
-        batched.set_batch_wait_timeout_s(config.batch_wait_s)
 
     async def __call__(self, asked: AnalysisInput) -> Analysis:
         """The analysis of one question and its primary passages."""
         analysis: Analysis = await self._batched(asked)
         return analysis
 
-    async def stats(self) -> dict[int, int]:
-        """How many batches of each size were analysed so far."""
-        return dict(self._sizes)
-
     @serve.batch
     async def _batched(self, asked: list[AnalysisInput]) -> list[Analysis]:
         self._sizes[len(asked)] += 1
         self._batch_size.observe(len(asked))
         started = time.perf_counter()
-        # In a thread: the next batch must be able to fill while this one is worked on.
         found = await asyncio.to_thread(self._analyzer.analyze, asked)
         self._batch_seconds.observe(time.perf_counter() - started)
         return found
@@ -111,7 +121,7 @@ def analyzer_app(config: AnalyzerConfig, place: Place = ANYWHERE) -> serve.Appli
     return _deployed(AnalyzerReplica, "analyzer", config.replicas, config.gpus_per_replica, place).bind(config)
 
 
-class QueryEmbedderReplica:
+class QueryEmbedderReplica(_Batching):
     """One encoder in one process. Called with a query, returns its unit vector (dimension,), float32.
 
     Queries that arrive together are embedded together. Where a run chooses evidence in the space of SARA's compressor,
@@ -119,12 +129,12 @@ class QueryEmbedderReplica:
     """
 
     def __init__(self, manifest: Mapping[str, Any], compressor: str | None = None) -> None:
+        super().__init__(MAX_BATCH, BATCH_WAIT_S)
         # Imported here: torch takes seconds to load, and the driver does not need it.
         from okralong.pipelines.indexing.query_encoder import load_query_encoder
 
         self._encoder = load_query_encoder(manifest, MAX_BATCH)
         self._compressor = None if compressor is None else ArrayCompressor.load(Path(compressor))
-        self._sizes: Counter[int] = Counter()
         self._batch_size = query_batch_sizes()
 
     async def __call__(self, query: str) -> Vector:
@@ -138,15 +148,10 @@ class QueryEmbedderReplica:
             raise ConfigError("This run was started without a compressor. Name one under sara.compressor.")
         return await asyncio.to_thread(self._compressor.pooled, vectors)
 
-    async def stats(self) -> dict[int, int]:
-        """How many batches of each size were embedded so far."""
-        return dict(self._sizes)
-
-    @serve.batch(max_batch_size=MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S)
+    @serve.batch
     async def _batched(self, queries: list[str]) -> list[Vector]:
         self._sizes[len(queries)] += 1
         self._batch_size.observe(len(queries))
-        # In a thread: the next batch must be able to fill while this one is worked on.
         return list(await asyncio.to_thread(self._encoder.encode_queries, queries))
 
 
@@ -168,7 +173,7 @@ def query_embedder_app(
     )
 
 
-class GeneratorReplica:
+class GeneratorReplica(_Batching):
     """SARA's generator in one process: chat completions with vectors in them, answered in batches.
 
     It speaks OpenAI's protocol by its handle, which ``HandleTransport`` puts in the place of the network: a run's calls
@@ -176,6 +181,7 @@ class GeneratorReplica:
     """
 
     def __init__(self, config: SaraConfig, model: str, window: int) -> None:
+        super().__init__(config.max_batch, config.batch_wait_s)
         # Imported here: torch and transformers take seconds, and the driver needs neither.
         from okralong.pipelines.models.weights import available_cores
         from okralong.pipelines.sara.artifact import served_generator
@@ -185,10 +191,6 @@ class GeneratorReplica:
         self._name = served_generator(folder, model).name
         # Ray gives an actor one thread unless told otherwise.
         self._generator = MixedGenerator.load(folder, model, window, config.precision, threads=available_cores())
-        self._sizes: Counter[int] = Counter()
-        batched: Any = self._batched
-        batched.set_max_batch_size(config.max_batch)
-        batched.set_batch_wait_timeout_s(config.batch_wait_s)
 
     async def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         """The HTTP status and the body that answer a request."""
@@ -196,10 +198,6 @@ class GeneratorReplica:
             return 200, json.dumps(await self._reply(method, path, body)).encode()
         except RefusedError as error:
             return error.status, json.dumps(refusal(error)).encode()
-
-    async def stats(self) -> dict[int, int]:
-        """How many batches of each size were answered so far."""
-        return dict(self._sizes)
 
     async def _reply(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         if (method, path.rstrip("/")) == ("GET", "/v1/models"):
@@ -215,7 +213,6 @@ class GeneratorReplica:
     @serve.batch
     async def _batched(self, asked: list[Asked]) -> list[Written | RefusedError]:
         self._sizes[len(asked)] += 1
-        # In a thread: the next batch must be able to fill while this one is written.
         return await asyncio.to_thread(self._generator.answer, asked)
 
 
@@ -247,32 +244,24 @@ class HandleTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(status, headers={"content-type": _JSON}, content=said, request=request)
 
 
-class RerankerReplica:
+class RerankerReplica(_Batching):
     """One cross-encoder in one process: candidates of queries that arrive together are read together. Called with a
     query and passages, returns a ``Reading`` of each.
     """
 
     def __init__(self, config: RerankerConfig) -> None:
+        super().__init__(RERANKED_TOGETHER, config.batch_wait_s)
         self._model = load_reranker(config)
         self._max_pairs = config.max_batch
-        self._sizes: Counter[int] = Counter()
-        batched: Any = self._batched
-        batched.set_max_batch_size(RERANKED_TOGETHER)
-        batched.set_batch_wait_timeout_s(config.batch_wait_s)
 
     async def __call__(self, query: str, passages: list[str]) -> list[Reading]:
         """The readings of one query's passages, in their order."""
         readings: list[Reading] = await self._batched((query, passages))
         return readings
 
-    async def stats(self) -> dict[int, int]:
-        """How many batches of each number of queries were read so far."""
-        return dict(self._sizes)
-
     @serve.batch
     async def _batched(self, asked: list[tuple[str, list[str]]]) -> list[list[Reading]]:
         self._sizes[len(asked)] += 1
-        # In a thread: the next batch must be able to fill while this one is worked on.
         return await asyncio.to_thread(self._model.read_each, asked, self._max_pairs)
 
 

@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import httpx2
 
+from okralong.actors.llm import ActorClient
 from okralong.actors.planner import Planner, PlannerSetup, RunActors, not_written
 from okralong.actors.retrieval import QueryVectors, RetrievalClient, RetrievalNames, needed_models
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, load_scorer, load_token_classifier
@@ -207,10 +208,7 @@ class OwnRetrieval(RetrievalClient):
         self._models = own = models.of(prepared, asking)
         says = RetrievalNames.of(prepared, (), dict.fromkeys(own, ""))
         self.archive = prepared.archive
-        self.has_embedder, self.has_analyzer = "embedder" in own, "analyzer" in own
-        self.has_reranker, self.has_scorer = "reranker" in own, "scorer" in own
-        self.has_token_classifier = "token_classifier" in own
-        self.has_compressor = False
+        self.parts = frozenset(own)
         self.reads_spans, self.reads_answers, self.checks = says.reads_spans, says.reads_answers, says.checks
         most = prepared.config.reranker.max_batch
         embed: _Together[str, Any] = _Together(lambda texts: list(own["embedder"].call("encode_queries", texts)))
@@ -368,16 +366,6 @@ class _Method:
         return asyncio.shield(asyncio.wrap_future(running))
 
 
-class _Ledger:
-    """The ledger on another loop, as an object with its methods."""
-
-    def __init__(self, handle: _Handle) -> None:
-        self._handle = handle
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        return cast(Callable[..., Awaitable[Any]], getattr(self._handle, name).remote)
-
-
 @contextmanager
 def own_actors(
     prepared: Prepared,
@@ -408,7 +396,7 @@ def own_actors(
         replies_from=replies_from,
         planners=(),
         makers=(),
-        retrieval=RetrievalNames(prepared.archive.location, (), None, None, None, None),
+        retrieval=RetrievalNames(prepared.archive.location, (), {}),
         gateway="",
         run=run,
         weights=weights,
@@ -420,7 +408,7 @@ def own_actors(
             planner = OwnPlanner(setup, gateway, OwnRetrieval(prepared, models), late)
             models.wait()
             try:
-                yield RunActors([loop.handle(planner)], cast(RunLedger, _Ledger(loop.handle(ledger))))
+                yield RunActors([loop.handle(planner)], cast(RunLedger, ActorClient(loop.handle(ledger))))
                 finished = True
             finally:
                 loop.run(planner.aclose())

@@ -620,19 +620,19 @@ def ports_of(
     return Ports(
         archive=retrieval.archive,
         shards=retrieval.shards,
-        embed=retrieval.embed if retrieval.has_embedder else None,
-        analyze=retrieval.analyze if retrieval.has_analyzer else None,
+        embed=retrieval.port("embedder", retrieval.embed),
+        analyze=retrieval.port("analyzer", retrieval.analyze),
         complete=complete,
         admit=admit,
         policy=policy,
         **_asked_as(llm),
-        read=retrieval.read if retrieval.has_reranker else None,
+        read=retrieval.port("reranker", retrieval.read),
         reads_spans=retrieval.reads_spans,
         reads_answers=retrieval.reads_answers,
-        score=retrieval.score if retrieval.has_scorer else None,
-        token_ends=retrieval.token_ends if retrieval.has_scorer else None,
-        keep=retrieval.keep if retrieval.has_token_classifier else None,
-        compress=retrieval.compress if retrieval.has_compressor else None,
+        score=retrieval.port("scorer", retrieval.score),
+        token_ends=retrieval.port("scorer", retrieval.token_ends),
+        keep=retrieval.port("token_classifier", retrieval.keep),
+        compress=retrieval.port("compressor", retrieval.compress),
     )
 
 

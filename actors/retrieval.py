@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import ray
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ray import serve
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
+Method = TypeVar("Method")
 
 ADDRESS: Final = "http://okralong.invalid/v1"
 """What a client takes for the address of a server that it reaches through a transport: a name that leads nowhere."""
@@ -51,21 +52,16 @@ APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "token_classifier",
 @dataclass(frozen=True)
 class RetrievalNames:
     """``archive`` is a place that every node can read, ``shards`` are actors of okralong's namespace, for each shard
-    number one or more; ``analyzer`` (None: the generator analyses), ``embedder`` (None: the archive has no vectors),
-    ``reranker``, ``scorer``, ``token_classifier`` and ``generator`` (None where nothing needs one) run on Ray Serve;
-    ``rules`` is an analyzer that each planner has in its own process; ``compresses`` says whether the embedder has a
-    compressor, ``reads_spans`` whether the reranker says where answers stand, ``reads_answers`` whether it may answer
-    and ``checks`` whether it says how probably an answer is right.
+    number one or more; ``apps`` are the names of the applications on Ray Serve by part, of ``APPS``: without an
+    analyzer the generator analyses, without an embedder the archive has no vectors. ``rules`` is an analyzer that each
+    planner has in its own process; ``compresses`` says whether the embedder has a compressor, ``reads_spans`` whether
+    the reranker says where answers stand, ``reads_answers`` whether it may answer and ``checks`` whether it says how
+    probably an answer is right.
     """
 
     archive: str
     shards: tuple[tuple[str, ...], ...]
-    analyzer: str | None
-    embedder: str | None
-    reranker: str | None
-    scorer: str | None
-    token_classifier: str | None = None
-    generator: str | None = None
+    apps: Mapping[str, str]
     rules: AnalyzerConfig | None = None
     compresses: bool = False
     reads_spans: bool = False
@@ -74,17 +70,17 @@ class RetrievalNames:
 
     @classmethod
     def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
-        """Those of a run; ``apps`` are the names of its applications, by part."""
+        """Those of a run."""
         reranker, ours = prepared.config.reranker, "reranker" in apps and prepared.config.reranker.reads_spans
         return cls(
             prepared.archive.location,
             shards,
+            apps,
             rules=prepared.config.analyzer if prepared.config.analyzer.kind == "rules" else None,
             compresses=prepared.strategy.needs_compressor,
             reads_spans=ours,
             reads_answers=ours and reranker.may_answer(prepared.config.llm.base_url == EMBEDDED),
             checks=ours and reranker.confidence,
-            **{part: apps.get(part) for part in APPS},
         )
 
 
@@ -277,20 +273,20 @@ class RetrievalClient:
 
     def __init__(self, names: RetrievalNames) -> None:
         self.archive = Archive.open(names.archive)
-        self.has_embedder = names.embedder is not None
-        self.has_analyzer = names.analyzer is not None or names.rules is not None
-        self.has_reranker = names.reranker is not None
+        self.parts = frozenset(names.apps)
+        if names.rules is not None:
+            self.parts |= {"analyzer"}
+        if names.compresses:
+            self.parts |= {"compressor"}
         self.reads_spans, self.reads_answers, self.checks = names.reads_spans, names.reads_answers, names.checks
-        self.has_scorer = names.scorer is not None
-        self.has_token_classifier = names.token_classifier is not None
-        self.has_compressor = names.compresses
         self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]
         self._rules = None if names.rules is None else load_analyzer(names.rules)
-        self._embedder, self._analyzer = _app_handle(names.embedder), _app_handle(names.analyzer)
-        self._reranker, self._scorer = _app_handle(names.reranker), _app_handle(names.scorer)
-        self._token_classifier = _app_handle(names.token_classifier)
-        self._generator = _app_handle(names.generator)
+        self._apps = _app_handles(names.apps)
         self._vectors = QueryVectors(self._vector)
+
+    def port(self, part: str, method: Method) -> Method | None:
+        """``method`` of this client where the run has the part that it asks (``APPS``, or "compressor"), else None."""
+        return method if part in self.parts else None
 
     def shards(self, granularity: int) -> list[RayShard]:
         """All shards of a granularity, in order of their numbers."""
@@ -301,55 +297,55 @@ class RetrievalClient:
         return np.stack(await asyncio.gather(*map(self._vectors, texts))).astype(np.float32)
 
     async def _vector(self, query: str) -> Vectors:
-        vector: Vectors = await retry_replica(partial(self._embedder.remote, query))
+        vector: Vectors = await retry_replica(partial(self._apps["embedder"].remote, query))
         return vector
 
     async def compress(self, vectors: Vectors) -> Vectors:
         """What SARA's compressor makes of vectors; only where there is one."""
-        made: Vectors = await retry_replica(partial(self._embedder.compress.remote, vectors))
+        made: Vectors = await retry_replica(partial(self._apps["embedder"].compress.remote, vectors))
         return made
 
     def transport(self) -> Any:
         """What carries requests to SARA's generator; None where the run has another."""
         from okralong.actors.models import HandleTransport
 
-        return None if self._generator is None else HandleTransport(self._generator)
+        return HandleTransport(self._apps["generator"]) if "generator" in self._apps else None
 
     async def analyze(self, asked: AnalysisInput) -> Analysis:
         """The analyzer's word; only where there is one."""
         if self._rules is not None:
             return self._rules.analyze([asked])[0]
-        analysis: Analysis = await retry_replica(partial(self._analyzer.remote, asked))
+        analysis: Analysis = await retry_replica(partial(self._apps["analyzer"].remote, asked))
         return analysis
 
     async def read(self, query: str, passages: list[str]) -> list[Reading]:
         """The cross-encoder's readings of passages for a query; only where there is one."""
-        readings: list[Reading] = await retry_replica(partial(self._reranker.remote, query, passages))
+        readings: list[Reading] = await retry_replica(partial(self._apps["reranker"].remote, query, passages))
         return readings
 
     async def score(self, prefix: str, texts: list[str]) -> list[list[float]]:
         """The scorer's log-likelihoods; only where there is one."""
-        logs: list[list[float]] = await retry_replica(partial(self._scorer.remote, prefix, texts))
+        logs: list[list[float]] = await retry_replica(partial(self._apps["scorer"].remote, prefix, texts))
         return logs
 
     async def token_ends(self, texts: list[str]) -> list[list[int]]:
         """Where the tokens end that ``score`` measures; only where there is a scorer."""
-        ends: list[list[int]] = await retry_replica(partial(self._scorer.token_ends.remote, texts))
+        ends: list[list[int]] = await retry_replica(partial(self._apps["scorer"].token_ends.remote, texts))
         return ends
 
     async def keep(self, texts: list[str]) -> list[list[WordKept]]:
         """The token classifier's words with their probabilities; only where there is one."""
-        words: list[list[WordKept]] = await retry_replica(partial(self._token_classifier.remote, texts))
+        words: list[list[WordKept]] = await retry_replica(partial(self._apps["token_classifier"].remote, texts))
         return words
 
 
-def _app_handle(name: str | None) -> Any:
-    """The handle of an application on Ray Serve; None without a name."""
-    if name is None:
-        return None
+def _app_handles(apps: Mapping[str, str]) -> dict[str, Any]:
+    """The handles of applications on Ray Serve, by part."""
+    if not apps:
+        return {}
     from ray import serve
 
-    return serve.get_app_handle(name)
+    return {part: serve.get_app_handle(name) for part, name in apps.items()}
 
 
 def hold(held: ExitStack, actor: Any) -> Any:

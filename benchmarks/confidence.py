@@ -8,8 +8,8 @@ The answers are taken surest first. *Coverage* is the share of them that is take
 exact match) over these. The area under that curve (AURC) is set against that of random order, which is the risk of all:
 1 and more means that the confidence tells nothing. Answers of equal confidence count as taken in any order. *Brier* is
 the mean square of confidence less F1, *ECE* the mean gap of the two over ten bins of equal width. Intervals: 95 %,
-bootstrap over documents. ``--fit`` fits weights over what is known of
-answers (``lab/training/confidence.py``) and sets them beside the cross-encoder's own word.
+bootstrap over documents. ``--fit`` fits weights over what is known of answers (``benchmarks/confidence_features.py``)
+and sets them beside the cross-encoder's own word.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
+from benchmarks.confidence_features import Judge, answer_features, fit_judge, own_word
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.lab.pictures import RiskLine, draw_risk
-from okralong.pipelines.lab.training.confidence import Judge, answer_features, fit_judge, own_word
+from okralong.pipelines.lab.pictures import COLOURS, WIDTH, style, write_svg
 from okralong.pipelines.lab.training.learners.calibration import BINS
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
@@ -215,6 +216,24 @@ def main() -> None:
     _write(given.out, every, " ".join(told))
 
 
+def draw_risk(path: Path, every: Sequence[Judged]) -> None:
+    """Write risk (1 - F1) against coverage to an SVG file, each run with the risk of random order as a thin line."""
+    with style():
+        figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
+        axis = figure.subplots()
+        for number, each in enumerate(every):
+            colour = COLOURS[number % len(COLOURS)]
+            coverage, risk = risks(each.confidence, each.wrong)
+            axis.plot(coverage, risk, color=colour, linewidth=1.4, label=each.name)
+            axis.axhline(float(risk[-1]), color=colour, linewidth=0.7, linestyle=":")
+        axis.set_xlabel("coverage: share of answers taken, surest first")
+        axis.set_ylabel("risk")
+        axis.set_ylim(0, 1)
+        axis.grid(visible=True)
+        axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        write_svg(figure, path)
+
+
 def _write(out: Path | None, every: Sequence[Judged], command: str) -> None:
     page = "\n\n".join(
         [
@@ -229,8 +248,7 @@ def _write(out: Path | None, every: Sequence[Judged], command: str) -> None:
     print(page)
     if out is not None:
         out.write_text(f"{page}\n\n![Risk against coverage]({out.stem}.svg)\n", encoding="utf-8")
-        lines = [RiskLine(each.name, *(part.tolist() for part in risks(each.confidence, each.wrong))) for each in every]
-        draw_risk(out.with_suffix(".svg"), lines)
+        draw_risk(out.with_suffix(".svg"), every)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 import okralong
 from okralong.jobs.cli import app
-from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.answering.tools import Retriever, Tools
 from okralong.pipelines.core import schemas
 from okralong.pipelines.core import types as values
 from okralong.pipelines.core.config import Settings
@@ -391,7 +391,7 @@ def python_page() -> str:
     lines += ["", "## Tools of a strategy", "", "What `answer(question, tools)` may call; [methods](../methods.md) "]
     lines[-1] += "has an example."
     lines.append("")
-    for name, member in vars(Tools).items():
+    for name, member in {**vars(Retriever), **vars(Tools)}.items():
         if isinstance(member, types.FunctionType) and not name.startswith("_"):
             lines += _function(f"tools.{name}", member, "###")
         elif isinstance(member, property):

@@ -56,7 +56,8 @@ from okralong.pipelines.core.types import (
     OkraError,
     Question,
 )
-from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
+from okralong.pipelines.llm.batch import BatchScheduler
+from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.config import LlmConfig, read_deadline
 from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
 from okralong.pipelines.llm.prices import COLUMNS, bill

@@ -80,10 +80,10 @@ def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
     """What to tell the user where the run was begun with another model to judge its answers by, else "".
 
     A confidence decides no answer (where the policy escalates by it, the model is part of the run's fingerprint), so
-    the run goes on. A folder of before the model was kept says nothing.
+    the run goes on.
     """
     begun = json.loads(folder.read_bytes(BEGUN))
-    before, now = begun.get("confidence", prepared.confidence), prepared.confidence
+    before, now = begun["confidence"], prepared.confidence
     if before == now:
         return ""
     models = [f"{each['model']} ({each['precision']})" if each else "none" for each in (before, now)]
@@ -102,9 +102,7 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
         return True
     now = prepared.config.model_dump(mode="json")
     decides = ("strategy", "policy", "analyzer", "llm", "reranker", "scorer", "token_classifier", "sara")
-    # A folder of before there was a reranker or a token classifier has none in its config.
-    known = [key for key in decides if key in begun["config"] or key not in ("reranker", "token_classifier")]
-    changed = [key for key in known if begun["config"].get(key) != now.get(key)] or ["policy values or the archive"]
+    changed = [key for key in decides if begun["config"][key] != now[key]] or ["policy values or the archive"]
     raise ConfigError(
         f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "
         "of one set-up. Choose another folder, or go back to the config that the folder was begun with "

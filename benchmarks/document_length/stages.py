@@ -13,7 +13,8 @@ from typing import Final
 
 from okralong.pipelines.answering.analyzers.analysis import Analyzer
 from okralong.pipelines.answering.context import process_context
-from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import assembled_retrieval, primary_retrieval
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import LocalShard

@@ -176,7 +176,7 @@ def _questions(given: Any, costs: UnitCosts) -> list[Line]:
             (
                 f"dollars, {model}",
                 f"{price.input:g} and {price.output:g} a million; in a batch {1 - price.batch_discount:.0%}",
-                f"${price.cost(usage):,.2f}; ${price.batch_cost(usage):,.2f}",
+                f"${price.cost(usage):,.2f}; ${price.in_batch().cost(usage):,.2f}",
             )
         )
     return lines

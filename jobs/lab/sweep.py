@@ -63,7 +63,7 @@ from okralong.pipelines.lab.sweeps.run import (
     write_cell_files,
     write_gold_labels,
 )
-from okralong.pipelines.llm.batch import ResumeState
+from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.gateway import Gateway

@@ -167,6 +167,7 @@ def _normalise(text: str) -> tuple[str, list[int]]:
 # journal and ledger, replayed by a rerun.
 
 T = TypeVar("T")
+Otherwise = TypeVar("Otherwise")
 
 REPAIR: Final = "repair"
 """The last part of the step path of the further call."""
@@ -187,6 +188,23 @@ async def ask_for(tools: Tools, role: str, step: str, messages: Sequence[Message
     fits = partial(prompt_fits, role=role, tools=tools)
     found, _ = await ask_and_read(partial(tools.complete, role=role), step, messages, read, fits)
     return found
+
+
+async def ask_or(
+    tools: Tools,
+    role: str,
+    step: str,
+    messages: Sequence[Message],
+    read: Callable[[str], T],
+    otherwise: Otherwise,
+) -> T | Otherwise:
+    """As ``ask_for``; ``otherwise`` where there is no reply that can be read. Raises NobodyAsked."""
+    try:
+        return await ask_for(tools, role, step, messages, read)
+    except NobodyAsked:
+        raise
+    except ReplyError:
+        return otherwise
 
 
 async def ask_and_read(

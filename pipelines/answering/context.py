@@ -216,26 +216,15 @@ def _table_over(tables: tuple[TableSpan, ...], offset: int) -> TableSpan | None:
 
 def _earliest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) -> int:
     """The smallest line start in [low, high] that fits, found by bisection; high where no line start does."""
-    starts = [low] + [i + 1 for i in _breaks(text, low, high)]
-    while starts:
-        middle = len(starts) // 2
-        if fits(starts[middle]):
-            high, starts = starts[middle], starts[:middle]
-        else:
-            starts = starts[middle + 1 :]
-    return high
+    starts = [low, *(i + 1 for i in _breaks(text, low, high))]
+    place = _furthest(starts[::-1], fits)
+    return high if place is None else place
 
 
 def _latest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) -> int:
     """The largest line end in [low, high] that fits, found by bisection; low where no line end does."""
-    ends = [*_breaks(text, low, high), high]
-    while ends:
-        middle = len(ends) // 2
-        if fits(ends[middle]):
-            low, ends = ends[middle], ends[middle + 1 :]
-        else:
-            ends = ends[:middle]
-    return low
+    place = _furthest([*_breaks(text, low, high), high], fits)
+    return low if place is None else place
 
 
 def _breaks(text: str, low: int, high: int) -> list[int]:

@@ -16,11 +16,11 @@ from typing import Annotated, Final, Literal, Self, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
-from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Analysis, Plan, QuestionType, Usage
-from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits
 from okralong.pipelines.llm.prices import Price
 
 PROMPT_OVERHEAD: Final = 600
@@ -35,8 +35,8 @@ def cacheable(tokens: int) -> int:
     return 0 if tokens < CACHED_FROM else CACHED_FROM + (tokens - CACHED_FROM) // CACHED_BY * CACHED_BY
 
 
-ROLES: Final = tuple(role for role in CompletionLimits.model_fields if role not in LATER_ROLES)
-"""The roles of a generator that have priors: generate, split, step, full_text, analyze. Baselines' own have none."""
+ROLES: Final = ("generate", "split", "step", "full_text", "analyze")
+"""The roles of a generator that have priors. Baselines' own have none."""
 
 LookUps = Literal["none", "split", "step"]
 """What decides how many look-ups there will be: the plan alone, the sub-questions, or the steps."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AnswerType
-from okralong.pipelines.answering.prompt_text import cut_at_labels, label_pattern, neutralise, strip_thought
+from okralong.pipelines.answering.prompt_text import first_sections, label_pattern, neutralise, strip_thought
 from okralong.pipelines.core.types import Message, QuestionError, ReplyError, TypedValue
 from okralong.pipelines.statements.amounts import Amount, amounts
 from okralong.pipelines.statements.periods import YEAR
@@ -93,10 +93,8 @@ def read_task(reply: str) -> DocumentsTask:
     """Read a reply. The first label of each kind counts; without a type it is text, without "Do" a language model
     answers from the table. Raises ReplyError where nothing is asked, or type or operation is none of those named.
     """
-    _, found = cut_at_labels(_LABEL, strip_thought(reply))
-    parts: dict[str, str] = {}
-    for label, section in found:
-        parts.setdefault(label, section.strip().strip("`*").strip())
+    _, sections = first_sections(_LABEL, strip_thought(reply))
+    parts = {label: section.strip("`*").strip() for label, section in sections.items()}
     ask = " ".join(parts.get("ask", "").split())[:LONGEST_ASK]
     if not ask:
         raise ReplyError("The reply does not say what each document is asked. The lines Ask, Type and Do were wanted.")

@@ -29,7 +29,8 @@ from okralong.pipelines.answering.documents_task import (
     years_of,
 )
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.reading import with_confidence
 from okralong.pipelines.answering.tools import Branch, Tools

@@ -1,4 +1,4 @@
-"""The organizer: the policy, which holds every constant of the method, and the plan that it makes of an analysis.
+"""The policy: every constant that the method and the baselines decide by.
 
 The paper's own policy is ``configs/policy/paper.yaml``, which names the source of each value. A baseline's section has
 defaults, its authors' values as far as there are any, so that a policy file need not name it; how far each baseline
@@ -7,12 +7,12 @@ follows its paper stands in its file and in ``docs/methods.md``.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import Analysis, Pattern, Plan, QuestionType, RetrieverName, Usage, Workflow
+from okralong.pipelines.core.types import QuestionType, RetrieverName, Workflow
 
 Tokens = Annotated[int, Field(ge=16, le=8192)]
 Count = Annotated[int, Field(ge=1, le=1000)]
@@ -516,34 +516,6 @@ class Policy(Settings):
         """Whether the archive must have dense vectors to choose evidence by, or to retrieve by alone."""
         return self.selection.method == "novelty" or self.fusion.only == "semantic"
 
-    def identity(self) -> dict[str, Any]:
-        """What tells this policy from another. A section that a file need not have is left out where nothing of it is
-        changed (but ``doubt``, which was there from the start), and so are keys that came later to one that was there:
-        runs that began before there was one go on.
-        """
-        optional = {name: field.default for name, field in Policy.model_fields.items() if name != "doubt"}
-        plain: dict[str, Any] = {
-            name: True
-            for name, usual in optional.items()
-            if isinstance(usual, Settings) and getattr(self, name) == usual
-        }
-        fusion: dict[str, Any] = {name: True for name in ("only", "named") if getattr(self.fusion, name) is None}
-        if self.fusion.surroundings is not None and self.fusion.surroundings.most_documents is None:
-            fusion["surroundings"] = {"most_documents"}
-        if fusion:
-            plain["fusion"] = fusion
-        if self.selection.space == "encoder":
-            plain["selection"] = {"space"}
-        if self.step.carry == "passages":
-            plain["step"] = {"carry"}
-        for section, names in (("sara", ("retriever", "rerank")), ("over_documents", ("count", "rows"))):
-            if section not in plain:
-                ours, usual = getattr(self, section), optional[section]
-                plain[section] = {name for name in names if getattr(ours, name) == getattr(usual, name)}
-        if self.escalate is None:
-            plain["escalate"] = True
-        return self.model_dump(exclude=plain)
-
     def granularities(self) -> list[int]:
         """Chunk sizes, in tokens, that an archive must hold for this policy."""
         return sorted(
@@ -556,154 +528,3 @@ class Policy(Settings):
                 *((self.fusion.surroundings.granularity,) if self.fusion.surroundings else ()),
             }
         )
-
-
-# From what the analyzer said to what will be done: a pure function over the policy (paper section 3.4).
-#
-# Three decisions: the workflow follows the question's type, the size and number of chunks follow the type and whether
-# the evidence is at hand, and the weights of the two retrievers follow how the evidence is found. Each decision leaves
-# its reason in words, because a person who pays for a plan will ask why.
-
-_WORKFLOW_WORDS: dict[Workflow, str] = {
-    "linear": "one retrieval, one answer",
-    "extend": "one retrieval, each passage widened, one answer",
-    "split": "a retrieval for each sub-question, one answer",
-    "step": "reasoning and retrieval in turns",
-    "documents": "each document by itself, one answer from their values",
-}
-
-
-def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Plan:
-    """The plan for a question that was analysed so.
-
-    Without an analysis (there was nothing to analyse) the plan is the most careful plain one: linear, factoid scope,
-    evidence taken as absent, both retrievers alike. ``precise`` allows the full text after "unanswerable".
-    """
-    workflow, workflow_reason = _workflow(analysis, policy)
-    scope, granularity, count, size_reason = _size(analysis, policy, workflow)
-    exact_weight, semantic_weight = fusion_weights("same" if analysis is None else analysis.pattern, policy)
-    pattern = "of unknown pattern" if analysis is None else f"found by {_pattern_words(analysis.pattern)}"
-    reasons = [
-        workflow_reason,
-        size_reason,
-        f"evidence {pattern} → BM25 : dense {exact_weight:g} : {semantic_weight:g}",
-    ]
-    extension = policy.context.extension_tokens if workflow == "extend" else 0
-    if extension:
-        reasons.append(f"figures need their surroundings → each passage widened by up to {extension} tokens a side")
-    elif workflow == "extend":
-        reasons.append("context.extension_tokens is 0 → nothing is widened, as in linear")
-    around = policy.fusion.surroundings
-    if around is not None and around.granularity > granularity:
-        reasons.append(
-            f"small chunks say little by themselves → the {around.granularity} tokens around one count "
-            f"{around.weight:g} in its score"
-        )
-    if scope.neighbours:
-        reasons.append(f"its evidence runs on → a chunk's better neighbour counts {scope.neighbours:g} in its score")
-    if policy.selection.method != "none":
-        by = "embedding novelty" if policy.selection.method == "novelty" else "conditional self-information"
-        reasons.append(f"of the {policy.selection.pool} best candidates, the chunks are chosen one by one by {by}")
-    if precise:
-        reasons.append('precise mode → the full text is read if the reply is "unanswerable"')
-    again = policy.escalate
-    if again is not None:
-        how = "the stronger generator follows the plan" if again.to == "stronger" else "the full text is read"
-        reasons.append(f"an answer of a confidence under {again.under:g} is not trusted → {how}")
-    return Plan(
-        workflow=workflow,
-        granularity=granularity,
-        count=count,
-        candidates=policy.fusion.candidates,
-        exact_weight=exact_weight,
-        semantic_weight=semantic_weight,
-        threshold=policy.fusion.threshold,
-        extension_tokens=extension,
-        recover_tables=policy.context.recover_tables,
-        max_sub_questions=policy.split.max_sub_questions,
-        sub_question_count=policy.split.count,
-        max_steps=policy.step.max_steps,
-        escalate=precise,
-        reasons=tuple(reasons),
-        max_tokens=scope.tokens,
-        sub_question_tokens=policy.split.tokens,
-        neighbour_weight=scope.neighbours,
-        escalate_under=0.0 if again is None else again.under,
-        escalate_to=None if again is None else again.to,
-    )
-
-
-def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
-    """``(exact, semantic)`` weights: the preferred retriever gets the larger one, "same" gives both alike.
-
-    Where the policy takes one retriever only, that one has all.
-    """
-    fusion = policy.fusion
-    if fusion.only is not None:
-        return (1.0, 0.0) if fusion.only == "exact" else (0.0, 1.0)
-    if pattern == "exact":
-        return fusion.preferred_weight, fusion.other_weight
-    if pattern == "semantic":
-        return fusion.other_weight, fusion.preferred_weight
-    return fusion.same_weight, fusion.same_weight
-
-
-def _workflow(analysis: Analysis | None, policy: Policy) -> tuple[Workflow, str]:
-    if analysis is None:
-        return "linear", f"no analysis → linear: {_WORKFLOW_WORDS['linear']}"
-    workflow, sure = policy.workflow[analysis.type], analysis.type_probabilities[analysis.type]
-    if sure < policy.doubt.below and workflow != policy.doubt.workflow:
-        workflow = policy.doubt.workflow
-        return workflow, f"question may be {analysis.type} ({sure:.2f}) → {workflow}: {_WORKFLOW_WORDS[workflow]}"
-    return workflow, f"question is {analysis.type} → {workflow}: {_WORKFLOW_WORDS[workflow]}"
-
-
-def _size(analysis: Analysis | None, policy: Policy, workflow: Workflow) -> tuple[ScopePolicy, int, int, str]:
-    contextual = analysis is not None and analysis.type in policy.contextual_types
-    scope = policy.contextual if contextual else policy.factoid
-    present = analysis is not None and analysis.evidence
-    granularity = scope.granularity_present if present else scope.granularity_absent
-    kind = "contextual" if contextual else "factoid"
-    where = "evidence in the primary chunks" if present else "evidence not in the primary chunks"
-    count = policy.step.count or scope.count if workflow == "step" else scope.count
-    size = f"{count} chunks of {granularity} tokens"
-    if scope.tokens is not None:
-        size += f", {scope.tokens} tokens at most"
-    return scope, granularity, count, f"{where} → {size} ({kind})"
-
-
-def _pattern_words(pattern: Pattern) -> str:
-    return "exact and semantic match alike" if pattern == "same" else f"{pattern} match"
-
-
-def plain_plan(
-    granularity: int,
-    count: int,
-    reason: str,
-    *,
-    workflow: Workflow = "linear",
-    max_steps: int = 0,
-    most: Usage | None = None,
-) -> Plan:
-    """The plan of a baseline, which plans nothing: it lets it be admitted to the budget and shown like any other.
-
-    Dense retrieval of ``count`` chunks of ``granularity`` tokens, once and for one answer unless a method says
-    otherwise: ``workflow`` and ``max_steps`` tell a person how it goes on, ``most`` the budget what it can use.
-    """
-    return Plan(
-        workflow=workflow,
-        granularity=granularity,
-        count=count,
-        candidates=count,
-        exact_weight=0.0,
-        semantic_weight=1.0,
-        threshold=0.0,
-        extension_tokens=0,
-        recover_tables=False,
-        max_sub_questions=1,
-        sub_question_count=0,
-        max_steps=max_steps,
-        escalate=False,
-        reasons=(reason,),
-        most=most,
-    )

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 from okralong.pipelines.core.types import QUESTION_MARK, Message, Passage
@@ -132,6 +133,7 @@ _OPENING_TURNS = re.compile(rf"\A(?:\s*(?:{_TURN}|(?:assistant|model)[ \t]*(?=\n
 _NEXT_TURN = re.compile(rf"(?:{_TURN}).*", re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w+-]*[ \t]*$\n?", re.MULTILINE)
 _DRESS = r"^[ \t>#*_-]*"
+_SUMMARY = re.compile(r"^[\s*#]*summary[\s*]*:[\s*]*", re.IGNORECASE)
 _COLON = r"(?:[ \t]*\d+)?[ \t*_]*[:\uff1a][ \t*_]*"
 
 
@@ -150,6 +152,24 @@ def cut_at_labels(pattern: re.Pattern[str], text: str) -> tuple[str, list[tuple[
         (label["label"].casefold(), text[label.end() : end].strip()) for label, end in zip(labels, ends, strict=True)
     ]
     return text[: labels[0].start()].strip(), sections
+
+
+def first_sections(
+    pattern: re.Pattern[str], text: str, rename: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, dict[str, str]]:
+    """``(text before the first label, what follows the first label of each kind)``; ``rename`` says which labels are of
+    the same kind as others.
+    """
+    unlabelled, sections = cut_at_labels(pattern, text)
+    first: dict[str, str] = {}
+    for label, section in sections:
+        first.setdefault(rename.get(label, label), section)
+    return unlabelled, first
+
+
+def one_paragraph(reply: str) -> str:
+    """What a reply says, on one line and without the label "Summary"; "" where it says nothing."""
+    return " ".join(_SUMMARY.sub("", strip_thought(reply)).split())
 
 
 def strip_thought(reply: str) -> str:

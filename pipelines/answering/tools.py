@@ -77,36 +77,40 @@ class Retriever(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """See ``Tools``."""
+        """The constants that the run was started with."""
         ...
 
     async def retrieve(
         self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
     ) -> Candidates:
-        """See ``Tools``."""
+        """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller, and none of
+        the semantic one where the archive has no vectors. ``doc_ids``, of the scope, narrow it for this look-up.
+
+        Raises QuestionError when the scope names no document.
+        """
         ...
 
     @property
     def scope_size(self) -> int:
-        """See ``Tools``."""
+        """How many documents the question may be answered from."""
         ...
 
     def named(self, query: str) -> dict[str, float]:
-        """See ``Tools``."""
+        """The documents of the scope that ``query`` calls by a word of their names, each with a share of 0 to 1 (see
+        ``DocumentNames``); none where the scope has one document.
+        """
         ...
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
-        """See ``Tools``."""
+        """What the run's cross-encoder says of each passage for ``query``, in their order; at least one.
+
+        Made durable before it is used: two passes may round differently. Raises ConfigError when the run has none.
+        """
         ...
 
 
-class Tools(Protocol):
+class Tools(Retriever, Protocol):
     """The tools of one question (its scope and its step path are inside)."""
-
-    @property
-    def policy(self) -> Policy:
-        """The constants that the run was started with."""
-        ...
 
     @property
     def window(self) -> int:
@@ -129,27 +133,6 @@ class Tools(Protocol):
     @property
     def short_contract(self) -> bool:
         """Whether answers are asked for by the short contract: the answer, then the number of a passage."""
-        ...
-
-    async def retrieve(
-        self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
-    ) -> Candidates:
-        """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller, and none of
-        the semantic one where the archive has no vectors. ``doc_ids``, of the scope, narrow it for this look-up.
-
-        Raises QuestionError when the scope names no document.
-        """
-        ...
-
-    @property
-    def scope_size(self) -> int:
-        """How many documents the question may be answered from."""
-        ...
-
-    def named(self, query: str) -> dict[str, float]:
-        """The documents of the scope that ``query`` calls by a word of their names, each with a share of 0 to 1 (see
-        ``DocumentNames``); none where the scope has one document.
-        """
         ...
 
     async def analyze(
@@ -207,13 +190,6 @@ class Tools(Protocol):
     @property
     def reads_answers(self) -> bool:
         """Whether it may answer by itself, where the policy's ``read`` says for which questions."""
-        ...
-
-    async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
-        """What the run's cross-encoder says of each passage for ``query``, in their order; at least one.
-
-        Made durable before it is used: two passes may round differently. Raises ConfigError when the run has none.
-        """
         ...
 
     async def record_choice(

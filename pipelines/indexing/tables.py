@@ -333,7 +333,7 @@ def read_lines(text: str) -> list[Line]:
         spans.append((start, start + len(raw), raw.strip() if short else raw[:MAX_PIPED_LINE_CHARS]))
         start += len(raw) + 1
     width = _prose_width([shown for _, _, shown in spans])
-    lines = [_classify(start, end, shown, text, width) for start, end, shown in spans]
+    lines = [_classify(start, end, shown, width) for start, end, shown in spans]
     return _with_neighbours(lines, text)
 
 
@@ -345,7 +345,7 @@ def _prose_width(shown: Sequence[str]) -> int:
     return lengths[len(lengths) // 2] if len(lengths) >= MIN_WIDTH_LINES else DEFAULT_PROSE_WIDTH
 
 
-def _classify(start: int, end: int, shown: str, text: str, width: int) -> Line:
+def _classify(start: int, end: int, shown: str, width: int) -> Line:
     if not shown:
         return Line(start, end, shown, Kind.BLANK)
     if end - start <= MAX_PIPED_LINE_CHARS and shown.count("|") >= MIN_PIPES:

@@ -1,7 +1,8 @@
 """Every picture that is a file: a report's charts, recall against tokens, and the course of a training.
 
-This is the one module that loads matplotlib, which belongs to the extra ``lab``; a report's page draws its charts in
-the browser and needs none of it. The same numbers give the same bytes, whatever style a user has set for matplotlib.
+In the product this is the one module that loads matplotlib, which belongs to the extra ``lab``; a report's page draws
+its charts in the browser and needs none of it. The same numbers give the same bytes, whatever style a user has set for
+matplotlib.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ NAME_CHARS: Final = 36
 
 
 @contextmanager
-def _style(size: float = 9.0) -> Iterator[None]:
+def style(size: float = 9.0) -> Iterator[None]:
     """Our style and no other for the time of the block; ``size`` is of the letters, in points."""
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     style: Any = dict.fromkeys(inked, INK)
@@ -54,7 +55,8 @@ def _style(size: float = 9.0) -> Iterator[None]:
         yield
 
 
-def _svg(figure: Figure, path: Path) -> None:
+def write_svg(figure: Figure, path: Path) -> None:
+    """Write the figure, without a date, so that equal figures are equal files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
@@ -73,7 +75,7 @@ WIDTH: Final = 7.0
 def report_pictures(report: Report) -> dict[str, bytes]:
     """The charts of a run's or a sweep's report by file name. One that has nothing to show is left out."""
     drawn: dict[str, Figure] = {}
-    with _style():
+    with style():
         for number, panel in enumerate(report.panels):
             measures = {measure for figures in panel.points.values() for measure in figures}
             accuracy = next((measure for measure in ACCURACY if measure in measures), None)
@@ -233,7 +235,7 @@ def draw_recall(path: Path, panels: Sequence[RecallPanel]) -> None:
     rows, legend_rows = -(-len(panels) // columns), -(-len(labels) // LEGEND_COLUMNS)
     height = rows * PANEL_HEIGHT + legend_rows * LEGEND_ROW + 0.15
     legend_share = (legend_rows * LEGEND_ROW + 0.15) / height
-    with _style(8.5):
+    with style(8.5):
         layout = ConstrainedLayoutEngine(rect=(0, legend_share, 1, 1 - legend_share))
         figure = Figure(figsize=(RECALL_WIDTH, height), facecolor="white", layout=layout)
         looks = {label: _look(n, markersize=4.5, linewidth=1.4) for n, label in enumerate(labels)}
@@ -249,7 +251,7 @@ def draw_recall(path: Path, panels: Sequence[RecallPanel]) -> None:
             axis.set_visible(False)
         handles = [Line2D([], [], label=label, **look) for label, look in looks.items()]
         figure.legend(handles=handles, loc="lower center", ncols=LEGEND_COLUMNS)
-        _svg(figure, path)
+        write_svg(figure, path)
 
 
 def _recall_panel(axis: Axes, panel: RecallPanel, looks: Mapping[str, Mapping[str, Any]]) -> None:
@@ -287,7 +289,7 @@ def draw_curves(logs: Mapping[str, Log], path: Path) -> None:
 
     Stages learn different things, so they share no axis.
     """
-    with _style():
+    with style():
         figure = Figure(figsize=(max(7, 4 * len(logs)), 6), facecolor="white", layout="constrained")
         panels = figure.subplots(2, len(logs), sharex="col", squeeze=False)
         for (name, log), losses, shares in zip(logs.items(), *panels, strict=True):
@@ -298,7 +300,7 @@ def draw_curves(logs: Mapping[str, Log], path: Path) -> None:
             shares.set_xlabel("epoch")
         panels[0, 0].set_ylabel("loss")
         panels[1, 0].set_ylabel("accuracy on validation")
-        _svg(figure, path)
+        write_svg(figure, path)
 
 
 def _curves(axis: Axes, log: Log, labels: Mapping[str, str]) -> None:
@@ -310,32 +312,3 @@ def _curves(axis: Axes, log: Log, labels: Mapping[str, str]) -> None:
     axis.grid(visible=True)
     if axis.lines:  # not every model has an accuracy
         axis.legend()
-
-
-# --------
-# Risk against coverage of answers by their confidence.
-
-
-@dataclass(frozen=True, slots=True)
-class RiskLine:
-    """A run's curve: after each answer, surest first, the share of answers taken and the mean risk of these."""
-
-    label: str
-    coverage: Sequence[float]
-    risk: Sequence[float]
-
-
-def draw_risk(path: Path, lines: Sequence[RiskLine]) -> None:
-    """Write the curves to an SVG file, each with the risk of random order as a thin line."""
-    with _style():
-        figure, axis = _canvas(3.6)
-        for number, line in enumerate(lines):
-            colour = COLOURS[number % len(COLOURS)]
-            axis.plot(line.coverage, line.risk, color=colour, linewidth=1.4, label=line.label)
-            axis.axhline(line.risk[-1], color=colour, linewidth=0.7, linestyle=":")
-        axis.set_xlabel("coverage: share of answers taken, surest first")
-        axis.set_ylabel("risk")
-        axis.set_ylim(0, 1)
-        axis.grid(visible=True)
-        _legend(axis)
-        _svg(figure, path)

@@ -145,10 +145,6 @@ class LlmClient:
         await self._none_in_flight.wait()  # until the ledger has them as unknown
         return len(late)
 
-    def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Prompt tokens on the safe side, as they would be reserved."""
-        return self._meter.safe(self._meter.plain(messages))
-
     async def complete(
         self,
         query_id: str,

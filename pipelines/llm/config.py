@@ -156,20 +156,6 @@ CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 ANALYZE: Final = "analyze"
 """The role of a generator that analyses; its reply is one JSON dictionary."""
 
-LATER_ROLES: Final = (
-    "classify",
-    "sentence",
-    "compress",
-    "summarize",
-    "documents",
-    "critique",
-    "rationale",
-    "extract",
-    "report",
-)
-"""The roles that came after the first runs. Most belong to baselines: a letter, a sentence, a summary, an answer with
-marks or with its reasons, the entities of a passage, a report on some of them."""
-
 
 class CompletionLimits(Settings):
     """Most completion tokens by role: ``generate`` an answer, ``split`` a question, take a ``step`` of reasoning,

@@ -109,10 +109,6 @@ class Price(Rates):
         longer = [{**lowered(each), "above": each.above} for each in self.longer]
         return Price.model_validate({**lowered(self), "longer": longer})
 
-    def batch_cost(self, usage: Usage) -> float:
-        """Dollars for one reply in a batch."""
-        return self.in_batch().cost(usage)
-
 
 def highest(prices: Sequence[Price]) -> Price:
     """What a token costs at most, whichever of ``prices`` holds."""

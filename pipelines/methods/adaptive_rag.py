@@ -17,16 +17,16 @@ import re
 from dataclasses import replace
 from typing import Final, Literal
 
-from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate, generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.prompt_text import neutralise, strip_thought
 from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, NobodyAsked, Plan, Question, ReplyError
+from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, Plan, Question, ReplyError
 from okralong.pipelines.methods.flare import write_sentence
 
 UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and asks"
@@ -34,23 +34,12 @@ UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and a
 NEEDS_VECTORS: Final = True
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.adaptive_rag.granularity]
-
-
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``classify``, ``plan``, then ``generate`` (A), ``retrieve`` and ``generate`` (B), or those of
     ``interleave`` (C).
     """
     words = question.question
-    letter: Complexity
-    try:
-        letter = await ask_for(tools, "classify", "classify", complexity_prompt(words), read_complexity)
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        letter = "B"
+    letter: Complexity = await ask_or(tools, "classify", "classify", complexity_prompt(words), read_complexity, "B")
     plan = await tools.record_plan("plan", _plan(letter, tools))
     if plan.count == 0:
         result = await answer_closed_book(tools, "generate", words)

@@ -14,15 +14,11 @@ from dataclasses import replace
 from okralong.pipelines.answering.context import most_that_fits, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.budget_rag.granularity]
 
 
 def needs_vectors(policy: Policy) -> bool:

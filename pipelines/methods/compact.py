@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.prompt_text import (
-    cut_at_labels,
+    first_sections,
     framed_prompt,
     label_pattern,
     neutralise,
@@ -39,17 +39,12 @@ from okralong.pipelines.answering.prompt_text import (
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
 
 UNFORESEEN: Final = "it stops when the generator finds a summary complete"
 ROLE: Final = "compress"
 
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.compact.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
@@ -85,12 +80,7 @@ async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int)
         part = hits[start : start + segment]
         build = partial(compress_prompt, question, so_far)
         shown = fit_passages([passage_of(hit) for hit in part], part, build, ROLE, tools)
-        try:
-            so_far = await ask_for(tools, ROLE, f"segment/{number}/compress", build(shown), read_digest)
-        except NobodyAsked:
-            raise
-        except ReplyError:
-            continue
+        so_far = await ask_or(tools, ROLE, f"segment/{number}/compress", build(shown), read_digest, so_far)
         if so_far.complete:
             break
     return so_far
@@ -142,10 +132,7 @@ def compress_prompt(question: str, so_far: Digest, passages: Sequence[Passage]) 
 
 def read_digest(reply: str) -> Digest:
     """Read a reply. Raises ReplyError when it holds no summary. Without an evaluation it is taken as incomplete."""
-    unlabelled, sections = cut_at_labels(_LABEL, strip_thought(reply))
-    parts: dict[str, str] = {}
-    for label, section in sections:
-        parts.setdefault(label, section)
+    unlabelled, parts = first_sections(_LABEL, strip_thought(reply))
     summary = parts.get("summary") or unlabelled
     if not summary:
         raise ReplyError(

@@ -31,7 +31,7 @@ from typing import Final
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
@@ -44,11 +44,6 @@ NEEDS_LOGPROBS: Final = True
 ROLE: Final = "sentence"
 
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.flare.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

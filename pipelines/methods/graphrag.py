@@ -37,13 +37,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import GraphRagPolicy, Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import GraphRagPolicy
 from okralong.pipelines.answering.prompt_text import (
-    cut_at_labels,
+    first_sections,
     framed_prompt,
     label_pattern,
     neutralise,
@@ -59,14 +60,13 @@ from okralong.pipelines.core.types import (
     Chunk,
     Hit,
     Message,
-    NobodyAsked,
     Passage,
     Plan,
     Question,
     ReplyError,
     needs_extra,
 )
-from okralong.pipelines.methods.raptor import ALL, SUMMARY, only_leaves, packed, unpacked
+from okralong.pipelines.methods.raptor import ALL, node_passage, only_leaves, packed, unpacked
 
 with needs_extra("lab"):
     from graspologic_native import hierarchical_leiden
@@ -88,11 +88,6 @@ AT_ONCE: Final = 16
 """Calls of one graph at a time; ours."""
 LONGEST_NAME: Final = 80
 """Characters of an entity's name; ours. A longer one is a sentence that went astray."""
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that is read for entities."""
-    return [policy.graphrag.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
@@ -263,13 +258,11 @@ class Extracted:
 
 async def _extracted(tools: Tools, step: str, chunk: Chunk, lacking: list[str]) -> Extracted:
     shown = fit_passages([passage_of(Hit(chunk, 1.0))], (), extract_prompt, EXTRACT, tools)
-    try:
-        return await ask_for(tools, EXTRACT, step, extract_prompt(shown), read_extracted)
-    except NobodyAsked:
-        raise
-    except ReplyError:
+    found = await ask_or(tools, EXTRACT, step, extract_prompt(shown), read_extracted, None)
+    if found is None:
         lacking.append(step)
         return Extracted()
+    return found
 
 
 def merged(said: Sequence[Extracted]) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
@@ -374,13 +367,10 @@ async def _reported(
     lines = "\n".join(_first_lines([*told, *(_relation_line(graph, each) for each in own)], most))
     passage = Passage(graph.doc_id, 0, len(lines), lines, count_tokens(lines), 1.0)
     shown = fit_passages([passage], (), report_prompt, REPORT, tools)
-    try:
-        title, report, rating = await ask_for(tools, REPORT, step, report_prompt(shown), read_report)
-    except NobodyAsked:
-        raise
-    except ReplyError:
+    written = await ask_or(tools, REPORT, step, report_prompt(shown), read_report, None)
+    if written is None:
         lacking.append(step)
-        title, report, rating = "", ", ".join(graph.entities[place].name for place in entities[:20]), 0.0
+    title, report, rating = written or ("", ", ".join(graph.entities[place].name for place in entities[:20]), 0.0)
     return replace(bare, title=title, report=report, rating=rating)
 
 
@@ -428,7 +418,7 @@ async def local_search(tools: Tools, question: str, graphs: Sequence[Graph], pol
     left = policy.max_tokens - sum(hit.chunk.n_tokens for hit in [*reports, *units])
     lists = _lists(graphs, nearest, policy.relationships, left)
     # Shown as the authors have them; where the window is too small, chunks go last.
-    shown = [_shown(hit) for hit in [*reports, *lists, *units]]
+    shown = [node_passage(hit) for hit in [*reports, *lists, *units]]
     return await generate(tools, "generate", question, shown, [*units, *lists, *reports], cite_in=only_leaves)
 
 
@@ -515,11 +505,6 @@ def _written(doc_id: str, what: str, text: str) -> Hit:
     return Hit(Chunk(f"{doc_id}#{what}", doc_id, 0, 0, 0, 0, count_tokens(text), text), 1.0)
 
 
-def _shown(hit: Hit) -> Passage:
-    passage = passage_of(hit)
-    return passage if hit.chunk.granularity else replace(passage, origin=SUMMARY)
-
-
 # Global search: every report of a level is asked what it says to the question; the answer comes from what they said.
 
 
@@ -549,7 +534,9 @@ async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], po
     chosen = within(hits, policy.max_tokens)
     if not chosen:
         return Answer("unanswerable", UNANSWERABLE)
-    found = await generate(tools, "generate", question, [_shown(hit) for hit in chosen], chosen, cite_in=only_leaves)
+    found = await generate(
+        tools, "generate", question, [node_passage(hit) for hit in chosen], chosen, cite_in=only_leaves
+    )
     return replace(found, context=())
 
 
@@ -561,13 +548,8 @@ def _of_level(found: Sequence[Community], place: int, level: int) -> bool:
 
 async def _points(tools: Tools, step: str, question: str, reports: Sequence[Hit]) -> list[tuple[int, str]]:
     build = partial(framed_prompt, MAP_INSTRUCTIONS, question)
-    shown = fit_passages([_shown(hit) for hit in reports], reports, build, REPORT, tools)
-    try:
-        return await ask_for(tools, REPORT, step, build(shown), read_points)
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        return []
+    shown = fit_passages([node_passage(hit) for hit in reports], reports, build, REPORT, tools)
+    return await ask_or(tools, REPORT, step, build(shown), read_points, [])
 
 
 # The prompts. What is asked for and the scales (strength of a relation 1 to 10, rating 0 to 10, score 0 to 100) are the
@@ -645,10 +627,8 @@ def report_prompt(passages: Sequence[Passage]) -> list[Message]:
 
 def read_report(reply: str) -> tuple[str, str, float]:
     """Title, report and rating. Raises ReplyError when there is no report. Without a rating it is 0."""
-    unlabelled, found = cut_at_labels(_REPORT_LABEL, strip_thought(reply))
-    parts: dict[str, str] = {}
-    for label, section in found:
-        parts.setdefault({"summary": "report", "importance": "rating"}.get(label, label), section)
+    rename = {"summary": "report", "importance": "rating"}
+    unlabelled, parts = first_sections(_REPORT_LABEL, strip_thought(reply), rename)
     report = " ".join((parts.get("report") or unlabelled).split())
     if not any(char.isalnum() for char in report):
         raise ReplyError(f"The reply holds no report: {reply[:80]!r}. Title, Rating and Report were asked for.")

@@ -25,16 +25,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import ask_for, find_citations
+from okralong.pipelines.answering.citations import ask_or, find_citations
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise, render_passages, strip_thought
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Branch, Tools
-from okralong.pipelines.core.types import Answer, Message, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Message, Passage, Plan, Question, ReplyError
 
 NEEDS_VECTORS: Final = True
 ROLE: Final = "rationale"
@@ -42,11 +43,6 @@ ROLE: Final = "rationale"
 ARTIFACT: Final = "instructrag"
 EXAMPLES: Final = "examples"
 """What stands for a document in the artifact's key: it belongs to none."""
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.instructrag.granularity]
 
 
 def unforeseen(policy: Policy) -> str | None:
@@ -90,12 +86,8 @@ async def write_rationales(tools: Tools, count: int) -> list[str]:
     """
     written: list[str] = []
     for number, example in enumerate(WORKED[:count], start=1):
-        try:
-            written.append(await ask_for(tools, ROLE, f"{number}/rationale", synthesis_prompt(example), read_rationale))
-        except NobodyAsked:
-            raise
-        except ReplyError:
-            written.append("")
+        prompt = synthesis_prompt(example)
+        written.append(await ask_or(tools, ROLE, f"{number}/rationale", prompt, read_rationale, ""))
     return written
 
 

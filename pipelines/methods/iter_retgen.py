@@ -21,7 +21,7 @@ from typing import Final
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Plan, Question
@@ -31,11 +31,6 @@ NEEDS_VECTORS: Final = True
 
 LONGEST_QUERY: Final = 1200
 """Characters of a query: the question, and the head of what was answered. Ours: the encoder reads 256 tokens."""
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.iter_retgen.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -24,7 +24,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.answering.policy import LlmLinguaPolicy, Policy
+from okralong.pipelines.answering.policy import LlmLinguaPolicy
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Question
@@ -40,11 +40,6 @@ from okralong.pipelines.methods.longllmlingua import (
 
 NEEDS_SCORER: Final = True
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.llmlingua.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

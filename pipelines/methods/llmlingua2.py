@@ -28,7 +28,7 @@ from functools import partial
 from statistics import fmean
 from typing import Final
 
-from okralong.pipelines.answering.policy import LlmLingua2Policy, Policy
+from okralong.pipelines.answering.policy import LlmLingua2Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Question, WordKept
@@ -36,11 +36,6 @@ from okralong.pipelines.methods.longllmlingua import Kept, Span, answer_shortene
 
 NEEDS_TOKEN_CLASSIFIER: Final = True
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.llmlingua2.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from okralong.pipelines.answering.generate import answer_from_full_text
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
 

@@ -28,13 +28,8 @@ from typing import Any, Final
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import (
-    LlmLingua2Policy,
-    LlmLinguaPolicy,
-    LongLlmLinguaPolicy,
-    Policy,
-    plain_plan,
-)
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import LlmLingua2Policy, LlmLinguaPolicy, LongLlmLinguaPolicy
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
@@ -51,11 +46,6 @@ Kept = list[tuple[Hit, list[Span]]]
 """Chunks in the order in which they are shown, each with the stretches of its text that stay."""
 
 NEEDS_VECTORS: Final = True
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.longllmlingua.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -16,8 +16,9 @@ from okralong.pipelines.answering.context import merge, process_context
 from okralong.pipelines.answering.documents_task import task_by_rules
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
+from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.over_documents import answer_over_documents, as_documents_plan, fits_type, scope_of
-from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.reading import (
     read_answer,
     read_comparison,

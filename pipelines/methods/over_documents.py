@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.over_documents import answer_over_documents, as_documents_plan, fits_type, scope_of
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
 from okralong.pipelines.methods.okralong import orchestrate_cell

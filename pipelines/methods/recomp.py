@@ -24,16 +24,17 @@ from typing import Final
 
 import numpy as np
 
-from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
-from okralong.pipelines.answering.prompt_text import framed_prompt, strip_thought
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompt_text import framed_prompt, one_paragraph
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Answer, Hit, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Hit, Passage, Plan, Question, ReplyError
 from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
 
@@ -42,11 +43,6 @@ ROLE: Final = "summarize"
 
 SHORTEST: Final = 12
 """Characters of a sentence that is looked at; ours. A shorter one is a heading's number or a cut word."""
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.recomp.granularity]
 
 
 def unforeseen(policy: Policy) -> str | None:
@@ -122,12 +118,7 @@ async def summarized(tools: Tools, step: str, question: str, hits: Sequence[Hit]
     """
     build = partial(framed_prompt, INSTRUCTIONS, question)
     shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
-    try:
-        return await ask_for(tools, ROLE, step, build(shown), read_summary)
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        return ""
+    return await ask_or(tools, ROLE, step, build(shown), read_summary, "")
 
 
 # The prompt of the abstractive compressor (section 3.2): a summary for the question, and nothing where nothing helps.
@@ -137,13 +128,12 @@ INSTRUCTIONS: Final = """Do not answer the question yet. Write one paragraph of 
 passages say to it, with names and figures in full.
 If nothing in the passages helps to answer it, reply only: none"""
 
-_LABEL: Final = re.compile(r"^[\s*#]*summary[\s*]*:[\s*]*", re.IGNORECASE)
 _NONE: Final = re.compile(r"\W*(?:none|nothing|no relevant information)\W*", re.IGNORECASE)
 
 
 def read_summary(reply: str) -> str:
     """The paragraph on one line, empty for "none". Raises ReplyError when the reply says nothing."""
-    summary = " ".join(_LABEL.sub("", strip_thought(reply)).split())
+    summary = one_paragraph(reply)
     if not summary:
         raise ReplyError(f"The reply holds no summary: {reply[:80]!r}. One paragraph, or none, was asked for.")
     return "" if _NONE.fullmatch(summary) else summary

@@ -1,7 +1,8 @@
 """Strategies by name or place, and what each needs of a run.
 
 A strategy is a module (or any object) with ``answer(question, tools)`` and ``granularities(policy)``, the chunk sizes
-that the archive must hold. Further attributes say what else it needs:
+that the archive must hold; a built-in one without the latter retrieves at the chunk size of its own section of the
+policy. Further attributes say what else it needs:
 
 - ``NEEDS_SCORER = True``: it calls ``tools.score``; ``needs_scorer(policy)`` where that depends on the policy.
 - ``NEEDS_TOKEN_CLASSIFIER = True``: it calls ``tools.keep``.
@@ -25,7 +26,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -91,16 +91,11 @@ class StrategySpec:
 
 
 class StrategyModule(Protocol):
-    """What a name stands for; the optional attributes stand above."""
+    """What a name stands for; the other attributes stand above."""
 
     @property
     def answer(self) -> Strategy:
         """The method."""
-        ...
-
-    @property
-    def granularities(self) -> Callable[[Policy], list[int]]:
-        """The chunk sizes, in tokens, that it retrieves at under a policy."""
         ...
 
 
@@ -115,6 +110,8 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         said = getattr(module, function, None)
         return bool(said(policy)) if callable(said) else False
 
+    sizes = getattr(module, "granularities", None)  # _load has seen to it that a strategy of somebody else's has it
+    granularities = sizes(policy) if sizes else [getattr(policy, name).granularity]
     told = getattr(module, "unforeseen", None)
     unforeseen = told(policy) if callable(told) else getattr(module, "UNFORESEEN", None)
     shown, place, identity = name, name, name
@@ -130,7 +127,7 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         name=shown,
         place=place,
         identity=identity,
-        granularities=tuple(sorted(module.granularities(policy))),
+        granularities=tuple(sorted(granularities)),
         needs_scorer=policy.needs_scorer or says("NEEDS_SCORER") or says_of_policy("needs_scorer"),
         needs_token_classifier=says("NEEDS_TOKEN_CLASSIFIER"),
         needs_compressor=compresses,

@@ -29,7 +29,8 @@ from typing import Final
 
 from okralong.pipelines.answering.context import passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.policy import Policy, SelectionPolicy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Policy, SelectionPolicy
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import fuse_by, sort_hits
 from okralong.pipelines.answering.select_evidence import choose
@@ -45,11 +46,6 @@ ROWS_AT_MOST: Final = 16
 
 LINE: Final = 5
 """Tokens of a vector's numbered line beside it: four or five in SmolLM2's vocabulary."""
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold, and for which it must have compressed chunks."""
-    return [policy.sara.granularity]
 
 
 def needs_scorer(policy: Policy) -> bool:

@@ -25,14 +25,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import ask_for, find_citations
+from okralong.pipelines.answering.citations import ask_or, find_citations
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.answering.policy import Policy, SelfRagPolicy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import SelfRagPolicy
 from okralong.pipelines.answering.prompt_text import (
     Evidence,
-    cut_at_labels,
+    first_sections,
     framed_prompt,
     label_pattern,
     neutralise,
@@ -43,17 +44,12 @@ from okralong.pipelines.answering.prompt_text import (
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
 
 UNFORESEEN: Final = "the generator decides whether it retrieves at all"
 NEEDS_VECTORS: Final = True
 ROLE: Final = "critique"
-
-
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold."""
-    return [policy.self_rag.granularity]
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
@@ -115,22 +111,13 @@ async def _critique(tools: Tools, step: str, question: str, hit: Hit) -> Candida
     """The answer from one chunk with its marks; None where no reply can be read, also when asked for once more."""
     build = partial(framed_prompt, INSTRUCTIONS, question)
     (shown,) = fit_passages([passage_of(hit)], [hit], build, ROLE, tools)
-    try:
-        return Candidate(shown, await ask_for(tools, ROLE, step, build([shown]), read_marks))
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        return None
+    marks = await ask_or(tools, ROLE, step, build([shown]), read_marks, None)
+    return None if marks is None else Candidate(shown, marks)
 
 
 async def _must_look_up(tools: Tools, step: str, question: str) -> bool:
     prompt = [Message("system", DECIDE_INSTRUCTIONS), Message("user", f"Question: {neutralise(question).strip()}")]
-    try:
-        return await ask_for(tools, "classify", step, prompt, read_decision)
-    except NobodyAsked:
-        raise
-    except ReplyError:
-        return True
+    return await ask_or(tools, "classify", step, prompt, read_decision, True)
 
 
 # The prompts. The marks are the paper's (its table 1): relevant or irrelevant; fully, partially, or no support; 1 to 5.
@@ -165,11 +152,9 @@ def read_decision(reply: str) -> bool:
 
 def read_marks(reply: str) -> Marks:
     """Read a reply. A mark that is missing counts as its lowest. Raises ReplyError when there is no answer."""
-    unlabelled, found = cut_at_labels(_LABEL, strip_thought(reply))
-    sections: dict[str, str] = {}
-    for label, section in found:
-        sections.setdefault({"supported": "support", "usefulness": "utility"}.get(label, label), section)
-    answer, references = take_references(clean(sections.get("answer", unlabelled if not found else "")))
+    rename = {"supported": "support", "usefulness": "utility"}
+    unlabelled, sections = first_sections(_LABEL, strip_thought(reply), rename)
+    answer, references = take_references(clean(sections.get("answer", "" if sections else unlabelled)))
     if not answer:
         raise ReplyError(f"The reply holds no answer: {reply[:80]!r}. The five lines of the form were asked for.")
     relevance = sections.get("relevance", "").casefold()

@@ -18,7 +18,8 @@ from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
-from okralong.pipelines.answering.policy import Policy, plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question

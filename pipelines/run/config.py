@@ -15,7 +15,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
-from okralong.pipelines.llm.config import LATER_ROLES, CompletionLimits, GeneratorConfig, LlmConfig
+from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.methods.registry import StrategySpec
 from okralong.pipelines.sara.artifact import SaraConfig, weights_digest
 
@@ -76,23 +76,21 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
     The budget, the concurrency and the limits may change between two runs of the same command; they are left out.
     Raises ConfigError when the reader or the compressor that the config names cannot be used.
     """
+    stronger = asked_again(config.llm, policy, strategy)
+    sara = strategy.reads_vectors or strategy.needs_compressor
     parts = {
         "strategy": strategy.identity,
-        "policy": policy.identity(),
+        "policy": policy.model_dump(mode="json"),
         "analyzer": config.analyzer.identity(),
         "llm": _generator(config.llm, strategy.reads_vectors),
+        "stronger": _generator(stronger, False) if stronger is not None else None,
         "scorer": config.scorer.model if config.scorer is not None and strategy.needs_scorer else None,
+        "reranker": config.reranker.identity() if strategy.needs_reranker else None,
+        "token_classifier": config.token_classifier.identity() if strategy.needs_token_classifier else None,
+        "compressor": weights_digest(config.sara.folder()) if sara else None,
+        "precision": config.sara.precision if strategy.reads_vectors else None,
         "archive": archive.get("fingerprint"),
     }
-    if strategy.needs_reranker:  # without one the hash is that of before there was any
-        parts["reranker"] = config.reranker.identity()
-    if strategy.needs_token_classifier:
-        parts["token_classifier"] = config.token_classifier.identity()
-    if (stronger := asked_again(config.llm, policy, strategy)) is not None:
-        parts["stronger"] = _generator(stronger, False)
-    if strategy.reads_vectors or strategy.needs_compressor:  # without any the hash is that of before there were any
-        precision = config.sara.precision if strategy.reads_vectors else None
-        parts["sara"] = [weights_digest(config.sara.folder()), precision]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -116,31 +114,12 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
         "flex",
     }
     # An equal request gets as good a reply in a batch as by itself, so a run may go on in the other mode.
-    llm = config.model_dump(exclude=may_change | {"endpoints", "mode", "batch", "stronger"})
-    if config.endpoints:  # without any the hash is that of before there were any
-        llm["endpoints"] = [one.model_dump(exclude=may_change) for one in config.endpoints]
+    llm = config.model_dump(exclude=may_change | {"endpoints", "mode", "batch", "stronger", "reader", "contract"})
     # SARA's generator has an adapter of its own.
     reader = None if reads_vectors else config.found_reader()
-    # So is the limit of a role that few strategies have, where it is not set.
-    fresh = {role for role in LATER_ROLES if config.completion_limit(role) == CompletionLimits().of(role)}
-    llm["max_completion_tokens"] = config.max_completion_tokens.model_dump(exclude=fresh)
-    # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
-    llm["reader"] = reader.digest if reader else None
-    del llm["contract"]
-    _as_before(config, llm)
-    if not reads_vectors and config.short_contract:  # the full one has the hash of before there were two
-        llm["contract"] = "short"
-    return llm
-
-
-def _as_before(config: GeneratorConfig, llm: dict[str, Any]) -> None:
-    """What has come since runs were first known, left out where it is not set, so that they go on."""
-    if llm["max_tokens_field"] == "auto":
-        llm["max_tokens_field"] = "max_tokens"
-    for name in ("reasoning_effort", "reasoning_tokens"):
-        if llm[name] is None:
-            del llm[name]
-    known = {"input", "cached_input", "output", "batch_discount"}
-    for one, dumped in zip(config.all_endpoints, [llm, *llm.get("endpoints", [])], strict=True):
-        if one.price is not None:
-            dumped["price"] = one.price.model_dump(include=known)
+    return llm | {
+        "endpoints": [one.model_dump(exclude=may_change) for one in config.endpoints],
+        # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
+        "reader": reader.digest if reader else None,
+        "contract": "short" if not reads_vectors and config.short_contract else "full",
+    }

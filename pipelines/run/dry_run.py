@@ -11,12 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -66,8 +65,6 @@ CARRIED_TOKENS: Final = 60
 _STRUCTURED: Final = (ANALYZE, "split", "step", "documents")
 """Roles whose replies are read for more than an answer. All others are told that there is no answer."""
 
-Embed = Callable[[list[str]], Awaitable[np.ndarray[Any, np.dtype[np.float32]]]]
-
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
@@ -95,7 +92,6 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
     package is followed as far as it goes with a generator that knows no answer. Without the method among
     ``strategies``, plain or precise, nothing is analysed.
     """
-    ports = replace(ports, embed=None if ports.embed is None else _remembering(ports.embed))
     forecasts: dict[str, Forecast] = {}
     problems: dict[str, str] = {}
     kind, workflow = UNKNOWN, "linear"
@@ -136,10 +132,9 @@ async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports:
         return Forecast((Prompt("full_text", whole),), typed=bool(question.answer_type))
     if ports.stronger is None:
         return None
-    stronger = replace(ports.stronger, embed=ports.embed)
     try:
-        found, _ = await _forecast(METHOD, question, doc_ids, stronger)
-        read = (await _forecast(LONG_CONTEXT, question, doc_ids, stronger))[0] if name == PRECISE else None
+        found, _ = await _forecast(METHOD, question, doc_ids, ports.stronger)
+        read = (await _forecast(LONG_CONTEXT, question, doc_ids, ports.stronger))[0] if name == PRECISE else None
     except (QuestionError, ReplyError):  # it leaves no room in its window: the first answer stays
         return None
     # Its labels are those of the first answer.
@@ -277,19 +272,6 @@ class DryRunClient:
 
     async def admit(self, query_id: str, plan: Plan) -> None:
         """Every plan may go ahead: nothing is paid."""
-
-
-def _remembering(embed: Embed) -> Embed:
-    """``embed`` with a memory, for one question: its strategies look up the same words."""
-    known: dict[str, Any] = {}
-
-    async def remembered(texts: list[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        if new:
-            known.update(zip(new, await embed(new), strict=True))
-        return np.stack([known[text] for text in texts])
-
-    return remembered
 
 
 class _NoLog:

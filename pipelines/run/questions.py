@@ -359,11 +359,11 @@ def _rows(source: Questions, name: str) -> Rows:
             )
         yield from _READERS[kind](name, content)
         return
-    for number, values in enumerate(_given(source, name), start=1):
+    for number, values in enumerate(_given(source), start=1):
         yield f"{name}, row {number}", {"question": values} if isinstance(values, str) else values
 
 
-def _given(source: Any, name: str) -> Iterable[Any]:
+def _given(source: Any) -> Iterable[Any]:
     if hasattr(source, "iterrows"):  # pandas: Arrow refuses columns of mixed types, which spreadsheets have
         return list(source.to_dict("records"))
     if hasattr(source, "__arrow_c_stream__"):

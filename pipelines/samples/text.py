@@ -132,10 +132,10 @@ def write_report(company: Company, year: int, seed: int, words: int) -> Report:
     parts = [
         opening,
         [*sites(company), employee_table(company, year)],
-        year_of_work(company, events),
+        year_of_work(events),
         numbers(company, year, writer),
         people(company, writer),
-        risks(company, events),
+        risks(events),
         finances(company, year),
     ]
     missing = words - sum(word_count(block) for part in parts for block in part)
@@ -272,7 +272,7 @@ def people(company: Company, writer: Writer) -> list[Block]:
     return blocks
 
 
-def year_of_work(company: Company, events: Events) -> list[Block]:
+def year_of_work(events: Events) -> list[Block]:
     """Projects, the recall and the storm."""
     blocks: list[Block] = [Heading("Projects and mishaps")]
     blocks += [
@@ -315,7 +315,7 @@ def numbers(company: Company, year: int, writer: Writer) -> list[Block]:
     return [Heading("The year in numbers"), *(Paragraph(text) for text in grouped)]
 
 
-def risks(company: Company, events: Events) -> list[Block]:
+def risks(events: Events) -> list[Block]:
     """The risks with the measures against each."""
     parts = [
         Paragraph(

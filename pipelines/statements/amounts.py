@@ -224,7 +224,7 @@ def _amount(text: str, match: re.Match[str]) -> Amount:
             start, apart = match.end("code" if match["code"] else "code2"), bool(match["code2"])
     after = _AFTER.match(text, end)
     if not currency and after is not None:
-        currency, end = _named(text, after, end)
+        currency, end = _named(after, end)
     # A lone small letter is a scale only of money: 5 m may be metres.
     lettered = len(letter) > 1 or (letter and (currency or letter.isupper()))
     if letter and not lettered:
@@ -254,7 +254,7 @@ def _prose(text: str, start: int, end: int) -> bool:
     return _SAYS.search(text[first:start] + text[end:last]) is not None and not has_cells(text[first:last])
 
 
-def _named(text: str, after: re.Match[str], end: int) -> tuple[str, int]:
+def _named(after: re.Match[str], end: int) -> tuple[str, int]:
     """The currency whose name or code follows a number, and where it ends."""
     words = after["name"].rstrip(".").split()
     for count in range(len(words), 0, -1):

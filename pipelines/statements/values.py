@@ -129,7 +129,7 @@ def _read_amount(kind: str, said: str, context: Context) -> TypedValue:
         several = ", ".join(text[each.start : each.end].strip() for each in found[:4])
         raise ValueError(f"{_NAMED[kind]} was asked for, and it has several: {several}")
     one = max(found, key=lambda each: (bool(each.scale), bool(each.currency)))
-    place = _place(said, text, one, context)
+    place = _place(text, one, context)
     if place >= 0:
         one = _completed(kind, one, context.text, place)
     if kind == "percent" and not one.unit:
@@ -242,7 +242,7 @@ def _is_row(line: str) -> bool:
     )
 
 
-def _place(said: str, text: str, one: Amount, context: Context) -> int:
+def _place(text: str, one: Amount, context: Context) -> int:
     """Where the amount stands in the passage, in the cited characters before all others; -1 where it does not."""
     if context.verbatim and context.start >= 0:
         return line_of(context.text, context.start)[0] + one.start

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from okralong.pipelines.answering.context import fit_passages, passage_of, process_context, prompt_fits
-from okralong.pipelines.answering.policy import organize
+from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.types import Document, Hit, QuestionError, TableSpan
 from okralong.pipelines.indexing.chunking import chunk_document

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from okralong.pipelines.answering.analyzers.analysis import TYPES
-from okralong.pipelines.answering.policy import organize
+from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.core.types import Pattern, QuestionType, Workflow
 from tests.fakes.tools import analysis, paper_policy
 

@@ -203,4 +203,3 @@ def test_it_is_a_strategy_like_any_other() -> None:
     needs = describe("over_documents", paper_policy())
     assert needs.granularities == (150, 256, 400)
     assert needs.unforeseen is None
-    assert "over_documents" not in paper_policy().identity(), "runs that began before there was one go on"

@@ -70,7 +70,7 @@ def test_another_process_finds_the_file_from_wherever_it_works(mine: Path, monke
     monkeypatch.chdir(mine.parent)
     assert describe("hybrid_twice.py", paper_policy()).place == f"{mine.resolve()}:answer"
     assert describe("okralong", paper_policy()).place == "okralong"
-    module = "okralong.pipelines.methods.std_rag:answer"
+    module = "okralong.pipelines.methods.long_context:answer"
     assert describe(module, paper_policy()).place == module
     monkeypatch.chdir("/")
     assert callable(load_strategy(f"{mine}:answer"))

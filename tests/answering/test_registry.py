@@ -7,8 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.methods import registry
-from okralong.pipelines.methods import std_rag as std_rag_module
+from okralong.pipelines.methods import long_context, registry
 from okralong.pipelines.methods.registry import describe, load_strategy, names
 from tests.fakes.tools import paper_policy
 
@@ -39,11 +38,11 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_another_package_offers_a_strategy_but_takes_no_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = "okralong.pipelines.methods.std_rag"
+    value = "okralong.pipelines.methods.long_context"
     offer(monkeypatch, mine=value, okralong=value)
     assert names() == [*registry.BUILT_IN, "mine"]
-    assert load_strategy("mine") is std_rag_module.answer
-    assert load_strategy("okralong") is not std_rag_module.answer
+    assert load_strategy("mine") is long_context.answer
+    assert load_strategy("okralong") is not long_context.answer
     assert describe("mine", paper_policy()).granularities == (512,)
 
 

@@ -95,22 +95,6 @@ async def test_the_cross_encoder_orders_more_than_are_taken() -> None:
     assert not describe("sara", paper_policy()).needs_reranker
 
 
-def test_a_run_that_began_before_documents_could_show_few_chunks_goes_on() -> None:
-    ours = load_config(Policy, "policy/paper.yaml", {"over_documents.more_than": 3})
-    assert set(ours.identity()["over_documents"]) == {"more_than", "most", "types"}
-    for name, value in (("count", 2), ("rows", True)):
-        other = load_config(Policy, "policy/paper.yaml", {f"over_documents.{name}": value})
-        assert set(other.identity()["over_documents"]) == {"more_than", "most", "types", name}
-
-
-def test_a_run_that_began_before_there_was_a_choice_of_retrievers_goes_on() -> None:
-    ours = load_config(Policy, "policy/default.yaml")
-    assert not {"retriever", "rerank"} & set(ours.identity()["sara"])
-    other = load_config(Policy, "policy/default.yaml", {"sara.retriever": "hybrid"})
-    assert other.identity()["sara"]["retriever"] == "hybrid"
-    assert "sara" not in load_config(Policy, "policy/paper.yaml").identity()
-
-
 async def test_xrag_is_one_vector_and_no_text() -> None:
     tools = tools_for(sara__text=0, sara__candidates=1)
     answer = await ask(tools)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.policy import organize
+from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.retrieve import assembled_retrieval, sort_hits
 from okralong.pipelines.answering.select_evidence import (
     choose_greedily,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.policy import plain_plan
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.prompts import FORMULA, RESULT
 from okralong.pipelines.core.types import Answer, Pattern, Plan, Question, QuestionType
 from okralong.pipelines.methods.registry import load_strategy

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import (
     assembled_retrieval,
     boost_by_neighbours,

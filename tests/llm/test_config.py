@@ -25,9 +25,9 @@ def test_prices_turn_usage_into_dollars() -> None:
     assert price.cost(Usage(1_000_000, 400_000, 100_000)) == pytest.approx(0.6 * 2.5 + 0.4 * 1.25 + 1.0)
     assert PriceTable.load().price("SmolLM2-135M-Instruct").cost(Usage(10**9, 0, 10**9)) == 0
     # Half price in a batch, without the discount for what the endpoint has cached.
-    assert price.batch_cost(Usage(1_000_000, 400_000, 100_000)) == pytest.approx((2.5 + 1.0) / 2)
+    assert price.in_batch().cost(Usage(1_000_000, 400_000, 100_000)) == pytest.approx((2.5 + 1.0) / 2)
     own = Price(input=1.0, cached_input=1.0, output=2.0)
-    assert own.batch_cost(Usage(1_000_000, 0, 500_000)) == own.cost(Usage(1_000_000, 0, 500_000))
+    assert own.in_batch().cost(Usage(1_000_000, 0, 500_000)) == own.cost(Usage(1_000_000, 0, 500_000))
     assert PriceTable.load().price("a-model-of-ours", own) == own
 
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from okralong.pipelines.answering.policy import NamedPolicy, Policy, organize
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import NamedPolicy, Policy
 from okralong.pipelines.answering.retrieve import assembled_retrieval
 from okralong.pipelines.archive.metadata import DocumentFacts, DocumentNames, name_of
 from okralong.pipelines.core.types import Document

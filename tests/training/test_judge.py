@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.answers import HEAD, Marked, Replies, answers, line, read_answers, write_answers
 from benchmarks.confidence import area, both, calibration, fitted, judged_by
+from benchmarks.confidence_features import answer_features, fit_judge, own_word
 from okralong.pipelines.core.types import Answer, Citation, InputError, Passage, Reading
-from okralong.pipelines.lab.training.confidence import answer_features, fit_judge, own_word
 from okralong.pipelines.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.sara.generator import MixedGenerator

@@ -112,12 +112,13 @@ class AnalyzerConfig(Settings):
         """
         folder = self.adapter_folder()
         adapter = None if folder is None else adapter_digest(folder) or str(self.adapter)
-        known: dict[str, Any] = {"kind": self.kind, "model": self.model, "adapter": adapter}
-        if self.labels is not None:  # without either the identity is that of before there were any
-            known["labels"] = labels_digest(self.labels)
-        if self.corrupt is not None:
-            known["corrupt"] = self.corrupt.model_dump()
-        return known
+        return {
+            "kind": self.kind,
+            "model": self.model,
+            "adapter": adapter,
+            "labels": None if self.labels is None else labels_digest(self.labels),
+            "corrupt": None if self.corrupt is None else self.corrupt.model_dump(),
+        }
 
 
 def analyzer_keys(said: str) -> dict[str, str]:

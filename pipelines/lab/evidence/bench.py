@@ -20,7 +20,8 @@ import numpy as np
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.citations import REPAIR
 from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, answer_prompt
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools, Vectors
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker

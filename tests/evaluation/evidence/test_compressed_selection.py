@@ -75,15 +75,3 @@ def test_the_shipped_sweep_has_three_selectors_and_names_its_compressor(tmp_path
 
 def replace_compressor(sweep: Sweep, folder: Path) -> Sweep:
     return sweep.model_copy(update={"compressor": str(folder)})
-
-
-def test_policies_from_before_there_were_spaces_are_known_again() -> None:
-    plain, other = paper_policy(), paper_policy(**NOVELTY)
-    assert "space" not in plain.identity()["selection"]
-    assert other.identity()["selection"]["space"] == "compressor"
-    assert not {"sara", "budget_rag"} & plain.identity().keys()
-    assert "sara" in replace_policy(plain).identity()
-
-
-def replace_policy(policy: Policy) -> Policy:
-    return policy.model_copy(update={"sara": policy.sara.model_copy(update={"text": 3})})

@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 
 from okralong.pipelines.answering.analyzers.analysis import TYPES
-from okralong.pipelines.answering.policy import Policy, fusion_weights, organize
+from okralong.pipelines.answering.organizer import fusion_weights, organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Pattern, Plan, QuestionType
 from okralong.pipelines.lab.evidence.config import PolicyMethod, Sweep

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import Reply
-from okralong.pipelines.llm import batch as batch_module
+from okralong.pipelines.llm import batch_tracker
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS
@@ -135,7 +135,7 @@ async def test_a_run_that_goes_on_in_real_time_fetches_what_is_done_and_cancels_
 async def test_a_wave_that_never_became_a_batch_is_asked_again(
     tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_module, "LISTED_AFTER_S", 0.2)
+    monkeypatch.setattr(batch_tracker, "LISTED_AFTER_S", 0.2)
     server.change({"faults": [{"kind": "hang", "where": "files", "billed": False, "times": 1}]})
     await left_behind(tmp_path, server, lambda: bool(server.received("files")), *QUESTIONS)
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:

@@ -13,7 +13,8 @@ from typing import Any
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Reply
-from okralong.pipelines.llm.batch import BatchScheduler, ResumeState
+from okralong.pipelines.llm.batch import BatchScheduler
+from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import BatchConfig, LlmConfig
 from okralong.pipelines.llm.gateway import Gateway

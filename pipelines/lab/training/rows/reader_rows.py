@@ -17,7 +17,8 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from okralong.pipelines.answering.context import process_context
-from okralong.pipelines.answering.policy import Policy, organize
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, split_prompt, step_prompt
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, split_retrieval
 from okralong.pipelines.core.config import Settings, load_config

@@ -1,0 +1,416 @@
+"""Batches under way: handed in, watched and collected; and what a run's folder says of those of an earlier process.
+
+``BatchTracker`` reports what becomes of each attempt to its owner, the scheduler (``batch.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import pyarrow.compute as pc
+
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import token_counter
+from okralong.pipelines.core.types import BrokenError, EndpointError, OkraError
+from okralong.pipelines.llm.batch_api import (
+    BatchAnswer,
+    BatchApiError,
+    BatchEndpoint,
+    BatchItem,
+    NoReply,
+    Refusal,
+    RemoteBatch,
+    ResultLines,
+    ResultReader,
+    UseRealtime,
+    custom_id,
+    read_refusal,
+)
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table, read_settled
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.prices import CallKey, Price
+from okralong.pipelines.llm.records import Call, Outcome, row_from_json
+from okralong.pipelines.llm.routing import ApiError
+
+logger = logging.getLogger(__name__)
+
+GIVE_UP_AFTER: Final = 8
+"""Looks at a batch in a row that brought nothing, after which the endpoint counts as down. Ours."""
+LISTED_AFTER_S: Final = 30.0
+"""Age of a batch from which on the endpoint's list is believed when it does not have it. Ours."""
+AT_A_TIME: Final = 1000
+"""Ledger calls of one batch that wait beside each other. Ours."""
+POLL_GROWTH: Final = 1.5
+"""By which factor the pauses between two looks at a batch grow. Ours."""
+BATCH: Final = "batch"
+"""Kind of the journal's rows that say what the endpoint called a batch."""
+INTENT_MARK: Final = '"mode":"batch"'
+"""Stands in the body of every intent of an attempt in a batch, as ``intent_body`` writes it."""
+
+
+@dataclass(eq=False)
+class TrackedBatch:
+    """One batch under way. ``calls`` by the names of their lines, in the file's order unless an earlier process handed
+    it in (``resumed``)."""
+
+    number: int
+    calls: dict[str, Call]
+    tokens: int = 0
+    batch_id: str = ""
+    resumed: bool = False
+
+
+class BatchOwner(Protocol):
+    """What a tracker reports to: ``BatchScheduler``."""
+
+    def answer(self, call: Call, got: BatchAnswer | Exception) -> None:
+        """An attempt is over, and the ledger knows."""
+
+    def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
+        """A batch of so many requests, with so many prompt tokens under way, was too much."""
+
+    def halt(self, error: OkraError) -> None:
+        """A batch cannot be looked after."""
+
+    def ended(self) -> None:
+        """A batch is over."""
+
+    def note(self, text: str) -> None:
+        """Something that the user may want to know."""
+
+
+class BatchTracker:
+    """Batches under way: handed in, watched, collected; and those of an earlier process, found again."""
+
+    def __init__(
+        self,
+        config: LlmConfig,
+        remote: BatchEndpoint,
+        ledger: RunLedger,
+        owner: BatchOwner,
+        price: Price | None = None,
+    ) -> None:
+        self._config, self._remote, self._ledger, self._owner = config, remote, ledger, owner
+        self._reader = ResultReader(config, remote.key, token_counter(config.tokenizer), price)
+        self.cancelling = asyncio.Event()
+        """Set when all batches are to be cancelled."""
+        self._under_way: dict[asyncio.Task[None], TrackedBatch] = {}
+        self._resuming: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt tokens in batches that this process has handed in."""
+        return sum(batch.tokens for batch in self._under_way.values())
+
+    def launch(self, number: int, items: Sequence[BatchItem]) -> None:
+        """Hand in a batch, and answer its calls when it is over."""
+        batch = TrackedBatch(number, {}, sum(item.tokens for item in items))
+        self._track(batch, self._hand_in_and_follow(batch, items))
+
+    def resume(self, state: ResumeState) -> None:
+        """Find the batches that an earlier process left, and answer their calls when they are over."""
+        if state.since is not None:
+            work = self._guarded(self._find_again(state, state.since))
+            self._resuming = asyncio.get_running_loop().create_task(work)
+
+    async def finish(self) -> None:
+        """Wait until nothing is under way."""
+        if self._resuming is not None:
+            await self._resuming
+        while self._under_way:
+            await asyncio.wait(list(self._under_way))
+
+    async def aclose(self) -> None:
+        """Look after no batch any more; they go on where they are."""
+        tasks = [*self._under_way, *([] if self._resuming is None else [self._resuming])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _track(self, batch: TrackedBatch, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guarded(work))
+        self._under_way[task] = batch
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        del self._under_way[task]
+        self._owner.ended()
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """An error here ends the run: the batch's calls would wait for ever."""
+        try:
+            await work
+        except OkraError as error:
+            self._owner.halt(error)
+        except Exception as error:
+            logger.exception("a batch could not be looked after")
+            said = f"{type(error).__name__}: {error}"
+            self._owner.halt(BrokenError(f"A batch could not be looked after ({said}). Run the same command again."))
+
+    async def _hand_in_and_follow(self, batch: TrackedBatch, items: Sequence[BatchItem]) -> None:
+        try:
+            await self._hand_in(batch, items)
+        except BatchApiError as error:
+            await self._not_created(batch, error)
+        else:
+            await self._follow(batch)
+
+    async def _hand_in(self, batch: TrackedBatch, items: Sequence[BatchItem]) -> None:
+        """Intents durable, file uploaded, batch created, its id recorded."""
+        closed_at = datetime.now(UTC)
+        lines: list[bytes] = []
+        for start in range(0, len(items), AT_A_TIME):
+            some = items[start : start + AT_A_TIME]
+            calls = [
+                replace(
+                    item.call,
+                    wave=batch.number,
+                    queue_s=(closed_at - item.call.started_at).total_seconds(),
+                    started_at=closed_at,
+                )
+                for item in some
+            ]
+            intended = await asyncio.gather(*(self._ledger.intend(call) for call in calls), return_exceptions=True)
+            for call, item, failed in zip(calls, some, intended, strict=True):
+                if isinstance(failed, Exception):
+                    self._owner.answer(call, failed)
+                else:
+                    batch.calls[custom_id(call)] = replace(call, body="{}")  # durable, and large
+                    lines.append(item.line(call))
+        if not lines:
+            return
+        file_id = await self._remote.upload(b"".join(lines))
+        batch.batch_id = (await self._remote.create(file_id, batch.number, closed_at)).id
+        named = json.dumps({"wave": batch.number, "batch_id": batch.batch_id})
+        await self._ledger.record([JournalRow("", f"batches/{batch.number}", BATCH, named)])
+        self._owner.note(f"batch {batch.number}: {len(batch.calls)} requests went out as {batch.batch_id}")
+
+    async def _not_created(self, batch: TrackedBatch, error: BatchApiError) -> None:
+        """No batch was made, or nobody knows."""
+        api_error = replace(error.api_error, status="failed")
+        if error.may_exist:
+            # Neither settled nor asked again: the next start of the run looks for the batch.
+            raise EndpointError(
+                f"{api_error.message} A batch was requested, and it is unknown whether it was created. Run the same "
+                "command again: it looks for the batch first."
+            )
+        await self._settle([(call, api_error.outcome(call)) for call in batch.calls.values()])
+        if not api_error.retry and not self._config.endpoints:
+            raise EndpointError(api_error.message)
+        for call in batch.calls.values():
+            self._owner.answer(call, NoReply(api_error) if api_error.retry else UseRealtime(api_error.message))
+
+    async def _follow(self, batch: TrackedBatch) -> None:
+        """From a batch that exists to its results."""
+        if not batch.calls:
+            return
+        try:
+            remote = await self._ended(batch.batch_id)
+            if remote.status == "failed":
+                await self._refused(batch, remote)
+            else:
+                await self._collect(batch, remote)
+        except BatchApiError as error:
+            raise EndpointError(
+                f"{error.api_error.message} The batch {batch.batch_id} goes on there and is not lost: run the same "
+                "command again to collect it."
+            ) from None
+
+    async def _ended(self, batch_id: str) -> RemoteBatch:
+        """The batch when nothing more will come of it."""
+        pause, failures, cancelled = self._config.batch.poll_s, 0, False
+        while True:
+            try:
+                if self.cancelling.is_set() and not cancelled:
+                    await self._remote.cancel(batch_id)
+                    cancelled, pause = True, self._config.batch.poll_s
+                remote = await self._remote.look(batch_id)
+                failures = 0
+                if remote.ended:
+                    return remote
+            except BatchApiError as error:
+                failures += 1
+                if not error.api_error.retry or failures == GIVE_UP_AFTER:
+                    raise
+            if cancelled:
+                await asyncio.sleep(pause)
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self.cancelling.wait()
+            pause = min(self._config.batch.longest_poll_s, pause * POLL_GROWTH)
+
+    async def _collect(self, batch: TrackedBatch, remote: RemoteBatch) -> None:
+        files: list[bytes] = []
+        gone = 0
+        for file_id in (remote.output_file_id, remote.error_file_id):
+            try:
+                files += [] if file_id is None else [await self._remote.read(file_id)]
+            except BatchApiError as error:
+                if error.api_error.http_status != 404:
+                    raise
+                gone += 1  # deleted by somebody: what it said of its requests, nobody knows
+        found = await asyncio.to_thread(ResultLines.read, files)
+        found = replace(found, unreadable=found.unreadable + gone)
+        now = datetime.now(UTC)
+        read = [
+            (call, *self._reader.read(replace(call, batch_id=remote.id), found, name, _seconds(call.started_at, now)))
+            for name, call in batch.calls.items()
+        ]
+        failed = await self._settle([(call, outcome) for call, outcome, _ in read])
+        for call, _, got in read:
+            self._owner.answer(call, failed.get(call.key, got))
+        replies = sum(outcome.status == "ok" for _, outcome, _ in read)
+        self._owner.note(f"batch {batch.number}: {replies} of {len(read)} answered ({remote.status})")
+
+    async def _refused(self, batch: TrackedBatch, remote: RemoteBatch) -> None:
+        """The endpoint works on none of it."""
+        refusal = read_refusal(remote.errors, len(batch.calls))
+        said = f"{self._config.base_url} refused the batch ({refusal.message})."
+        api_error = ApiError("failed", 400, said, retry=True)
+        calls = list(batch.calls.values())
+        await self._settle([(call, api_error.outcome(replace(call, batch_id=remote.id))) for call in calls])
+        self._owner.note(f"batch {batch.number}: refused: {refusal.message}")
+        if refusal.reason == "all":
+            raise EndpointError(
+                f"{said} Nothing of it was billed. Correct what it names, or run the same command with --llm-mode "
+                "realtime."
+            )
+        if refusal.reason != "lines":
+            self._owner.refused(refusal, len(calls), self.tokens)
+        for number, call in enumerate(calls, start=1):
+            if refusal.reason == "lines" and number in refusal.lines and not batch.resumed:
+                self._owner.answer(call, UseRealtime(said))
+            else:
+                # A batch that gets smaller is no failure of its requests; of a resumed one the lines are not known.
+                self._owner.answer(call, NoReply(api_error, counts=batch.resumed or len(calls) == 1))
+
+    async def _find_again(self, state: ResumeState, since: datetime) -> None:
+        """Look after the batches that the folder or the endpoint's list knows for the open attempts."""
+        missing = {number: list(calls) for number, calls in state.open.items()}
+        for number in state.batch_ids.keys() & missing.keys():
+            self._take_over(number, missing.pop(number), state.batch_ids[number])
+        for second_look in (False, True):
+            if not missing:
+                return
+            if second_look:  # a batch that was being created when its process died may take a moment to be listed
+                newest = max(call.started_at for calls in missing.values() for call in calls)
+                await asyncio.sleep(max(0.0, LISTED_AFTER_S - _seconds(newest, datetime.now(UTC))))
+            try:
+                listed = await self._remote.of_this_run(since)
+            except BatchApiError as error:
+                raise EndpointError(
+                    f"{error.api_error.message} The endpoint may hold batches of this run, so no new request was sent. "
+                    "Run the same command again."
+                ) from None
+            for number in listed.keys() & missing.keys():
+                self._take_over(number, missing.pop(number), listed[number][0].id)
+        api_error = ApiError("failed", 0, "no batch was made for it before its process ended", retry=True)
+        calls = [call for calls in missing.values() for call in calls]
+        await self._settle([(call, api_error.outcome(call)) for call in calls])
+        for call in calls:
+            self._owner.answer(call, NoReply(api_error, counts=False))
+
+    def _take_over(self, number: int, calls: Sequence[Call], batch_id: str) -> None:
+        batch = TrackedBatch(number, {custom_id(call): call for call in calls}, 0, batch_id, resumed=True)
+        self._owner.note(f"batch {number}: {len(calls)} requests are in {batch_id} since an earlier start")
+        self._track(batch, self._follow(batch))
+
+    async def _settle(self, outcomes: Sequence[tuple[Call, Outcome]]) -> dict[CallKey, Exception]:
+        """Make outcomes durable; the errors of those that fit no table."""
+        failed: dict[CallKey, Exception] = {}
+        for start in range(0, len(outcomes), AT_A_TIME):
+            some = outcomes[start : start + AT_A_TIME]
+            done = await asyncio.gather(*(self._ledger.settle(each) for _, each in some), return_exceptions=True)
+            failed |= {call.key: e for (call, _), e in zip(some, done, strict=True) if isinstance(e, Exception)}
+        return failed
+
+
+def _seconds(start: datetime, end: datetime) -> float:
+    return (end - start).total_seconds()
+
+
+@dataclass(frozen=True)
+class ResumeState:
+    """What a run's folder says of its batches. ``open`` are the attempts without a known end, by batch; ``batch_ids``
+    what the endpoint called the batches, where that was recorded; ``attempts`` the highest attempt of each call that
+    has had one; ``batches`` the highest number of a batch.
+    """
+
+    open: Mapping[int, list[Call]] = field(default_factory=dict)
+    batch_ids: Mapping[int, str] = field(default_factory=dict)
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    batches: int = 0
+
+    @property
+    def since(self) -> datetime | None:
+        """When the oldest open attempt went out."""
+        return min((call.started_at for calls in self.open.values() for call in calls), default=None)
+
+    @classmethod
+    def load(cls, run: Folder) -> ResumeState:
+        """That of a run folder, read beside its writer. Raises ArchiveError for another schema version."""
+        attempts: dict[str, int] = {}
+        settled: set[CallKey] = set()
+        batches = 0
+        ledger = read_run_table(run, "ledger", ["call_id", "attempt", "status", "http_status", "mode", "wave"])
+        for row in ledger.filter(pc.equal(ledger["mode"], "batch")).to_pylist():
+            key = (row["call_id"], row["attempt"])
+            attempts[key[0]] = max(attempts.get(key[0], 0), key[1])
+            batches = max(batches, row["wave"])
+            # Of an unknown attempt with a status the batch has told all that it will.
+            if row["status"] != "unknown" or row["http_status"]:
+                settled.add(key)
+        batch_ids: dict[int, str] = {}
+        calls: dict[CallKey, Call] = {}
+        for kind, sample, body in read_settled(run, "journal", _batch_rows):
+            if kind == BATCH:
+                batch_ids[body["wave"]] = body["batch_id"]
+                batches = max(batches, body["wave"])
+                continue
+            call = _call(body["call"], sample)
+            attempts[call.call_id] = max(attempts.get(call.call_id, 0), call.attempt)
+            batches = max(batches, call.wave)
+            if call.key not in settled:
+                calls[call.key] = call
+        by_batch: dict[int, list[Call]] = defaultdict(list)
+        for call in calls.values():
+            by_batch[call.wave].append(call)
+        return cls(dict(by_batch), batch_ids, attempts, batches)
+
+
+def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]]]:
+    """Kind, sample and body of the rows that name a batch, and of the intents of attempts that went out with one: these
+    without the prompt, which nobody needs to know a reply again."""
+    found: list[tuple[str, int, dict[str, Any]]] = []
+    for table in journal.read_fragments(["kind", "sample", "body"]):
+        intents = pc.and_(pc.equal(table["kind"], "request"), pc.match_substring(table["body"], INTENT_MARK))
+        for row in table.filter(pc.or_(intents, pc.equal(table["kind"], BATCH))).to_pylist():
+            body = json.loads(row["body"])
+            body.pop("request", None)
+            found.append((row["kind"], row["sample"], body))
+    return found
+
+
+def _call(data: Mapping[str, Any], sample: int) -> Call:
+    row = row_from_json(data)
+    names = (
+        *("call_id", "attempt", "query_id", "path", "role", "model", "request_hash", "input_usd_per_million"),
+        *("cached_usd_per_million", "output_usd_per_million", "reserved_usd", "queue_s", "started_at"),
+        *("endpoint", "mode", "wave", "batch_id"),
+    )
+    written = row.get("cache_write_usd_per_million")
+    given = {name: row[name] for name in names}
+    return Call(sample=sample, tags=dict(row["tags"]), cache_write_usd_per_million=written, **given)
