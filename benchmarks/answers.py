@@ -34,7 +34,8 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Message, Passage, QuestionError, Reading, Reply, ReplyError, Usage
 from okralong.pipelines.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.models.weights import SMOLLM_WINDOW, available_cores, settle
+from okralong.pipelines.models.merged_model import merged_model
+from okralong.pipelines.models.weights import EMBEDDED, SMOLLM_WINDOW, available_cores, converted_model, settle
 from okralong.pipelines.reporting.metrics import answer_marks
 from okralong.pipelines.reporting.statistics import clustered_mean, joined_by_documents
 from okralong.pipelines.reporting.tables import estimate_words, markdown_table
@@ -134,12 +135,13 @@ def loaded(by: By, contract: str, limit: int) -> Replies:
     config = load_config(RunConfig, "answer.yaml").llm
     reader = "none" if by == "bare" else config.reader
     changed = {"contract": contract, "reader": reader, "max_completion_tokens": {"generate": limit}}
-    llm = as_served(LlmConfig.model_validate({**config.model_dump(), **changed}))
+    asked = LlmConfig.model_validate({**config.model_dump(), **changed})
+    found = asked.found_reader()
+    folder = converted_model() if found is None else merged_model(found.folder, EMBEDDED)
     target, dtype = settle("auto", "auto", available_cores())
-    causal: Any = AutoModelForCausalLM.from_pretrained(llm.model, dtype=dtype, use_safetensors=True)
-    return Replies(
-        MixedGenerator(causal.to(device=target), AutoTokenizer.from_pretrained(llm.model), SMOLLM_WINDOW), llm
-    )
+    causal: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return Replies(MixedGenerator(causal.to(device=target), tokenizer, SMOLLM_WINDOW), as_served(asked))
 
 
 def shown(row: RankingRow, readings: Sequence[Reading], passages: int, order: Order) -> list[tuple[Passage, Reading]]:
