@@ -102,7 +102,9 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
         return True
     now = prepared.config.model_dump(mode="json")
     decides = ("strategy", "policy", "analyzer", "llm", "reranker", "scorer", "token_classifier", "sara")
-    changed = [key for key in decides if begun["config"][key] != now[key]] or ["policy values or the archive"]
+    changed = [key for key in decides if begun["config"][key] != now[key]] or [
+        "policy values, the archive, or the release of okralong"
+    ]
     raise ConfigError(
         f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "
         "of one set-up. Choose another folder, or go back to the config that the folder was begun with "

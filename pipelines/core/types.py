@@ -370,7 +370,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class TypedValue:
-    """An answer as the value of its type (see ``answering/values.py``).
+    """An answer as the value of its type (see ``statements/values.py``).
 
     ``value`` is its one written form: an exact decimal of the amount in full ("-234495000"), an ISO 8601 date, which
     may end after the year or the month, a period ("year to 2023-06-30", "Q3 2024", "FY2023"), "yes" or "no", one of the

@@ -91,6 +91,8 @@ class Recipe(Settings):
             raise ValueError(f"a {self.kind} learns whole blocks from first_block on: leave lora out")
         if self.kind in ("heads", "token_classifier") and self.start is not None:
             raise ValueError("start is of a label_scorer, a reader or a cross_encoder; the others begin anew")
+        if self.kind in ("label_scorer", "reader") and self.heads_learning_rate is not None:
+            raise ValueError(f"a {self.kind} has no heads: leave heads_learning_rate out")
         return self
 
     def changed(self, **values: object) -> Recipe:

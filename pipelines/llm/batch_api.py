@@ -211,7 +211,7 @@ class BatchEndpoint:
         self.key = read_key(config)
         self._config, self._run_id = config, run_id
         self._first, self._longest = backoff
-        self._http = open_client(config, config.base_url, self.key, config.timeout_s)
+        self._http = open_client(config, config.base_url, self.key, config.timeout_s, uploads=True)
 
     async def aclose(self) -> None:
         """Close the connections."""

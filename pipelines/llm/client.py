@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 PERMIT_SLACK_S = 60.0
 """How long after the request's timeout its permit ends by itself, should its holder have died. Ours."""
+CALL_SLACK_S = 30.0
+"""How long after its timeout a call ends that is still being sent or received: before its permit does. Ours."""
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
 
@@ -459,7 +461,11 @@ class LlmClient:
         # Not by chat.completions.create, which looks through every message of the body for files, at a quarter of the
         # processor time of a call.
         options: Any = _RAW if timeout_s == self.config.timeout_s else {**_RAW, "timeout": timeout_s}
-        response: Any = await route.http.post("/chat/completions", cast_to=ChatCompletion, body=body, options=options)
+        # aiohttp limits how long it connects and waits, and not how long it sends.
+        async with asyncio.timeout(timeout_s + CALL_SLACK_S):
+            response: Any = await route.http.post(
+                "/chat/completions", cast_to=ChatCompletion, body=body, options=options
+            )
         completion = response.parse()
         if not isinstance(completion, ChatCompletion) or not completion.choices:
             raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")

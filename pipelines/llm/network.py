@@ -68,6 +68,17 @@ def proxy(url: str) -> str:
     return address and _public(address)
 
 
+def check_proxy(url: str) -> None:
+    """Raises ConfigError where the environment's proxy on the way to ``url`` is none of HTTP, as a SOCKS proxy."""
+    through = proxy(url)
+    if through and urlsplit(through).scheme not in ("http", "https"):
+        raise ConfigError(
+            f"The way to {url} leads through the proxy {through}, and only HTTP proxies are supported. Set HTTPS_PROXY "
+            "or HTTP_PROXY to one (http://HOST:PORT), or name the host in NO_PROXY if it is reached directly. Nothing "
+            "was sent."
+        )
+
+
 def _public(address: str) -> str:
     parts = urlsplit(address if "://" in address else f"http://{address}")
     port = f":{parts.port}" if parts.port else ""

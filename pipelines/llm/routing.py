@@ -25,7 +25,7 @@ import openai
 
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
-from okralong.pipelines.llm.network import trouble, trust
+from okralong.pipelines.llm.network import check_proxy, trouble, trust
 from okralong.pipelines.llm.prices import Price, PriceTable, highest
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
@@ -455,6 +455,9 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
     """The error behind an exception of the ``openai`` package; any other after sending counts as unknown."""
     said = scrub(str(error), key)[:500]
+    if isinstance(error, TimeoutError):
+        message = f"{endpoint} was not done with a request in time; it may have been billed, so its cost stays held."
+        return ApiError("unknown", 0, message, retry=True, timed_out=True)
     if isinstance(error, openai.APIConnectionError):
         cause = _cause(error)
         said, timed_out = _connection_words(error, key), isinstance(error, openai.APITimeoutError)
@@ -567,20 +570,29 @@ def read_key(config: EndpointConfig) -> str:
 
 
 def open_client(
-    config: EndpointConfig, address: str, key: str, timeout_s: float = CHECK_TIMEOUT_S, transport: Any = None
+    config: EndpointConfig,
+    address: str,
+    key: str,
+    timeout_s: float = CHECK_TIMEOUT_S,
+    transport: Any = None,
+    uploads: bool = False,
 ) -> openai.AsyncOpenAI:
     """The SDK's client with its own retries off, so that each attempt is seen and paid for knowingly.
 
     Requests travel by aiohttp, which takes a third to a half of the processor time of the SDK's own way
     (benchmarks/results/gateway.md). ``transport`` (an httpx transport) carries them in the network's place. Proxy and
-    certificates are those of the environment; raises ConfigError when it names certificates that cannot be read.
+    certificates are those of the environment; raises ConfigError when it names certificates that cannot be read, or a
+    proxy that is none of HTTP. Where there are large ``uploads``, requests travel by httpx: by aiohttp nothing ends one
+    that the other side stops reading.
     """
     timeout = openai.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
     context = trust() if transport is None and address.startswith("https:") else None
     if transport is not None:
         http = openai.DefaultAsyncHttpxClient(transport=transport, timeout=timeout)
     else:
-        http = openai.DefaultAioHttpClient(verify=True if context is None else context, timeout=timeout)
+        check_proxy(address)
+        kind = openai.DefaultAsyncHttpxClient if uploads else openai.DefaultAioHttpClient
+        http = kind(verify=True if context is None else context, timeout=timeout)
     if config.api_version is not None:
         return openai.AsyncAzureOpenAI(
             azure_endpoint=address,

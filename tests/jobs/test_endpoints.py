@@ -47,6 +47,8 @@ def test_a_run_is_known_by_its_endpoints_and_not_by_their_limits() -> None:
         return fingerprint(config, policy, describe(config.strategy, policy), {})
 
     assert known(spare) == known({**spare, "requests_per_minute": 5, "api_key_env": "OTHER", "max_in_flight": 3})
+    priced = {"price": {"input": 1.0, "cached_input": 1.0, "output": 1.0, "flex_discount": 0.5}}
+    assert known(spare) == known({**spare, **priced}), "a price decides no reply"
     assert len({known(), known(spare), known({**spare, "model": "n"}), known({**spare, "api_version": "1"})}) == 4
 
 

@@ -86,9 +86,14 @@ async def test_each_attempt_is_a_row_and_the_bill_lies_between(
     assert len({row["call_id"] for row in ledger_rows}) == 1
 
 
-async def test_a_timeout_is_held_as_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("timeout_s", "slack_s"), [(0.3, 30.0), (10.0, -9.7)])
+async def test_a_timeout_is_held_as_unknown(
+    timeout_s: float, slack_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the wait for a reply, and of a call as a whole."""
+    monkeypatch.setattr("okralong.pipelines.llm.client.CALL_SLACK_S", slack_s)
     with FakeOpenAI(troubles=[Trouble(delay_s=1.0)]) as server:
-        async with client_over(tmp_path, config_for(server, timeout_s=0.3)) as (client, ledger):
+        async with client_over(tmp_path, config_for(server, timeout_s=timeout_s)) as (client, ledger):
             await client.complete("q1", "generate", "generate", ask("hello"))
             totals = await ledger.totals()
         assert totals.unknown_usd > 0

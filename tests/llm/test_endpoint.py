@@ -7,6 +7,7 @@ from typing import Any
 import openai
 import pytest
 
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.routing import ApiError, check_endpoint, classify, open_client
 from tests.fakes.openai_server import FakeOpenAI
@@ -75,6 +76,8 @@ async def test_a_request_that_was_never_sent_is_told_from_one_that_may_have_been
         return classify(caught.value, url, "m", "OPENAI_API_KEY", "k")
 
     gone, closed, slow = await met(None), await met(closes), await met(sleeps)
+    late = classify(TimeoutError(), "http://a/v1", "m", "OPENAI_API_KEY", "k")
+    assert (late.status, late.timed_out, late.retry) == ("unknown", True, True)
     assert [(each.status, each.timed_out) for each in (gone, closed, slow)] == [
         ("failed", False),
         ("unknown", False),
@@ -82,3 +85,30 @@ async def test_a_request_that_was_never_sent_is_told_from_one_that_may_have_been
     ]
     assert "Cannot connect to host 127.0.0.1" in gone.message
     assert "Server disconnected" in closed.message
+
+
+async def test_an_upload_to_a_server_that_reads_nothing_ends() -> None:
+    async def sleeps(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        writer.close()
+
+    server = await asyncio.start_server(sleeps, "127.0.0.1", 0, limit=1024)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    try:
+        opened = open_client(LlmConfig(base_url=url, model="m"), url, "k", 0.3, uploads=True)
+        async with asyncio.timeout(20), opened as client:
+            with pytest.raises(openai.APITimeoutError):
+                await client.files.create(file=("requests.jsonl", b"a" * 30_000_000), purpose="batch")
+    finally:
+        server.close()
+
+
+async def test_a_proxy_that_is_none_of_http_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ALL_PROXY", "socks5://anna:secret@127.0.0.1:9")
+    config = LlmConfig(base_url="https://models.example/v1", model="m")
+    with pytest.raises(ConfigError, match=r"proxy socks5://127\.0\.0\.1:9, and only HTTP proxies") as caught:
+        open_client(config, config.base_url, "k")
+    assert "secret" not in str(caught.value)

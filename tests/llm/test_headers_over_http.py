@@ -102,4 +102,4 @@ async def test_the_limiter_counts_the_longest_reply_of_each_role_as_the_server_d
         await ledger.close()
     assert sent == [getattr(limits, role) for role in ROLES]
     (prompt,) = {asked - longest for asked, longest in zip(limiter.asked, sent, strict=True)}
-    assert prompt >= max(prompts)
+    assert max(prompts) <= prompt <= 1.2 * max(prompts) + 16
