@@ -48,6 +48,6 @@ def test_it_answers_without_a_query_embedder(
 def test_a_strategy_that_needs_vectors_is_refused(
     plain_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
-    with pytest.raises(ConfigError, match=r"std_rag.*embedding\.of: each.*Nothing was spent"):
+    with pytest.raises(ConfigError, match=r"std_rag.*--embed smallest.*Nothing was spent"):
         answer(plain_archive, sample_folder / "questions.jsonl", tmp_path, strategy="std_rag", **endpoint(reader))
     assert reader.received == []
