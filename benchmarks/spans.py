@@ -68,10 +68,11 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--side", choices=("validation", "test"), default="test")
     parser.add_argument("--limit", type=int, default=600, help="questions of each kind at most")
+    parser.add_argument("--reranker", default=RerankerConfig().model, help="a folder that `okralong train` wrote")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     placed, empty = questions_of(given.rows, given.side, given.limit)
-    model = load_reranker(RerankerConfig())
+    model = load_reranker(RerankerConfig(model=given.reranker))
     asked = [(row.question, list(row.passages)) for row in (*placed, *empty)]
     found = [read(row, each) for row, each in zip((*placed, *empty), model.read_each(asked), strict=True)]
     answerable, unanswerable = found[: len(placed)], found[len(placed) :]

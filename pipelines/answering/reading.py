@@ -16,6 +16,7 @@ from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType, typed
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.sentences import sentence_ends
 from okralong.pipelines.core.types import Answer, Citation, Hit, Passage, Reading
 from okralong.pipelines.statements.amounts import amounts, has_cells
 from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
@@ -29,8 +30,8 @@ SHORTEST_SENTENCE: Final = 20
 """Characters of a sentence that may be an answer at least; ours."""
 MOST_SENTENCES: Final = 150
 """Sentences that are read for one question at most, those of the best chunks first; ours."""
-_BETWEEN: Final = re.compile(r"\n\s*\n\s*|(?<=[.!?])\s+(?=[A-Z\d\"(])")
-"""Between sentences and paragraphs. A line may end within a sentence."""
+_PARAGRAPH_END: Final = re.compile(r"\n\s*\n\s*")
+"""Beside sentences' ends: a line may end within a sentence, a paragraph does not."""
 AROUND_CITATION: Final = 900
 """Characters on each side of a citation by which a longer passage is judged: some 450 tokens together; ours."""
 
@@ -258,10 +259,9 @@ async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[H
 
 def _sentences(text: str) -> list[tuple[int, int]]:
     """Where each sentence stands that has some length."""
-    ends = [*(match.span() for match in _BETWEEN.finditer(text)), (len(text), len(text))]
-    starts = [0, *(end for _, end in ends)]
-    found = [(start, stop) for start, (stop, _) in zip(starts, ends, strict=False)]
-    return [(start, min(stop, start + LONGEST_LINE)) for start, stop in found if stop - start >= SHORTEST_SENTENCE]
+    ends = sorted({*sentence_ends(text), *(match.end() for match in _PARAGRAPH_END.finditer(text)), len(text)})
+    places = [(start, start + len(text[start:end].rstrip())) for start, end in pairwise([0, *ends])]
+    return [(start, min(end, start + LONGEST_LINE)) for start, end in places if end - start >= SHORTEST_SENTENCE]
 
 
 def _cited(passage: Passage, start: int, end: int) -> Citation:

@@ -123,7 +123,7 @@ class VersionBuild:
         """The parts that lack chunks of some sizes, and which."""
         lacking: dict[str, list[int]] = {}
         for granularity in self.config.granularities:
-            there = set(chunks_folder(self.archive, granularity, self.config.boundaries).names(".npy"))
+            there = set(chunks_folder(self.archive, granularity, self.config.cut).names(".npy"))
             for part in self._parts():
                 if keys_file(part) not in there:
                     lacking.setdefault(part, []).append(granularity)
@@ -146,13 +146,13 @@ class VersionBuild:
             return {}
         if self._base_sizes() >= set(sizes):
             known = {entry.part for entry in self.before.values()}
-        folders = [chunks_folder(self.archive, size, self.config.boundaries) for size in sizes]
+        folders = [chunks_folder(self.archive, size, self.config.cut) for size in sizes]
         new = (part for part in self._parts() if part not in known)
         return {part: np.unique(np.concatenate([read_keys(folder, part) for folder in folders])) for part in new}
 
     def _base_sizes(self) -> set[int]:
         """The granularities at which the parent's shards are of the same chunks and vectors as this version's."""
-        if self.parent is None or self.parent["config"]["boundaries"] != self.config.boundaries:
+        if self.parent is None or self.parent["config"]["boundaries"] != self.config.cut:
             return set()
         before = embedded_sizes(self.parent)
         plain = set(self.parent["granularities"]) - set(before) - set(self.config.embedded_sizes)
@@ -173,7 +173,7 @@ class VersionBuild:
         built = {}
         for size in self.config.granularities:
             # What a shard's files depend on beside its documents.
-            salt: tuple[Any, ...] = (self.config.boundaries, size)
+            salt: tuple[Any, ...] = (self.config.cut, size)
             if size in embedded:
                 salt = (self.encoder, *salt, self.config.dense.model_dump())
             dimension = about[0] if about is not None and size in embedded else 0
@@ -191,7 +191,7 @@ class VersionBuild:
         return Base([place.at(name) for name in names], {key: entry.sha256 for key, entry in self.before.items()})
 
     def _rows_of(self, index: TextIndex, granularity: int) -> Callable[[str, set[str]], Iterator[Rows]]:
-        folder = chunks_folder(self.archive, granularity, self.config.boundaries)
+        folder = chunks_folder(self.archive, granularity, self.config.cut)
         embedded = granularity in self.config.embedded_sizes
 
         def rows(part: str, doc_ids: set[str]) -> Iterator[Rows]:
@@ -404,7 +404,7 @@ def share_texts(archive: str, share: Share, config: IndexConfig) -> Iterator[dic
     texts: list[str] = []
     number = share.first
     for granularity in config.embedded_sizes:
-        for batch in chunk_batches(chunks_folder(folder, granularity, config.boundaries), share.part):
+        for batch in chunk_batches(chunks_folder(folder, granularity, config.cut), share.part):
             column = batch.column("text")
             for row in _new_rows(text_keys(column.to_pylist()), owned, todo):
                 keys.extend(key_bytes(owned[row[1] : row[1] + 1]))

@@ -7,26 +7,39 @@ word that is larger still at a few bytes, never inside a character that a reader
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from heapq import merge
-from itertools import chain, pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise, tee
 from typing import Final, Literal
 
+from okralong.pipelines.core.sentences import SHORT_LINE_CHARS, boundaries, lines_of
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Chunk, Document, TableSpan
 
 MIN_GRANULARITY: Final = 16
 """Smallest chunk size in tokens; ours: below it a single character might not fit."""
 
-TABLE_START_SHARE: Final = 0.5
-"""A chunk that is at least so full ends before a table that would not fit whole; ours, not in the papers."""
+START_SHARE: Final = 0.5
+"""A chunk that is at least so full ends before a table or section that would not fit whole; ours, not in the papers."""
 
 _SINGLE_STEPS: Final = 4
 """Units that an overfull chunk gives back one by one. Ours: prose gives back one or two; a text whose units all count
 for less than they take, such as "1 1 1 1", would give back half of them, and each step counts the whole chunk."""
+
+
+CHUNKER: Final = 2
+"""Version of the rules by which texts are cut at sentences, in the names of tables of chunks. Raise it when they
+change: archives are then cut anew. The first version, which parted headings from their text, has no number there.
+"""
+
+
+def cut_name(at: Boundaries) -> str:
+    """The name of how chunks are cut that may end ``at`` sentences or words, in folders and manifests."""
+    return at if at == "words" else f"{at}-{CHUNKER}"
 
 
 def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences") -> list[Chunk]:
@@ -107,26 +120,44 @@ def _fill(text: str, units: _Ahead, granularity: int, tables: Mapping[int, int])
             middle = (fits + over) // 2
             fits, over = (middle, over) if tokens(middle) <= granularity else (fits, middle)
         most, n_tokens = fits, tokens(fits)
+    if kept := _without_last_headings(units, most, granularity):
+        most, n_tokens = kept, tokens(kept)
     return units.take(most), n_tokens
 
 
 def _reach(units: _Ahead, granularity: int, tables: Mapping[int, int]) -> int:
     """How many units fit into the next chunk by the sum of their costs; at least one. ``tables``: start to end."""
-    total = 0
+    total = told = 0  # tokens, and those up to the headings at the end
     place = 0
+    heads = False
     while (unit := units.get(place)) is not None and total + unit.cost <= granularity:
-        if (
-            total >= TABLE_START_SHARE * granularity
-            and unit.start in tables
-            and not _fits_whole(units, place, tables[unit.start], granularity - total)
+        if told >= START_SHARE * granularity and (
+            (unit.start in tables and not _table_fits(units, place, tables[unit.start], granularity - total))
+            or (unit.heading and not heads and not _section_fits(units, place, granularity - total))
         ):
             break
         total += unit.inner_cost
         place += 1
+        heads = unit.heading
+        told = told if heads else total
     return max(1, place)
 
 
-def _fits_whole(units: _Ahead, place: int, end: int, tokens: int) -> bool:
+def _without_last_headings(units: _Ahead, count: int, granularity: int) -> int:
+    """How many of the first ``count`` units stay when headings at the end go to the text that they head; 0 where there
+    are none, where so many are a list, and where they and the unit behind them would not fit into one chunk.
+    """
+    taken, following = units.first(count), units.get(count)
+    kept = count
+    while kept and taken[kept - 1].heading and count - kept <= MOST_IN_A_ROW:
+        kept -= 1
+    heads = taken[kept:]
+    if following is None or not 0 < len(heads) <= MOST_IN_A_ROW:
+        return 0
+    return kept if sum(unit.cost for unit in heads) + following.cost <= granularity else 0
+
+
+def _table_fits(units: _Ahead, place: int, end: int, tokens: int) -> bool:
     """Whether the units from ``place`` on that begin before ``end`` have at most ``tokens`` tokens together."""
     while (unit := units.get(place)) is not None and unit.start < end:
         tokens -= unit.cost
@@ -134,6 +165,22 @@ def _fits_whole(units: _Ahead, place: int, end: int, tokens: int) -> bool:
             return False
         place += 1
     return True
+
+
+def _section_fits(units: _Ahead, place: int, tokens: int) -> bool:
+    """Whether the headings from ``place`` on and the text up to the next ones have at most ``tokens`` tokens together;
+    True for so many headings in a row that they are a list.
+    """
+    first = place
+    while (unit := units.get(place)) is not None and unit.heading:
+        tokens -= unit.cost
+        place += 1
+        if place - first > MOST_IN_A_ROW:
+            return True
+    while tokens >= 0 and (unit := units.get(place)) is not None and not unit.heading:
+        tokens -= unit.cost
+        place += 1
+    return tokens >= 0
 
 
 def _cut_table(start: int, end: int, tables: Sequence[TableSpan], starts: Sequence[int]) -> str | None:
@@ -168,23 +215,43 @@ class Unit:
     """A stretch of text that is not parted if it can be helped.
 
     ``cost`` is its number of tokens on its own, ``inner_cost`` about that with more text behind it: a lone last space
-    goes into the first token of the next word.
+    goes into the first token of the next word. ``heading`` says that it heads what follows.
     """
 
     start: int
     end: int
     cost: int
     inner_cost: int
+    heading: bool = False
 
 
 def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[Unit]:
     """The units of ``doc`` in order, each of at most ``granularity`` o200k tokens; together they tile its text."""
     if at == "words":
-        ends: Iterable[int] = (match.end() for match in _SPACED_WORD.finditer(doc.text))
-    else:
-        ends = boundaries(doc.text, doc.tables)
-    for unit in _units(doc.text, 0, ends):
-        yield from _parted(doc.text, unit, granularity)
+        for unit in _units(doc.text, 0, (match.end() for match in _SPACED_WORD.finditer(doc.text))):
+            yield from _parted(doc.text, unit, granularity)
+        return
+    marked, told = tee(_headings(doc))
+    begins = next(told, None)
+    for unit in _units(doc.text, 0, _around(boundaries(doc.text, doc.tables), marked)):
+        while begins is not None and begins[0] < unit.start:
+            begins = next(told, None)
+        heading = begins is not None and begins[0] == unit.start
+        yield from _parted(doc.text, replace(unit, heading=heading) if heading else unit, granularity)
+
+
+def _around(ends: Iterable[int], headings: Iterator[Span]) -> Iterator[int]:
+    """``ends`` with the edges of headings among them, and without those inside one."""
+    last = 0
+    start, stop = next(headings, _NONE)
+    for end in ends:
+        while end > start:
+            yield from (edge for edge in (start, stop) if edge > last)
+            last = stop
+            start, stop = next(headings, _NONE)
+        if end > last:
+            yield end
+            last = end
 
 
 def _units(text: str, start: int, ends: Iterable[int]) -> Iterator[Unit]:
@@ -230,92 +297,64 @@ def _clusters(text: str, word: Unit, granularity: int) -> Iterator[tuple[int, in
     yield start, word.end
 
 
-# Where a text may be cut: after sentences, short lines, blank lines and table rows. A small splitter of our own,
-# because a chunker must cut every text of any length in linear time and give back each character. It errs on the side
-# of too few boundaries in running prose and too many in lists.
+# Headings: they say what the text behind them is about, and tell nothing where they end a chunk.
 
-SHORT_LINE_CHARS: Final = 60
-"""A line below this length is a heading, an item or a cell, and ends a unit; a longer one was wrapped. Ours."""
-
-_WITH_A_DOT: Final = """
-al approx art bros ca cf co corp dept dr ed eq est et etc ex fig figs inc incl jr lt ltd max messrs min mr mrs ms no
-nos op p para pp prof ref rep rev sec sen sr st supp tab ver viz vol vs e.g i.e u.s u.k u.n d.c a.m p.m ph.d
-jan feb mar apr jun jul aug sep sept oct nov dec
-"""
-_ABBREVIATIONS: Final = frozenset(_WITH_A_DOT.split())
-
-_SENTENCE_END: Final = re.compile(r"(?<![.!?])[.!?]++[\"'\u201d\u2019)\]]{0,3}+[ \t\n]++")
-"""Possessive, and tried only where a run of marks begins: a table of contents with its long dots stays linear."""
-_NEWLINE: Final = re.compile("\n")
-_WORD_BEFORE: Final = re.compile(r"[\w.]{1,24}\Z")
+MOST_IN_A_ROW: Final = 3
+"""More headings in a row are a list. Ours."""
+MOST_REPEATS: Final = 5
+"""A line that comes more often is the head of a page or of a form, and heads no text. Ours."""
+_NO_END: Final = ".!,;\u3002\uff01\uff0c\uff1b\u2026"
+_LINE_END: Final = re.compile(r"\n(?:[^\S\n]*\n)*+")
+_SLOTS: Final = 1 << 16
+Span = tuple[int, int]
+_NONE: Final[Span] = (sys.maxsize, sys.maxsize)
 
 
-def boundaries(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
-    """Offsets at which units end, rising, the last one ``len(text)``; none for an empty text. ``tables`` are disjoint.
-
-    They come one by one, since a text may have millions of them.
+def _headings(doc: Document) -> Iterator[Span]:
+    """The lines outside of tables that are headings, from their first character to that of the next line that is not
+    blank: those that the document names, where it names more than its title; else short lines after a blank one that
+    begin with a capital or a number, end no sentence, and do not come again and again.
     """
-    tables = sorted(tables, key=lambda table: table.start_char)
-    running = _outside_tables(merge(_line_cuts(text), _sentence_cuts(text)), tables)
+    text = doc.text
+    named = sorted({section.start_char for section in doc.sections if section.kind == "heading"})
+    tables = sorted((table.start_char, table.end_char) for table in doc.tables)
     last = 0
-    for cut in merge(running, _table_cuts(text, tables), (len(text),)):
-        if last < cut <= len(text):
-            yield cut
-            last = cut
-
-
-def _line_cuts(text: str) -> Iterator[int]:
-    end = 0
-    for line, following in pairwise(_lines(text)):
-        end += len(line) + 1
-        if not following.strip():
-            continue  # the last line of a paragraph break makes the cut
-        if not line.strip() or (len(line) < SHORT_LINE_CHARS and not following.lstrip()[0].islower()):
-            yield end
-
-
-def _lines(text: str) -> Iterator[str]:
-    start = 0
-    while (end := text.find("\n", start)) >= 0:
-        yield text[start:end]
-        start = end + 1
-    yield text[start:]
-
-
-def _sentence_cuts(text: str) -> Iterator[int]:
-    for match in _SENTENCE_END.finditer(text):
-        end = match.end()
-        # Within a line a full stop before a small letter is an abbreviation's; at its end it ends the sentence also of
-        # texts in small letters.
-        if end < len(text) and text[end].islower() and "\n" not in match[0]:
+    for start in named if len(named) > 1 else _like_headings(text):
+        held = bisect_left(tables, (start + 1,)) - 1
+        if start < last or (held >= 0 and start < tables[held][1]):
             continue
-        if text[match.start()] == "." and _is_abbreviation(text, match.start()):
-            continue
-        yield end
+        line = text.find("\n", start)
+        end = _LINE_END.match(text, line) if line >= 0 else None
+        last = end.end() if end else len(text)
+        yield start, last
 
 
-def _table_cuts(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
-    """The edges of tables and the ends of their rows."""
-    for table in tables:
-        yield table.start_char
-        for match in _NEWLINE.finditer(text, table.start_char, table.end_char):
-            yield match.end()
-        last_break = table.end_char < len(text) and text[table.end_char] == "\n"
-        yield table.end_char + last_break
+def _like_headings(text: str) -> Iterator[int]:
+    """Where lines begin that look like headings and are not repeated. Counts stand in a table of one size: a text may
+    have millions of lines.
+    """
+    repeats = bytearray(_SLOTS)
+    for _, line in _short_lines(text):
+        slot = zlib.crc32(line.encode()) % _SLOTS
+        repeats[slot] = min(repeats[slot] + 1, MOST_REPEATS + 1)
+    for start, line in _short_lines(text):
+        if repeats[zlib.crc32(line.encode()) % _SLOTS] <= MOST_REPEATS:
+            yield start
 
 
-def _is_abbreviation(text: str, dot: int) -> bool:
-    word = _WORD_BEFORE.search(text[max(0, dot - 24) : dot])
-    if word is None:
-        return False
-    token = word[0].strip(".").lower()
-    return token in _ABBREVIATIONS or (len(token) == 1 and token.isalpha())
-
-
-def _outside_tables(cuts: Iterable[int], tables: Sequence[TableSpan]) -> Iterator[int]:
-    number = 0
-    for cut in cuts:
-        while number < len(tables) and tables[number].end_char <= cut:
-            number += 1
-        if number == len(tables) or cut <= tables[number].start_char:
-            yield cut
+def _short_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Short lines after a blank one that look like a heading, and where they begin."""
+    at = 0
+    blank = True
+    for line in lines_of(text):
+        words = line.strip()
+        if (
+            blank
+            and 0 < len(words) <= SHORT_LINE_CHARS
+            and (words[0].isupper() or words[0].isdigit())
+            and words[-1] not in _NO_END
+            and any(map(str.isalpha, words))
+        ):
+            yield at, words
+        blank = not words
+        at += len(line) + 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from okralong.pipelines.archive.files import DenseConfig
 from okralong.pipelines.core.config import IndexPlacement, Settings
-from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries, cut_name
 from okralong.pipelines.indexing.documents import Limits
 from okralong.pipelines.indexing.formats.ocr import ocr_is_installed
 from okralong.pipelines.models.weights import EMBEDDED
@@ -123,6 +123,9 @@ class IndexConfig(Settings):
     limits: LimitsConfig = LimitsConfig()
     placement: IndexPlacement = IndexPlacement()
 
+    _cut: str = PrivateAttr(default="")
+    """That of an earlier chunker, in the config of a version that it cut."""
+
     @model_validator(mode="after")
     def _vectors_where_needed(self) -> Self:
         if self.embedding.of == "none" and self.dense.index != "flat":
@@ -142,9 +145,15 @@ class IndexConfig(Settings):
         """What an archive depends on: all but where it was made, what says itself what it made (files left out,
         metadata, OCR), and the compressor, for which a table stands beside the rest."""
         content = self.model_dump(exclude={"placement", "compressor", "generator", "exclude", "metadata", "ocr"})
+        content["boundaries"] = self.cut
         if self.embedding.of == "each":  # as it was before there was a choice
             del content["embedding"]["of"]
         return content | {"limits": self.limits.model_dump(exclude={"ocr_page_s", "ocr_pages"})}
+
+    @property
+    def cut(self) -> str:
+        """How its chunks are cut: where they may end, and by which chunker."""
+        return self._cut or cut_name(self.boundaries)
 
     @property
     def embedded_sizes(self) -> list[int]:
@@ -178,8 +187,11 @@ class IndexConfig(Settings):
 
 def config_of(manifest: Mapping[str, Any]) -> IndexConfig:
     """The config that a version of an archive was made with. One that does not say ``of`` has a vector for each."""
-    config = manifest["config"]
-    return IndexConfig.model_validate(config | {"embedding": {"of": "each"} | config["embedding"]})
+    said = manifest["config"]
+    plain = {"boundaries": said["boundaries"].split("-")[0], "embedding": {"of": "each"} | said["embedding"]}
+    config = IndexConfig.model_validate(said | plain)
+    config._cut = said["boundaries"]
+    return config
 
 
 def embedded_sizes(manifest: Mapping[str, Any]) -> list[int]:

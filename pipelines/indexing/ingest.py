@@ -23,7 +23,7 @@ from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, acti
 from okralong.pipelines.core.schemas import CHUNKS, DOCUMENTS, OUTCOMES, completed
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Document, Section, TableSpan
-from okralong.pipelines.indexing.chunking import Boundaries, chunk_document
+from okralong.pipelines.indexing.chunking import Boundaries, chunk_document, cut_name
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
@@ -245,9 +245,9 @@ BATCH_ROWS: Final = 4096
 """Chunks held at a time while a part is gone through: about 3 MB of text. Ours."""
 
 
-def chunks_folder(archive: Folder, granularity: int, at: Boundaries) -> Folder:
-    """Where the chunks of one size are; those that end at words are apart."""
-    return archive.at(CHUNKS_FOLDER, f"granularity={granularity}{'' if at == 'sentences' else f'-{at}'}")
+def chunks_folder(archive: Folder, granularity: int, cut: str) -> Folder:
+    """Where the chunks of one size are; ``cut`` is what ``cut_name`` says of them."""
+    return archive.at(CHUNKS_FOLDER, f"granularity={granularity}{'' if cut == 'sentences' else f'-{cut}'}")
 
 
 def keys_file(part: str) -> str:
@@ -273,7 +273,7 @@ def _chunk(archive: Folder, part: str, documents: Sequence[Document], granularit
     table = pa.Table.from_pydict(
         {name: [getattr(chunk, name) for chunk in chunks] for name in CHUNKS.names}, schema=CHUNKS
     )
-    folder = chunks_folder(archive, granularity, at)
+    folder = chunks_folder(archive, granularity, cut_name(at))
     folder.write_table(part_file(part), table)
     write_keys(folder, part, (chunk.text for chunk in chunks))
     return len(chunks)

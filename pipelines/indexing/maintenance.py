@@ -102,9 +102,12 @@ def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool
     removal.take(archive.at(VERSIONS, f"{number:06d}.json").path for number in old)
     needed = {path for manifest in manifests for path in _named(archive, manifest)}
     parts = {part for manifest in manifests for part in manifest["files"]["parts"]}
+    of_parts = {folder.path for manifest in manifests for folder in _chunk_folders(archive, manifest)}
+    of_parts.add(archive.at("documents").path)
     for folder in _FOLDERS:
         for path in filter(_OURS.fullmatch, _files(archive.at(folder))):
-            by_part = folder in (CHUNKS_FOLDER, "documents") and path.rsplit("/", 1)[1].split(".")[0] in parts
+            place, name = path.rsplit("/", 1)
+            by_part = place in of_parts and name.split(".")[0] in parts
             if not (by_part or _within(path, needed)):
                 removal.take([path])
     _vacuum_vectors(archive, manifests, removal, every_row)
@@ -145,6 +148,12 @@ def _named(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[str]:
     if archive.exists(ARTIFACTS):
         for entry in read_catalogue(archive, files["catalogue"]):
             yield artifacts_of(archive, entry.sha256).path
+
+
+def _chunk_folders(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[Folder]:
+    """Where the chunks are from which a version was built."""
+    for size in manifest["granularities"]:
+        yield chunks_folder(archive, size, manifest["config"]["boundaries"])
 
 
 def _within(path: str, needed: set[str]) -> bool:

@@ -36,8 +36,8 @@ from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, Reply
-from okralong.pipelines.indexing.chunking import boundaries
 
 UNFORESEEN: Final = "how sure the generator is of each sentence decides how often it retrieves and asks"
 NEEDS_LOGPROBS: Final = True

@@ -33,9 +33,9 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompt_text import framed_prompt, one_paragraph
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Plan, Question, ReplyError
-from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
 
 NEEDS_VECTORS: Final = True

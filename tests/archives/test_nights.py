@@ -10,9 +10,11 @@ import pytest
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import diff_versions, read_version
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing import chunking
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.indexing.maintenance import purge, vacuum
 from tests.archives.nights import CONFIG, contents, made_up, night
 
 
@@ -75,6 +77,41 @@ def test_vectors_of_int8_stand_apart(tmp_path: Path) -> None:
     assert encoders == [encoders[0]] * 3 + [encoders[3]] * 2
     assert encoders[0] != encoders[3]
     assert [seen for *_, seen in versions] == [texts_of(documents), set(), set(), texts_of(documents), set()]
+
+
+def test_what_an_earlier_chunker_cut_is_cut_again_and_its_versions_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "\n\n".join(f"Part {n}\nThe {made_up(str(n), 14)}." for n in range(8))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(chunking, "CHUNKER", 1)
+        earlier.setattr(chunking, "_headings", lambda doc: iter(()))
+        before = night(tmp_path / "grown", {"a": text})
+        cut_before = contents(before)
+        assert night(tmp_path / "grown", {"a": text}).version == before.version
+        night(tmp_path / "purged", {"a": text, "b": made_up("b")})
+    purge(Folder.of(tmp_path / "purged"), "b")
+    assert contents(Archive.open(str(tmp_path / "purged"))) == cut_before
+    seen: list[str] = []
+    after = night(tmp_path / "grown", {"a": text}, seen)
+    assert after.version == before.version + 1
+    assert contents(after) == contents(night(tmp_path / "fresh", {"a": text})) != cut_before
+    assert set(seen) < texts_of({"a": text})  # what is cut as before is not embedded again
+    assert contents(Archive.open(f"{tmp_path / 'grown'}@{before.version}")) == cut_before
+    folders = {folder.name for folder in (tmp_path / "grown" / "chunks").iterdir()}
+    vacuum(Folder.of(tmp_path / "grown"), keep=1)
+    kept = {folder.name for folder in (tmp_path / "grown" / "chunks").iterdir()}
+    assert kept == {f"granularity={size}-{chunking.cut_name('sentences')}" for size in CONFIG.granularities}
+    assert len(folders) == 2 * len(kept)
+    assert contents(Archive.open(str(tmp_path / "grown"))) == contents(after)
+
+
+def test_chunks_that_end_at_words_are_not_cut_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = CONFIG.model_copy(update={"boundaries": "words"})
+    with monkeypatch.context() as earlier:
+        earlier.setattr(chunking, "CHUNKER", 1)
+        before = night(tmp_path, {"a": made_up("a")}, config=words)
+    assert night(tmp_path, {"a": made_up("a")}, config=words).version == before.version
 
 
 def test_the_diff_names_what_came_and_went_also_between_shard_counts(tmp_path: Path) -> None:

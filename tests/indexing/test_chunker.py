@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Document, TableSpan
+from okralong.pipelines.core.types import Document, Section, TableSpan
 from okralong.pipelines.indexing import chunking as chunker
 from okralong.pipelines.indexing import chunking as units
 from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries, chunk_document
@@ -24,6 +26,8 @@ PIECES = st.one_of(
             "\n\n",
             "\n",
             "Apples   12,400   13,150\n",
+            "\n\nA short heading\n",
+            "It grew.The rest fell.",
             "x" * 120,
             "." * 60,
             " " * 50,
@@ -109,6 +113,90 @@ def test_a_chunk_that_is_half_full_ends_before_a_table() -> None:
     assert any(chunk.table_id == "t0" for chunk in small)
     rows = [chunk for chunk in small if chunk.table_id]
     assert all(chunk.text.startswith(("Division", "Apples", "The orchard")) for chunk in rows)
+
+
+def test_a_heading_stands_with_the_text_that_it_heads() -> None:
+    article = "\n\nWendmill Station\n" + "The station was built by the mill in spring. " * 8
+    text = ("The orchard lies in the valley of the Wend. " * 11 + article).strip()
+    chunks = chunk_document(Document("d", text, sha256="a" * 64), 120)
+    assert chunks[0].text.endswith("the Wend. \n\n")
+    assert chunks[1].text.startswith("Wendmill Station\nThe station")
+    # The last line of a document heads nothing, and a sentence's end or a speaker's line is no heading.
+    for last in ("It closed.\n", "Anna: it closed\n"):
+        plain = text.replace("\nWendmill Station\n", last)
+        assert chunk_document(Document("d", plain, sha256="a" * 64), 120)[0].text.endswith(last)
+
+
+def test_headings_that_the_document_names_may_be_long_and_follow_a_line() -> None:
+    heading = "Of the mill at the bridge over the Wend, its owners, its tenants, and what it ground, 1870 to 1931\n"
+    text = "The Wend\n" + "The orchard lies in the valley of the Wend. " * 9 + "\n" + heading + "It ground flour. " * 20
+    named = tuple(Section("heading", words.strip(), text.index(words)) for words in ("The Wend\n", heading))
+    for sections, first in (((), True), (named[1:], True), (named, False)):
+        chunks = chunk_document(Document("d", text, sha256="a" * 64, sections=sections), 130)
+        assert (heading in chunks[0].text) is first  # one alone is the title of the document
+
+
+def test_a_heading_with_a_full_stop_in_it_is_one() -> None:
+    for heading in ("1. Introduction", "ITEM 7. Management's Discussion", "What happened next?", "Note 3: Revenue"):
+        for words in range(60, 100):
+            text = "The mill grinds flour and " + "more " * words + f"flour.\n\n{heading}\n" + "It was built. " * 40
+            for chunk in chunk_document(Document("d", text, sha256="a" * 64), 90):
+                assert heading not in chunk.text or f"{heading}\nIt was built." in chunk.text
+
+
+def test_a_heading_stays_with_the_table_that_it_heads() -> None:
+    table = "Division  2022  2023\n" + "Apples  12,400  13,150\n" * 12
+    for words in range(20, 90):
+        before = "The mill grinds " + "more " * words + "flour.\n\nProduction of the mill\n"
+        span = TableSpan("t0", len(before), len(before) + len(table) - 1)
+        doc = Document("d", before + table + "\nThe end.", sha256="a" * 64, tables=(span,))
+        assert not any(chunk.text.endswith("of the mill\n") for chunk in chunk_document(doc, 100))
+
+
+def test_lists_and_rows_of_tables_are_no_headings() -> None:
+    items = "".join(f"Item of a list, number {n}\n\n" for n in range(100))
+    assert all(chunk.n_tokens > 135 for chunk in chunk_document(Document("d", items, sha256="a" * 64), 150)[:-1])
+    text = "The mill grinds flour. " * 17 + "\n\nDivision  2022  2023\nApples  12,400  13,150\n" + "It was built. " * 60
+    start = text.index("Division")
+    doc = Document("d", text, sha256="a" * 64, tables=(TableSpan("t0", start, text.index("\nIt was")),))
+    assert "13,150" in chunk_document(doc, 150)[0].text
+
+
+def test_many_headings_leave_a_chunk_half_full() -> None:
+    chunks = chunk_document(Document("d", "\n\n".join(f"Part {n}" for n in range(200)), sha256="a" * 64), 60)
+    assert all(chunk.n_tokens >= 30 for chunk in chunks[:-1])
+
+
+def test_a_chunk_that_is_half_full_ends_before_a_section_that_would_not_fit() -> None:
+    parts = [f"Part {n}\n" + f"The mill number {n} grinds the flour of its valley. " * 7 + "\n\n" for n in range(9)]
+    doc = Document("d", "".join(parts), sha256="a" * 64)
+    assert [chunk.text for chunk in chunk_document(doc, 120)] == parts
+    # Where the next section fits whole it is taken, and words are cut without a look at headings.
+    assert chunk_document(doc, 256)[0].text == "".join(parts[:2])
+    assert chunk_document(doc, 120, "words")[0].text != parts[0]
+
+
+def test_the_head_of_every_page_is_no_heading() -> None:
+    page = "\n\nAnnual Report\n" + "The mill grinds the flour of its valley. " * 6
+    with_heads = chunk_document(Document("d", page * 9, sha256="a" * 64), 120)
+    assert all(chunk.n_tokens > 100 for chunk in with_heads[:-1])
+
+
+def test_sentences_end_without_a_blank_where_line_breaks_were_lost() -> None:
+    glued = "Sales rose by 3.5% in 2023.The rate was 21%.Other income (Note 4).We expect more."
+    ends = [0, *boundaries(glued, ())]
+    assert [glued[start:end] for start, end in pairwise(ends)] == [
+        "Sales rose by 3.5% in 2023.",
+        "The rate was 21%.",
+        "Other income (Note 4).",
+        "We expect more.",
+    ]
+    for name in ("https://host.example/a-very-long-path-that-goes-on-and-on-for-ever-yes.Html", "java.util.List"):
+        one = f"See {name} of Tesla, Inc.Consolidated, pd.DataFrame or Exhibit 10.A in the U.S.The rest, and more. "
+        assert list(boundaries(one * 2, ())) == [len(one), 2 * len(one)]
+    wrapped = "Write to Amazon.Com or use\nSystem.Linq for it."
+    assert list(boundaries(wrapped, ())) == [wrapped.index("System"), len(wrapped)]
+    assert list(boundaries("It ends.\u00a0It begins.", ())) == [9, 19]
 
 
 def test_an_emoji_family_is_not_torn() -> None:

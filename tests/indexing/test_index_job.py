@@ -18,7 +18,9 @@ from okralong.pipelines.core.schemas import CHUNKS, FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import BrokenError, ConfigError, InputError, LockedError
+from okralong.pipelines.indexing.chunking import cut_name
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig, LimitsConfig
+from okralong.pipelines.indexing.ingest import chunks_folder
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult
 from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import word_bomb
@@ -89,7 +91,7 @@ def test_chunks_tile_and_vectors_are_unit(indexed: Indexed, granularity: int) ->
     folder = Folder.of(archive)
     texts = {doc_id: Archive.open(archive).document(doc_id).text for doc_id in Archive.open(archive).doc_ids()}
     chunks = sorted(
-        folder.at("chunks", f"granularity={granularity}").read_tables(CHUNKS).to_pylist(),
+        chunks_folder(folder, granularity, cut_name("sentences")).read_tables(CHUNKS).to_pylist(),
         key=lambda chunk: (chunk["doc_id"], chunk["ordinal"]),
     )
     chunks = [chunk for chunk in chunks if chunk["text"] != "Not the first alder."]

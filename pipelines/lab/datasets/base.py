@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import InputError, Question, QuestionType
-from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.lab.gold import MOST_WORDS, Gold, Parts, answer_recall, findable
 from okralong.pipelines.reporting.metrics import plain_words
 

@@ -26,8 +26,8 @@ from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, parse_answer, with_demonstration
 from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Citation, InputError, Message, Passage, ReplyError
-from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.lab.datasets.pooling import Span
 from okralong.pipelines.lab.evidence.writers import KeptReplies
 from okralong.pipelines.lab.metrics import scores

@@ -11,8 +11,8 @@ from typing import Final
 
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import UNANSWERABLE
+from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.indexing.chunking import boundaries
 from okralong.pipelines.lab.datasets.pooling import Span
 from okralong.pipelines.lab.gold import words
 from okralong.pipelines.reporting.metrics import numeric_match
