@@ -236,8 +236,9 @@ def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[U
     for unit in _units(doc.text, 0, _around(boundaries(doc.text, doc.tables), marked)):
         while begins is not None and begins[0] < unit.start:
             begins = next(told, None)
-        heading = begins is not None and begins[0] == unit.start
-        yield from _parted(doc.text, replace(unit, heading=heading) if heading else unit, granularity)
+        if begins is not None and begins[0] == unit.start:
+            unit = replace(unit, heading=True)
+        yield from _parted(doc.text, unit, granularity)
 
 
 def _around(ends: Iterable[int], headings: Iterator[Span]) -> Iterator[int]:
