@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import torch
+
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
-from okralong.pipelines.models.weights import EMBEDDED, available_cores, resolve_embedding_model
+from okralong.pipelines.models.weights import EMBEDDED, available_cores, device, resolve_embedding_model
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.samples.questions import generate
 
@@ -55,8 +57,11 @@ def main() -> None:
         read = load_reranker(RerankerConfig(precision=precision)).read
         together = seconds(partial(read, queries, passages)) / given.queries
         alone = seconds(partial(read, queries[: given.candidates], passages[: given.candidates]))
-        rows.append([precision, f"{1000 * alone:.0f}", f"{1000 * together:.0f}", f"{together / embedding:.2f}"])
-    print(f"{given.candidates} candidates of {given.words} words a question, {available_cores()} cores\n")
+        rows.append([precision, f"{1000 * alone:.1f}", f"{1000 * together:.1f}", f"{together / embedding:.2f}"])
+    where = f"{available_cores()} cores"
+    if device() == "cuda":
+        where = f"{torch.cuda.get_device_name()} (int8: {where})"
+    print(f"{given.candidates} candidates of {given.words} words a question, {where}\n")
     head = ["precision", "ms, one question", f"ms each of {given.queries}", "ratio to embedding them"]
     print(markdown_table(head, rows))
 

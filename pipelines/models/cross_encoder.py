@@ -108,30 +108,32 @@ def read_learned(file: Path, model: nn.Module, learned: Collection[str]) -> None
     model.load_state_dict(kept, strict=False)
 
 
-def tokens_of(tokenizer: Any, queries: Sequence[str], passages: Sequence[str], max_tokens: int) -> Any:
+def tokens_of(
+    tokenizer: Any, queries: Sequence[str], passages: Sequence[str], max_tokens: int, offsets: bool = False
+) -> Any:
     """Pairs as tokens, padded to the longest: the query cut to ``LONGEST_QUERY``, the passage to what is left.
 
-    The result is the tokenizer's own; with ``offset_mapping`` and ``sequence_ids`` spans are found in the passage.
+    The result is the tokenizer's own; with ``sequence_ids`` and ``token_to_chars`` spans are found in the passage, and
+    with ``offset_mapping`` too, which takes the tokenizer longer and is there with ``offsets`` alone.
     """
+    asked = list(dict.fromkeys(queries))  # candidates share their query
     cut = tokenizer(
-        list(queries),
+        asked,
         add_special_tokens=False,
         truncation=True,
         max_length=LONGEST_QUERY,
         return_offsets_mapping=True,
         verbose=False,
     )
-    short = [
-        query[: offsets[-1][1]] if offsets else query
-        for query, offsets in zip(queries, cut["offset_mapping"], strict=True)
-    ]
+    places = zip(asked, cut["offset_mapping"], strict=True)
+    short = {query: query[: found[-1][1]] if found else query for query, found in places}
     return tokenizer(
-        short,
+        [short[query] for query in queries],
         list(passages),
         padding=True,
         truncation="only_second",
         max_length=max_tokens,
-        return_offsets_mapping=True,
+        return_offsets_mapping=offsets,
         return_tensors="pt",
     )
 
@@ -267,7 +269,6 @@ class CrossEncoder:
 
     def _pass(self, queries: list[str], passages: list[str]) -> list[Reading]:
         encoded = tokens_of(self._tokenizer, queries, passages, self._max_tokens)
-        offsets = encoded.pop("offset_mapping")
         with torch.inference_mode():
             device = next(iter(self._model.parameters())).device
             tokens = {name: values.to(device) for name, values in encoded.items()}
@@ -280,9 +281,15 @@ class CrossEncoder:
             starts, ends, share = best_spans(spans, inside)
         rows = zip(relevance.tolist(), sure.tolist(), starts.tolist(), ends.tolist(), share.tolist(), strict=True)
         return [
-            Reading(score, held, int(offsets[n, first, 0]), int(offsets[n, last, 1]), span)
+            Reading(score, held, *_characters(encoded, n, first, last), span)
             for n, (score, held, first, last, span) in enumerate(rows)
         ]
+
+
+def _characters(encoded: Any, row: int, first: int, last: int) -> tuple[int, int]:
+    """Where the tokens ``first`` to ``last`` of a row stand in its passage; (0, 0) for one without tokens."""
+    start, end = encoded.token_to_chars(row, first), encoded.token_to_chars(row, last)
+    return (start.start, end.end) if start is not None and end is not None else (0, 0)
 
 
 def passage_mask(encoded: Any, count: int) -> Tensor:
@@ -290,9 +297,10 @@ def passage_mask(encoded: Any, count: int) -> Tensor:
     mask = torch.zeros(encoded["input_ids"].shape, dtype=torch.bool)
     for row in range(count):
         ids = encoded.sequence_ids(row)
-        mask[row] = torch.tensor([each == 1 for each in ids])
-        if not mask[row].any():
-            mask[row, 0] = True
+        # A passage's tokens stand together.
+        size = ids.count(1)
+        first = ids.index(1) if size else 0
+        mask[row, first : first + max(size, 1)] = True
     return mask
 
 
@@ -303,11 +311,10 @@ def best_spans(logits: Tensor, inside: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     masked = logits.masked_fill(~inside.unsqueeze(-1), float("-inf"))
     start, end = masked.log_softmax(dim=1).unbind(dim=-1)
-    size = start.shape[1]
-    joint = start.unsqueeze(2) + end.unsqueeze(1)
-    steps = torch.arange(size, device=logits.device)
-    far = steps.unsqueeze(0) - steps.unsqueeze(1)
-    joint = joint.masked_fill((far < 0) | (far >= LONGEST_ANSWER), float("-inf")).flatten(1)
+    # (n, tokens, LONGEST_ANSWER): each first token with the last ones that a span may have.
+    ends = nn.functional.pad(end, (0, LONGEST_ANSWER - 1), value=float("-inf")).unfold(1, LONGEST_ANSWER, 1)
+    joint = (start.unsqueeze(2) + ends).flatten(1)
     best, place = joint.max(dim=1)
+    first = place // LONGEST_ANSWER
     # Among all spans that may be one, so that the share is that of a choice.
-    return place // size, place % size, (best - joint.logsumexp(dim=1)).exp()
+    return first, first + place % LONGEST_ANSWER, (best - joint.logsumexp(dim=1)).exp()

@@ -102,7 +102,7 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         counts = [len(each.passages) for each in examples]
         queries = [each.question for each in examples for _ in each.passages]
         passages = [passage for each in examples for passage in each.passages]
-        encoded = tokens_of(self.tokenizer, queries, passages, self._shape.max_tokens)
+        encoded = tokens_of(self.tokenizer, queries, passages, self._shape.max_tokens, offsets=True)
         offsets = encoded.pop("offset_mapping")
         inside = passage_mask(encoded, len(passages))
         starts = [start for each in examples for start in each.starts]
