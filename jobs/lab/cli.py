@@ -288,8 +288,8 @@ def train(
     ] = False,
     leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
 ) -> None:
-    """Train an analyzer (`okralong answer --analyzer`), a reader (llm.reader), a cross-encoder (reranker.model) or a
-    token classifier (token_classifier.model)."""
+    """Train an analyzer (`okralong answer --analyzer`), a reader (llm.reader), a cross-encoder (reranker.model), a
+    token classifier (token_classifier.model) or a question writer (`okralong train-data --writer`)."""
     if report:
         from okralong.jobs.lab.train import report_on
 
@@ -312,7 +312,12 @@ def train(
     console = Console()
     recipe = load_config(Recipe, config)
     definition = definition_of(recipe)
-    tables: dict[str, Any] = {"reader": READER_ROWS, "cross_encoder": RANKING, "token_classifier": KEEP}
+    tables: dict[str, Any] = {
+        "reader": READER_ROWS,
+        "cross_encoder": RANKING,
+        "question_writer": RANKING,
+        "token_classifier": KEEP,
+    }
     table = tables.get(recipe.kind, ANALYZER_ROWS)
     if recipe.kind in tables and leave_out:
         raise typer.BadParameter(f"a {recipe.kind}'s rows have no --leave-out: make rows of fewer sets")
@@ -377,9 +382,15 @@ def train_data(
         LabelWith, typer.Option(help="llm: the generator labels what the sets leave open, within budget_usd.")
     ] = LabelWith.NOBODY,
     llm: Annotated[str, typer.Option(help="The answer config whose llm part and budget_usd label.")] = "answer.yaml",
+    writer: Annotated[
+        Path | None, typer.Option(help="A trained question writer: the cross-encoder's train rows are what it writes.")
+    ] = None,
+    export: Annotated[
+        bool, typer.Option(help="Write no rows: only what --writer needs to write on a machine without Parquet.")
+    ] = False,
 ) -> None:
     """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
-    from okralong.jobs.lab.train import Labeller
+    from okralong.jobs.lab.train import Labeller, written_questions
     from okralong.jobs.terminal import say_line
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
@@ -403,9 +414,14 @@ def train_data(
         raise typer.BadParameter(f"{config} has rationales, which a generator writes: give --label-with llm, and --llm")
     if label_with is LabelWith.LLM:
         label = Labeller(load_config(RunConfig, llm), out, console)
+    if (writer is not None and learner is not Learner.CROSS_ENCODER) or (export and writer is None):
+        raise typer.BadParameter("--writer is for --for cross_encoder, and --export for --writer")
     if learner is Learner.CROSS_ENCODER:
-        built = build_ranking(load_config(RankingConfig, config or "training/ranking.yaml"), data, work, say)
-        table = RANKING
+        ranking = load_config(RankingConfig, config or "training/ranking.yaml")
+        written = None if writer is None else written_questions(ranking, data, work, out, writer, export, say)
+        if export:
+            return
+        built, table = build_ranking(ranking, data, work, say, written), RANKING
     elif learner is Learner.TOKEN_CLASSIFIER:
         built, table = build_keep(load_config(KeepConfig, config or "training/keep.yaml"), data, say), KEEP
     elif reading is not None:

@@ -17,7 +17,9 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.config import load_config, read_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.lab.training.rows.cross_encoder_rows import RankingConfig, passages_to_ask_about
 from okralong.pipelines.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
+from okralong.pipelines.lab.training.rows.question_writer_rows import WrittenQuestion, read_written, write_passages
 from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, READER_ROWS, ReadingRow, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.gateway import Gateway
@@ -106,6 +108,31 @@ async def _ask(
     finally:
         await client.aclose()
         await ledger.close()
+
+
+PASSAGES: Final = "passages.json"
+WRITTEN: Final = "written.jsonl"
+"""Beside the rows: what a question writer is to ask about, and what it wrote, so that one that was killed goes on."""
+
+
+def written_questions(
+    config: RankingConfig, data: Path, work: Path, out: Path, writer: Path, export: bool, say: Say
+) -> list[WrittenQuestion]:
+    """What ``writer`` writes about the train side's passages; with ``export`` only these passages are written."""
+    asked = passages_to_ask_about(config, data, work, say)
+    wanted = sum(sum(ask.values()) for ask in asked.passages.values())
+    said = "all" if asked.questions is None else f"about {asked.questions:,}"
+    say(f"{len(asked.passages):,} passages, {wanted:,} questions, of which {said} are written")
+    if export:
+        write_passages(out / PASSAGES, asked)
+        command = "python -m okralong.pipelines.lab.training.learners.question_writer"
+        say(f"written: {out / PASSAGES}. `{command} {writer} {PASSAGES} {WRITTEN}` writes what belongs beside it.")
+        return []
+    from okralong.pipelines.lab.training.learners.question_writer import write_questions
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_questions(writer, asked.passages, asked.questions, out / WRITTEN, say)
+    return read_written(out / WRITTEN)
 
 
 REPLIES: Final = "reader-replies.jsonl"

@@ -15,7 +15,7 @@ from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
-Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder", "token_classifier"]
+Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder", "token_classifier", "question_writer"]
 """What is trained; a stage of SARA has a command of its own."""
 
 BLOCKS: Final = ("cross_encoder", "token_classifier")
@@ -52,7 +52,8 @@ class Recipe(Settings):
     scorer's prompt, a cross-encoder's pair and a token classifier's passage; rows of a reader whose prompt and reply
     have more are left out. A label scorer, a reader or a cross-encoder goes on from ``start`` ("shipped" or a folder,
     of the same shape); None: from an adapter that changes nothing, or the plain encoder. Of the rows the first ``rows``
-    are learned, the first ``validation_rows`` measured; None: all.
+    are learned, the first ``validation_rows`` measured; None: all. ``written`` names the kinds of question that a
+    question writer learns.
     """
 
     kind: Kind
@@ -76,6 +77,7 @@ class Recipe(Settings):
     max_tokens: Annotated[int, Field(ge=128)] = 1024
     rows: Count | None = None
     validation_rows: Count | None = None
+    written: str = "training/written.yaml"
 
     @field_validator("start")
     @classmethod
@@ -89,9 +91,11 @@ class Recipe(Settings):
             raise ValueError(f"a {self.kind} learns an adapter: give lora, with the layers that it targets")
         if self.kind in BLOCKS and self.lora is not None:
             raise ValueError(f"a {self.kind} learns whole blocks from first_block on: leave lora out")
-        if self.kind in ("heads", "token_classifier") and self.start is not None:
+        if self.kind == "question_writer" and self.lora is not None:
+            raise ValueError("a question_writer learns all of its weights: leave lora out")
+        if self.kind in ("heads", "token_classifier", "question_writer") and self.start is not None:
             raise ValueError("start is of a label_scorer, a reader or a cross_encoder; the others begin anew")
-        if self.kind in ("label_scorer", "reader") and self.heads_learning_rate is not None:
+        if self.kind in ("label_scorer", "reader", "question_writer") and self.heads_learning_rate is not None:
             raise ValueError(f"a {self.kind} has no heads: leave heads_learning_rate out")
         return self
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS
+from okralong.pipelines.lab.training.rows.question_writer_rows import read_passages
+from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, RANKING
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 
@@ -60,3 +62,66 @@ def test_rows_of_a_set_and_of_the_sample(
     assert [path.read_bytes() for path in sorted((tmp_path / "again").rglob("*.parquet"))] == [
         kept[path] for path in sorted(kept)
     ]
+
+
+WRITTEN = """
+kinds:
+  town: {sets: [town], ask: {town: 2}}
+  other: {sets: [another], ask: {town: 1}}
+found: 5
+negatives: 3
+"""
+RANKED = """
+sets:
+  - {{name: town, part: all, pool_tokens: 1000}}
+catalog: {data}/catalog.yaml
+split: {data}/split/manifest.parquet
+written: {data}/written.yaml
+"""
+
+
+def test_rows_of_questions_that_a_model_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_town(tmp_path / "data")
+    (data / "rules.yaml").write_text(
+        "seed: 1\nrules:\n  - {sources: [town], shares: {train: 1.0}, why: invented}\n", encoding="utf-8"
+    )
+    options = ["--catalog", data / "catalog.yaml", "--rules", data / "rules.yaml"]
+    code, said = call(monkeypatch, capsys, "split", data, "--out", data / "split", *options)
+    assert code == 0, said
+    (data / "written.yaml").write_text(WRITTEN, encoding="utf-8")
+    (tmp_path / "ranking.yaml").write_text(RANKED.format(data=data), encoding="utf-8")
+    rows = tmp_path / "rows"
+    asked = ["train-data", data, "--for", "cross_encoder", "--config", tmp_path / "ranking.yaml", "--out", rows]
+    asked += ["--work", tmp_path / "work"]
+    code, said = call(monkeypatch, capsys, *asked, "--export")
+    assert code == 2
+    assert "--export for" in said
+
+    code, said = call(monkeypatch, capsys, *asked, "--writer", tmp_path / "writer", "--export")
+    assert code == 0, said
+    assert "learners.question_writer" in said
+    passages = read_passages(rows / "passages.json").passages
+    assert all(ask == {"town": 2} for ask in passages.values())
+    mill = next(passage for passage in passages if "Wend Mill was built by Tom Birch" in passage)
+    questions = [
+        {"kind": "town", "passage": mill, "answer": "Tom Birch", "question": "Who was it that built Wend Mill?"},
+        {"kind": "town", "passage": mill, "answer": "", "question": "What is said of Wend Mill and its repairs?"},
+        {"kind": "town", "passage": mill, "answer": "Tom Birch", "question": "who was it that built wend mill?"},
+        {"kind": "town", "passage": "Nobody has this passage.", "answer": "", "question": "What is said of it all?"},
+    ]
+    lines = [*questions, {"batch": 1, "of": 1}]
+    (rows / "written.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    code, said = call(monkeypatch, capsys, *asked, "--writer", tmp_path / "writer")
+    assert code == 0, said
+    found = sorted(RANKING.read(Folder.of(rows), "train"), key=lambda row: row.question, reverse=True)
+    assert [row.question for row in found] == [questions[0]["question"], questions[1]["question"]]
+    placed, open_ = found
+    assert all(row.source == "written town" and row.passages[0] == mill for row in found)
+    assert all(1 < len(row.passages) <= 4 and row.relevance == (1.0, *[0.0] * (len(row.passages) - 1)) for row in found)
+    assert mill[placed.starts[0] : placed.ends[0]] == "Tom Birch"
+    assert placed.answerable == (1, *[0] * (len(placed.passages) - 1))
+    assert not any("Tom Birch" in passage for passage in placed.passages[1:])
+    assert set(open_.answerable) == {-100}
+    assert set(open_.starts) == {-1}

@@ -41,6 +41,7 @@ from transformers import (
 from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.recipe import AnyExample, Learned, Recipe, read_examples
 from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
@@ -56,6 +57,9 @@ MARK: Final = "training.sha256"
 Say = Callable[[str], None]
 """Told how a training goes, a line at a time."""
 
+_LOADERS: Final = 6
+"""Processes that put batches together for a GPU; ours."""
+
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
@@ -70,8 +74,8 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
     # Imported here: what heads read needs more packages than a reader does, and a bare machine need not have them.
     if recipe.kind == "sara":
         raise ConfigError(
-            "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader, cross_encoder or "
-            "token_classifier."
+            "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader, cross_encoder, "
+            "token_classifier or question_writer."
         )
     if recipe.kind == "reader":
         from okralong.pipelines.lab.training.learners.reader import ReaderDefinition
@@ -85,6 +89,11 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
         from okralong.pipelines.lab.training.learners.token_classifier import TokenClassifierDefinition
 
         return TokenClassifierDefinition()
+    if recipe.kind == "question_writer":
+        from okralong.pipelines.lab.training.learners.question_writer import QuestionWriterDefinition
+        from okralong.pipelines.lab.training.rows.question_writer_rows import WrittenConfig
+
+        return QuestionWriterDefinition(load_config(WrittenConfig, recipe.written))
     from okralong.pipelines.lab.training.learners.analyzer import AnalyzerDefinition
 
     return AnalyzerDefinition()
@@ -184,6 +193,8 @@ def fit(
         seed=recipe.seed,
         use_cpu=device == "cpu",
         dataloader_pin_memory=False,
+        # A GPU would wait for the next batch's tokens; on a processor more processes only take its cores.
+        dataloader_num_workers=0 if device == "cpu" else _LOADERS,
         report_to=[],
         restore_callback_states_from_checkpoint=True,
         disable_tqdm=True,

@@ -1,7 +1,8 @@
 """Training rows of the cross-encoder: what our retrievers rank high for a question, and what of it holds the evidence.
 
 Passages are chunks as the chunker cuts them, so a positive may end in the middle of a table, as it does in use. Labels
-follow from the sets' evidence; nothing is paid for.
+follow from the sets' evidence; nothing is paid for. Of questions that a model wrote about a passage, that passage is
+the evidence.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
@@ -17,16 +19,22 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from okralong.pipelines.answering.retrieve import fuse_ranks
-from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.types import Chunk
-from okralong.pipelines.lab.datasets.pooling import PooledQuestion, Span
+from okralong.pipelines.lab.datasets.pooling import Pooled, PooledQuestion, Span
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import Say
+from okralong.pipelines.lab.evidence.sets import DataSetStore, Say
 from okralong.pipelines.lab.gold import COMMON, answer_recall, findable, words
 from okralong.pipelines.lab.recipe import UNKNOWN
 from okralong.pipelines.lab.split import MANIFEST, Side, Split, question_hash
-from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, indexed, sample_of, stores
+from okralong.pipelines.lab.training.rows.question_writer_rows import (
+    Passages,
+    WrittenConfig,
+    WrittenQuestion,
+    passages_of,
+)
+from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, chunks_of, indexed, sample_of, stores
 from okralong.pipelines.lab.training.rows.tables import LEARNED, RankingRow
 
 UNANSWERABLE: Final = "unanswerable"
@@ -39,7 +47,7 @@ class RankingConfig(Settings):
     For each question and each chunk size of ``granularities`` (o200k tokens): at most ``positives`` chunks that hold
     evidence, and ``negatives`` that hold none: half of them the first that BM25 and vectors find among ``candidates``
     each, the others drawn from the rest of these. ``wide_sets`` (names) are cut at ``wide`` tokens as well: their
-    evidence is prose that runs on.
+    evidence is prose that runs on. ``written`` names the config of what a question writer writes.
     """
 
     seed: int = 7
@@ -51,24 +59,34 @@ class RankingConfig(Settings):
     candidates: Annotated[int, Field(ge=2, le=100)] = 20
     positives: Limit = 2
     negatives: Limit = 5
+    written: str = "training/written.yaml"
     catalog: str = "datasets.yaml"
     split: str = MANIFEST
 
+    def sizes(self, name: str) -> list[int]:
+        """At how many tokens the documents of a set are cut."""
+        return [self.granularity, *([self.wide] if name in self.wide_sets else [])]
 
-def build_ranking(config: RankingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[RankingRow]]:
-    """The rows of every side but tune. Archives and vectors are kept below ``work``.
+
+def build_ranking(
+    config: RankingConfig, data: Path, work: Path, say: Say, written: Sequence[WrittenQuestion] | None = None
+) -> dict[Side, list[RankingRow]]:
+    """The rows of every side but tune. Archives and vectors are kept below ``work``. With ``written`` the rows of train
+    are those of these questions alone.
 
     Raises ConfigError or InputError naming what cannot be read.
     """
     rows: dict[Side, list[RankingRow]] = {}
     for side, store in stores(config.catalog, Split.load(config.split), data, work, config.seed, say):
-        asked = [choice for choice in config.sets if store.read(choice.name, choice.part).items]
-        pooled = [(choice, store.pooled(choice, every=True)) for choice in asked]
+        pooled = _asked(config, store)
+        if written is not None and side == "train":
+            rows[side] = _written(config, store, pooled, written)
+            continue
         pooled += [sample_of(config.sample, side)] if config.sample and side in LEARNED else []
         # A wording counts once for each document and chunk size: of a question that two sets ask, the first one's.
         kept: dict[tuple[str, tuple[str, ...], int], RankingRow] = {}
         for choice, questions in pooled:
-            sizes = [config.granularity, *([config.wide] if choice.name in config.wide_sets else [])]
+            sizes = config.sizes(choice.name)
             bench = indexed(store, choice, questions, sizes)
             for size in sizes:
                 for row in asyncio.run(rows_of(bench, config, size)):
@@ -77,6 +95,26 @@ def build_ranking(config: RankingConfig, data: Path, work: Path, say: Say) -> di
         # The first so many rows of a side are a fair sample of it.
         random.Random(config.seed).shuffle(rows[side])
     return rows
+
+
+def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Say) -> Passages:
+    """The passages of the train side's documents, with the number of questions to be written about each, by kind.
+
+    Raises ConfigError or InputError naming what cannot be read.
+    """
+    kinds = load_config(WrittenConfig, config.written)
+    sides = stores(config.catalog, Split.load(config.split), data, work, config.seed, say, ("train",))
+    found: dict[str, Mapping[str, int]] = {}
+    for _, store in sides:
+        for choice, pooled in _asked(config, store):
+            for passage, ask in passages_of(kinds, choice.name, pooled, config.granularity).items():
+                found.setdefault(passage, ask)
+    return Passages(found, kinds.questions)
+
+
+def _asked(config: RankingConfig, store: DataSetStore) -> list[tuple[SetChoice, Pooled]]:
+    asked = [choice for choice in config.sets if store.read(choice.name, choice.part).items]
+    return [(choice, store.pooled(choice, every=True)) for choice in asked]
 
 
 async def rows_of(bench: Bench, config: RankingConfig, granularity: int) -> list[RankingRow]:
@@ -126,10 +164,89 @@ async def _row(
         return None
     # Another chunk that holds the answer's words may answer as well as the marked one: it is no negative.
     others = [c for c in ranked if c.chunk_id not in shares and not _tells(answers, c.text)]
-    first = (config.negatives + 1) // 2
-    rest = others[first:]
-    chosen = others[:first] + draw.sample(rest, min(len(rest), config.negatives - first))
+    chosen = _drawn(others, config.negatives, draw)
     return _labelled(bench, question, answers, [*positives, *((chunk, 0.0) for chunk in chosen)])
+
+
+def _written(
+    config: RankingConfig,
+    store: DataSetStore,
+    sets: Sequence[tuple[SetChoice, Pooled]],
+    written: Sequence[WrittenQuestion],
+) -> list[RankingRow]:
+    """The rows of written questions, in a drawn order. A passage that several documents have counts in the first."""
+    kinds = load_config(WrittenConfig, config.written)
+    about: dict[str, list[WrittenQuestion]] = defaultdict(list)
+    for each in written:
+        about[each.passage].append(each)
+    rows: list[RankingRow] = []
+    for choice, pooled in sets:
+        asked = [
+            (chunk, each)
+            for document in pooled.documents
+            for chunk in chunks_of(document.doc_id, document.text, config.granularity)
+            for each in about.pop(chunk.text, ())
+        ]
+        if asked:
+            bench = indexed(store, choice, pooled, config.sizes(choice.name))
+            bench.retrievals.prepare([each.question for _, each in asked])
+            rows += asyncio.run(_written_rows(bench, config, kinds, asked, len(rows)))
+            store.say(f"  {choice.name}: {len(asked):,} questions were written, {len(rows):,} rows so far")
+    random.Random(config.seed).shuffle(rows)
+    counts: Counter[str] = Counter()
+    kept = []
+    for row in rows:
+        counts[row.source] += 1
+        if counts[row.source] <= (kinds.kinds[row.source.removeprefix(_WRITTEN)].most or len(rows)):
+            kept.append(row)
+    return kept
+
+
+_WRITTEN: Final = "written "
+"""Begins the source of a row whose question a model wrote; its kind follows."""
+
+
+async def _written_rows(
+    bench: Bench,
+    config: RankingConfig,
+    kinds: WrittenConfig,
+    asked: Sequence[tuple[Chunk, WrittenQuestion]],
+    number: int,
+) -> list[RankingRow]:
+    rows: list[RankingRow] = []
+    for chunk, each in asked:
+        found = await bench.retrievals.find(each.question, (chunk.doc_id,), config.granularity, config.candidates)
+        ranked = [hit.chunk for hit in fuse_ranks(found, 1.0, 1.0)]
+        # What cannot be found by the question is too often answered elsewhere, or nowhere.
+        if all(hit.chunk_id != chunk.chunk_id for hit in ranked[: kinds.found]):
+            continue
+        answers = (each.answer,) if each.answer else ()
+        others = [hit for hit in ranked if hit.chunk_id != chunk.chunk_id and not _tells(answers, hit.text)]
+        chosen = _drawn(others, kinds.negatives, random.Random(each.question))
+        # A question whose answer has no place may be one that no passage answers alone.
+        held = (1, 0) if answers else (UNKNOWN, UNKNOWN)
+        start = chunk.text.find(each.answer) if answers else -1
+        rows.append(
+            RankingRow(
+                query_id=f"written-{number + len(rows)}",
+                source=f"{_WRITTEN}{each.kind}",
+                documents=(chunk.doc_id,),
+                question=each.question,
+                passages=(chunk.text, *(hit.text for hit in chosen)),
+                relevance=(1.0, *(0.0 for _ in chosen)),
+                answerable=(held[0], *(held[1] for _ in chosen)),
+                starts=(start, *(-1 for _ in chosen)),
+                ends=(start + len(each.answer) if answers else -1, *(-1 for _ in chosen)),
+            )
+        )
+    return rows
+
+
+def _drawn(others: Sequence[Chunk], count: int, draw: random.Random) -> list[Chunk]:
+    """``count`` of the chunks: half of them the first, the others drawn."""
+    first = (count + 1) // 2
+    rest = others[first:]
+    return [*others[:first], *draw.sample(rest, min(len(rest), count - first))]
 
 
 _LEAST: Final = 0.3

@@ -1,0 +1,243 @@
+"""The question writer: how it learns, all of its weights, and how it writes, many questions at a time.
+
+On a machine that has PyTorch and transformers but neither Ray nor Parquet, from a bare checkout:
+
+    python -m okralong.pipelines.lab.training.learners.question_writer WRITER PASSAGES.jsonl WRITTEN.jsonl
+
+PASSAGES.jsonl is what `okralong train-data --for cross_encoder --writer WRITER --export` wrote. What stands in
+WRITTEN.jsonl is not written again: a command that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from okralong.pipelines.core.types import InputError, Message
+from okralong.pipelines.lab.recipe import ReadingExample, Recipe
+from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, causal_base, evaluations_of
+from okralong.pipelines.lab.training.rows.question_writer_rows import (
+    SYSTEM,
+    WrittenConfig,
+    prompt,
+    read_passages,
+    writer_examples,
+    written_in,
+    written_line,
+)
+from okralong.pipelines.models.weights import ResolvedModel, available_cores, chat_ids, settle, text_ids
+
+if TYPE_CHECKING:
+    from okralong.pipelines.lab.training.learners.fit import Say
+    from okralong.pipelines.lab.training.rows.tables import RankingRow
+
+IGNORED: Final = -100
+"""PyTorch's own sign for a token that is not in the loss."""
+
+
+class QuestionWriterLearner(Learner):
+    """A ``Learner`` over ``ReadingExample`` of all weights of a causal language model, its loss on the replies alone.
+
+    ``model`` is a folder or hub name.
+    """
+
+    def __init__(self, model: str, device: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, use_safetensors=True)
+        self.model: Any = base.to(device)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        self._device, self._dtype = device, dtype
+
+    def collate(self, examples: Sequence[ReadingExample]) -> dict[str, Any]:
+        """See ``Learner``; ``labels`` (n, tokens) are those of the replies."""
+        rows = [self._row(each) for each in examples]
+        width, end = max(len(ids) for ids, _ in rows), int(self.tokenizer.eos_token_id)
+        return {
+            "labels": torch.tensor([[*labels, *[IGNORED] * (width - len(labels))] for _, labels in rows]),
+            "input_ids": torch.tensor([[*ids, *[end] * (width - len(ids))] for ids, _ in rows]),
+            "attention_mask": torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rows]),
+        }
+
+    def forward(self, labels: Tensor, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
+        """See ``Learner``. The vocabulary is read at the replies' places only."""
+        row, at = (labels[:, 1:] != IGNORED).nonzero(as_tuple=True)
+        with torch.autocast(self._device, dtype=torch.bfloat16, enabled=self._dtype == torch.bfloat16):
+            states = self.model.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+            logits = self.model.lm_head(states[row, at].contiguous())
+        wanted = labels[row, at + 1]
+        right = torch.zeros((len(labels), 2), dtype=torch.long, device=labels.device)
+        right[:, 0].index_add_(0, row, (logits.argmax(dim=1) == wanted).long())
+        right[:, 1].index_add_(0, row, torch.ones_like(row))
+        return {"loss": nn.functional.cross_entropy(logits.float(), wanted), "right": right}
+
+    def save(self, folder: Path) -> None:
+        """See ``Learner``: a transformers folder in bfloat16, with the tokenizer."""
+        self.model.to(torch.bfloat16).save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def _row(self, each: ReadingExample) -> tuple[list[int], list[int]]:
+        asked = chat_ids(self.tokenizer, [Message("system", each.instructions), Message("user", each.user)])
+        said = [*text_ids(self.tokenizer, each.reply), int(self.tokenizer.eos_token_id)]
+        return asked + said, [IGNORED] * len(asked) + said
+
+
+class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
+    """See ``Definition``. It learns from the cross-encoder's rows: questions of the kinds of ``config``."""
+
+    use = "okralong train-data DATA --for cross_encoder --writer {out}"
+
+    def __init__(self, config: WrittenConfig) -> None:
+        self._config = config
+
+    def base(self, recipe: Recipe) -> ResolvedModel:
+        """See ``Definition``."""
+        return causal_base(recipe.model)
+
+    def usable(self, recipe: Recipe, rows: Sequence[RankingRow]) -> list[RankingRow]:
+        """The rows whose question is of a kind that is written, with a passage that holds its evidence."""
+        return [row for row in rows if writer_examples([row], self._config)]
+
+    def examples(self, rows: Sequence[RankingRow]) -> list[ReadingExample]:
+        """See ``Definition``."""
+        return writer_examples(rows, self._config)
+
+    def learner(
+        self, recipe: Recipe, train: Sequence[ReadingExample], base: ResolvedModel, device: str, dtype: torch.dtype
+    ) -> Learner:
+        """See ``Definition``."""
+        return QuestionWriterLearner(base.path, device, dtype)
+
+    def card(
+        self, recipe: Recipe, base: str, out: Path, train: Sequence[RankingRow], held: Sequence[RankingRow], log: Log
+    ) -> list[str]:
+        """See ``Definition``."""
+        last = evaluations_of(log)[-1]
+        return [
+            "# A question writer of okralong",
+            f"Made by `okralong train`: {base}, all of its weights. {recipe.schedule_words()} {len(train):,} train "
+            f"rows, {len(held):,} validation rows. On validation: loss {last['eval_loss']:.3f} a token of the replies.",
+        ]
+
+
+# --------
+# Writing.
+
+TEMPERATURE, TOP_P = 0.9, 0.95
+"""What is sampled: several questions about one passage are to differ. Ours."""
+
+LONGEST_REPLY: Final = 56
+"""Tokens of a reply; ours."""
+
+BATCH: Final = 1024
+"""Prompts whose questions are written to the file together, by a GPU in one pass; ours."""
+
+ON_A_PROCESSOR: Final = 16
+"""Prompts of a pass on a processor; ours."""
+
+
+def write_questions(
+    writer: Path, passages: Mapping[str, Mapping[str, int]], questions: int | None, written: Path, say: Say
+) -> None:
+    """Write the questions that ``passages`` want, by kind, to the file ``written``, at least ``questions`` replies of
+    them (None: all), and go on where it ends. Replies that are no question are left out.
+
+    Raises InputError when the file was begun for other passages.
+    """
+    batches = _batches(passages)
+    wanted = batches[: None if questions is None else -(-questions // BATCH)]
+    done = _begin(written, len(batches))
+    if done >= len(wanted):
+        return
+    device, dtype = settle("auto", "auto", available_cores())
+    model: Any = AutoModelForCausalLM.from_pretrained(writer, dtype=dtype, use_safetensors=True)
+    model.to(device).eval()
+    tokenizer: Any = AutoTokenizer.from_pretrained(writer, padding_side="left")
+    size = BATCH if device == "cuda" else ON_A_PROCESSOR
+    with written.open("a", encoding="utf-8") as file:
+        for number, batch in enumerate(wanted[done:], start=done + 1):
+            torch.manual_seed(number)
+            parts = [batch[at : at + size] for at in range(0, len(batch), size)]
+            replies = [reply for part in parts for reply in _replies(model, tokenizer, part)]
+            found = [written_in(reply, *each) for reply, each in zip(replies, batch, strict=True)]
+            lines = [written_line(one) for one in found if one is not None]
+            file.write("".join(lines) + json.dumps({"batch": number, "of": len(batches)}) + "\n")
+            file.flush()
+            say(f"  {number:,} of {len(wanted):,} batches: {len(lines):,} of {len(batch):,} replies are questions")
+
+
+Asked = tuple[str, str]
+"""A kind of question and the passage that it is to be about."""
+
+
+def _batches(passages: Mapping[str, Mapping[str, int]]) -> list[list[Asked]]:
+    """Prompts of like length together, in a drawn order, so that the first batches are a fair sample."""
+    asked = [(kind, passage) for passage, ask in passages.items() for kind, count in ask.items() for _ in range(count)]
+    asked.sort(key=lambda each: len(each[1]))
+    batches = [asked[at : at + BATCH] for at in range(0, len(asked), BATCH)]
+    random.Random(len(asked)).shuffle(batches)
+    return batches
+
+
+def _begin(written: Path, batches: int) -> int:
+    """How many batches the file holds; what a killed command wrote of the next one is taken off."""
+    if not written.is_file():
+        return 0
+    done, end = 0, 0
+    with written.open("rb") as file:
+        for line in iter(file.readline, b""):
+            if line.startswith(b'{"batch"') and line.endswith(b"\n"):
+                said = json.loads(line)
+                done, end = int(said["batch"]), file.tell()
+                if said["of"] != batches:
+                    raise InputError(
+                        f"{written} was begun for other passages: {said['of']:,} batches of them, and these are "
+                        f"{batches:,}. Delete it to have the questions written anew, or give the config it was made by."
+                    )
+    os.truncate(written, end)
+    return done
+
+
+def _replies(model: Any, tokenizer: Any, part: Sequence[Asked]) -> list[str]:
+    asked = [[Message("system", SYSTEM), Message("user", prompt(kind, passage))] for kind, passage in part]
+    ids = [chat_ids(tokenizer, each) for each in asked]
+    end = int(tokenizer.eos_token_id)
+    width = max(map(len, ids))
+    tokens = torch.tensor([[end] * (width - len(each)) + each for each in ids], device=model.device)
+    mask = torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in ids], device=model.device)
+    with torch.inference_mode():
+        said = model.generate(
+            input_ids=tokens,
+            attention_mask=mask,
+            do_sample=True,
+            temperature=TEMPERATURE,
+            top_p=TOP_P,
+            top_k=0,
+            max_new_tokens=LONGEST_REPLY,
+            pad_token_id=end,
+            eos_token_id=end,
+        )
+    found: list[str] = tokenizer.batch_decode(
+        said[:, width:], skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """See above."""
+    writer, passages, written = map(Path, arguments)
+    asked = read_passages(passages)
+    write_questions(writer, asked.passages, asked.questions, written, print)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,181 @@
+"""The question writer: what it learns from people's questions, what it is asked, and how its replies are read.
+
+A small model learns from the sets' own questions what is asked about a passage, and writes several about each passage
+of the train side's documents, each with its answer first, as in PAQ (Lewis et al. 2021, section 2). The cross-encoder
+learns from them before it learns from people's (``cross_encoder_rows``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import Field, model_validator
+
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.lab.datasets.pooling import Pooled
+from okralong.pipelines.lab.recipe import ReadingExample
+from okralong.pipelines.lab.training.rows.sources import Limit, chunks_of
+from okralong.pipelines.lab.training.rows.tables import RankingRow
+
+SYSTEM: Final = (
+    "Write a question that the passage answers. First its answer in words of the passage, or none where no short span "
+    "of it is the answer."
+)
+"""What a writer is told; ``written_in`` reads its replies."""
+
+NOTHING: Final = "none"
+"""The answer of a question that no short span answers."""
+
+LONGEST_ANSWER: Final = 120
+"""Characters of an answer that is a span; ours."""
+
+FEWEST_WORDS: Final = 25
+"""Words of a passage that is worth a question; ours."""
+
+LEAST_WORDS, MOST_CHARS = 4, 300
+"""Words that a question has at least, and characters at most; ours."""
+
+RELEVANT: Final = 0.5
+"""Share of a piece of evidence that a passage must hold for its question to be learned; ours."""
+
+_REPLY: Final = re.compile(r"Answer: (.*)\nQuestion: (\S.*)$")
+
+
+class Kind(Settings):
+    """One kind of question: what the ``sets`` (names) ask is learned as this kind.
+
+    About each passage of these sets' documents ``ask`` questions are written, by kind. At most ``most`` rows of
+    questions of this kind are learned.
+    """
+
+    sets: list[str] = Field(min_length=1)
+    ask: dict[str, Limit] = Field(min_length=1)
+    most: Limit | None = None
+
+
+class WrittenConfig(Settings):
+    """What ``configs/training/written.yaml`` may say; ``kinds`` are by name.
+
+    Of all questions that the kinds ask for about ``questions`` are written, drawn (None: all). One is learned when its
+    passage is among the first ``found`` of its document for BM25 and vectors together; it has ``negatives`` others that
+    they find.
+    """
+
+    kinds: dict[str, Kind] = Field(min_length=1)
+    questions: Limit | None = None
+    found: Annotated[int, Field(ge=1, le=20)] = 5
+    negatives: Limit = 11
+
+    @model_validator(mode="after")
+    def _asks_for_kinds(self) -> Self:
+        unknown = sorted({kind for each in self.kinds.values() for kind in each.ask} - self.kinds.keys())
+        if unknown:
+            raise ValueError(f"kinds ask for {', '.join(unknown)}, which nothing teaches: there is no such kind")
+        return self
+
+    def kind_of(self, name: str) -> str | None:
+        """The kind of a set's questions; None where nothing is learned from them."""
+        return next((kind for kind, each in self.kinds.items() if name in each.sets), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenQuestion:
+    """A question of a ``kind`` about ``passage``; ``answer`` stands in it word for word, "" where none does."""
+
+    kind: str
+    passage: str
+    answer: str
+    question: str
+
+
+def prompt(kind: str, passage: str) -> str:
+    """What a writer is asked."""
+    return f"Kind: {kind}\n\nPassage:\n{passage}"
+
+
+def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
+    """The question of a writer's reply; None where it is none, or its answer does not stand in the passage."""
+    match = _REPLY.match(reply.strip())
+    if match is None:
+        return None
+    answer, question = match[1].strip(), match[2].strip()
+    if len(question.split()) < LEAST_WORDS or len(question) > MOST_CHARS:
+        return None
+    if answer == NOTHING:
+        return WrittenQuestion(kind, passage, "", question)
+    return WrittenQuestion(kind, passage, answer, question) if answer and answer in passage else None
+
+
+def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[ReadingExample]:
+    """What a writer learns: of each row the passage that holds most, rather one with its answer's place."""
+    examples = []
+    for row in rows:
+        kind = config.kind_of(row.source.split(" ")[0])
+        places = zip(row.passages, row.relevance, row.starts, row.ends, strict=True)
+        holding = [(start >= 0, held, text, start, end) for text, held, start, end in places if held >= RELEVANT]
+        if kind is None or not holding:
+            continue
+        placed, _, passage, start, end = max(holding, key=lambda each: each[:2])
+        answer = passage[start:end] if placed and end - start <= LONGEST_ANSWER else NOTHING
+        reply = f"Answer: {answer}\nQuestion: {row.question}"
+        examples.append(ReadingExample(SYSTEM, prompt(kind, passage), reply))
+    return examples
+
+
+def passages_of(config: WrittenConfig, name: str, pooled: Pooled, granularity: int) -> dict[str, Mapping[str, int]]:
+    """Each passage of a set's documents that is worth a question, with the number of questions by kind."""
+    kind = config.kind_of(name)
+    if kind is None:
+        return {}
+    chunks = (chunk for each in pooled.documents for chunk in chunks_of(each.doc_id, each.text, granularity))
+    return {chunk.text: config.kinds[kind].ask for chunk in chunks if len(chunk.text.split()) >= FEWEST_WORDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """What is asked about: how many questions of each passage by kind, and about how many in all (None: all)."""
+
+    passages: Mapping[str, Mapping[str, int]]
+    questions: int | None
+
+
+def write_passages(path: Path, asked: Passages) -> None:
+    """As one JSON object, for a machine without Parquet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(asked)), encoding="utf-8")
+
+
+def read_passages(path: Path) -> Passages:
+    """What ``write_passages`` wrote."""
+    return Passages(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def written_line(question: WrittenQuestion) -> str:
+    """A question as ``read_written`` reads it."""
+    return json.dumps(asdict(question)) + "\n"
+
+
+def read_written(path: Path) -> list[WrittenQuestion]:
+    """What a writer wrote, each wording of a question about a passage once. Raises InputError naming a line that is no
+    question.
+    """
+    found: dict[tuple[str, str], WrittenQuestion] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            said: dict[str, Any] = json.loads(line)
+            if "batch" in said:  # where the writer goes on
+                continue
+            one = WrittenQuestion(**said)
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"{path}, line {number}: is no written question ({error}). A line is a JSON object with kind, passage, "
+                "answer and question; take the line out, or delete the file to have it written anew."
+            ) from error
+        found.setdefault((one.passage, one.question.lower()), one)
+    return list(found.values())

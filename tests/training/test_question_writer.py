@@ -1,0 +1,144 @@
+"""A question writer, trained for real on a tiny model: what it learns, what it writes, and where it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.lab.recipe import Recipe
+from okralong.pipelines.lab.training.learners import question_writer
+from okralong.pipelines.lab.training.learners.fit import train_session
+from okralong.pipelines.lab.training.learners.question_writer import QuestionWriterLearner, write_questions
+from okralong.pipelines.lab.training.rows.question_writer_rows import (
+    NOTHING,
+    WrittenConfig,
+    WrittenQuestion,
+    prompt,
+    read_written,
+    writer_examples,
+    written_in,
+)
+from okralong.pipelines.lab.training.rows.tables import RankingRow
+from tests.fakes.tiny_llama import write_tiny_llama
+
+PASSAGE = "The head office is in Alder, as it was in 1900. Its mill stands by the river."
+ROW = RankingRow(
+    query_id="q1",
+    source="squad dev",
+    documents=("d",),
+    question="Where is the head office?",
+    passages=("Nothing of it stands here.", PASSAGE, "An office."),
+    relevance=(0.0, 1.0, 0.6),
+    answerable=(0, 1, 0),
+    starts=(-1, PASSAGE.index("Alder"), -1),
+    ends=(-1, PASSAGE.index("Alder") + 5, -1),
+)
+
+
+@pytest.fixture(scope="module")
+def config() -> WrittenConfig:
+    return load_config(WrittenConfig, "training/written.yaml")
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a tiny model, until it says the same question of everything."""
+    model = write_tiny_llama(tmp_path_factory.mktemp("tiny"), window=512, spread=0.3)
+    recipe = Recipe(
+        kind="question_writer",
+        model=str(model),
+        learning_rate=0.01,
+        epochs=12,
+        batch_size=4,
+        accumulation=1,
+        patience=60,
+    )
+    out = tmp_path_factory.mktemp("writer")
+    said = [f"{PASSAGE} {number}" for number in range(24)]
+    rows = [replace(ROW, passages=(text,) * 3, starts=(-1, -1, -1), ends=(-1, -1, -1)) for text in said]
+    train_session(recipe, rows, rows[:2], out)
+    return out
+
+
+def test_what_is_learned_is_read_back_from_the_reply(config: WrittenConfig) -> None:
+    (example,) = writer_examples([ROW], config)
+    assert example.user == prompt("squad", PASSAGE)
+    assert written_in(example.reply, "squad", PASSAGE) == WrittenQuestion("squad", PASSAGE, "Alder", ROW.question)
+    (placeless,) = writer_examples([replace(ROW, starts=(-1, -1, -1), ends=(-1, -1, -1))], config)
+    assert placeless.reply.startswith(f"Answer: {NOTHING}\n")
+    assert written_in(placeless.reply, "squad", PASSAGE) == WrittenQuestion("squad", PASSAGE, "", ROW.question)
+    assert writer_examples([replace(ROW, source="sample 3000"), replace(ROW, relevance=(0.0, 0.3, 0.0))], config) == []
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Where is the head office?",
+        "Answer: Alder",
+        "Answer: Alder\nQuestion: ",
+        "Answer: Alder\nQuestion: Where is\nthe head office?",
+        "Answer: Birch\nQuestion: Where is the head office?",
+        "Answer: \nQuestion: Where is the head office?",
+        "Answer: Alder\nQuestion: Where is it?",
+        f"Answer: Alder\nQuestion: Where {'on earth ' * 40}is it?",
+    ],
+)
+def test_a_reply_that_is_no_question_about_the_passage_is_left_out(reply: str) -> None:
+    assert written_in(reply, "squad", PASSAGE) is None
+
+
+def test_the_loss_is_on_the_reply_alone(writer: Path, config: WrittenConfig) -> None:
+    learner = QuestionWriterLearner(str(writer), "cpu", torch.float32)
+    (example,) = writer_examples([ROW], config)
+    longer = replace(example, user=f"{example.user} And more of it.")
+    batch = learner.collate([example, longer])
+    for row in range(2):
+        ids, labels = batch["input_ids"][row], batch["labels"][row]
+        assert learner.tokenizer.decode(ids[labels >= 0]) == example.reply + learner.tokenizer.eos_token
+    with torch.no_grad():
+        together = learner(**batch)
+        alone = learner(**learner.collate([example]))
+    assert together["right"][0].tolist() == alone["right"][0].tolist()
+    assert alone["right"][0, 1] == (batch["labels"][0] >= 0).sum()
+
+
+def test_it_writes_questions_and_goes_on_where_it_was_killed(
+    writer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(question_writer, "BATCH", 4)
+    passages = {f"{PASSAGE} {number}": {"squad": 1, "musique": 1} for number in range(6)}
+    file = tmp_path / "written.jsonl"
+    said: list[str] = []
+    write_questions(writer, passages, None, file, said.append)
+    assert len(said) == 3
+    whole, found = file.read_text(), read_written(file)
+    assert found
+    assert {each.question for each in found} == {ROW.question}
+    assert {each.kind for each in found} <= {"squad", "musique"}
+    assert {each.passage for each in found} <= passages.keys()
+
+    lines = whole.splitlines(keepends=True)
+    second = [number for number, line in enumerate(lines) if line.startswith('{"batch"')][1]
+    file.write_text("".join(lines[: second + 2]) + '{"kind": "squ')
+    write_questions(writer, passages, None, file, said.append)
+    assert len(said) == 4
+    assert file.read_text() == whole
+    write_questions(writer, passages, None, file, said.append)
+    assert len(said) == 4
+
+    some = tmp_path / "some.jsonl"
+    write_questions(writer, passages, 5, some, said.append)
+    assert some.read_text() == "".join(lines[: second + 1])
+    with pytest.raises(InputError, match="begun for other passages"):
+        write_questions(writer, dict(list(passages.items())[:2]), None, some, said.append)
+
+
+def test_a_line_that_is_no_question_is_named(tmp_path: Path) -> None:
+    (tmp_path / "written.jsonl").write_text('{"kind": "squad"}\n')
+    with pytest.raises(InputError, match=r"written\.jsonl, line 1: is no written question"):
+        read_written(tmp_path / "written.jsonl")
