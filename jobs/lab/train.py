@@ -118,7 +118,15 @@ WRITTEN: Final = "written.jsonl"
 def written_questions(
     config: RankingConfig, data: Path, work: Path, out: Path, writer: Path, export: bool, say: Say
 ) -> list[WrittenQuestion]:
-    """What ``writer`` writes about the train side's passages; with ``export`` only these passages are written."""
+    """What ``writer`` writes about the train side's passages; with ``export`` only these passages are written.
+
+    Raises ConfigError where there is no such writer, before any set is read.
+    """
+    if not export and not (writer / "config.json").is_file():
+        raise ConfigError(
+            f"{writer} holds no question writer. Give the folder that `okralong train training/question_writer.yaml` "
+            "wrote."
+        )
     asked = passages_to_ask_about(config, data, work, say)
     wanted = sum(sum(ask.values()) for ask in asked.passages.values())
     said = "all" if asked.questions is None else f"about {asked.questions:,}"

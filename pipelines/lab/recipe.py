@@ -85,6 +85,11 @@ class Recipe(Settings):
         # A task of the cluster stands elsewhere.
         return start if start in (None, SHIPPED) else str(Path(str(start)).expanduser().resolve())
 
+    @field_validator("written")
+    @classmethod
+    def _absolute_where_local(cls, written: str) -> str:
+        return str(Path(written).resolve()) if Path(written).is_file() else written
+
     @model_validator(mode="after")
     def _learns_something(self) -> Self:
         if self.kind in ("label_scorer", "reader") and self.lora is None:

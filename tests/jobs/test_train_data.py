@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.lab.training.learners.question_writer import _batches
 from okralong.pipelines.lab.training.rows.question_writer_rows import read_passages
 from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, RANKING
 from tests.evaluation.evidence.town import write_town
@@ -67,8 +69,8 @@ def test_rows_of_a_set_and_of_the_sample(
 WRITTEN = """
 kinds:
   town: {sets: [town], ask: {town: 2}}
-  other: {sets: [another], ask: {town: 1}}
-found: 5
+  other: {sets: [another], ask: {town: 1}, most: 1}
+found: 2
 negatives: 3
 """
 RANKED = """
@@ -111,17 +113,44 @@ def test_rows_of_questions_that_a_model_wrote(
         {"kind": "town", "passage": mill, "answer": "Tom Birch", "question": "who was it that built wend mill?"},
         {"kind": "town", "passage": "Nobody has this passage.", "answer": "", "question": "What is said of it all?"},
     ]
-    lines = [*questions, {"batch": 1, "of": 1}]
+    elsewhere = next(passage for passage in passages if "Hagg Hill is 310 metres high" in passage)
+    # Its passage is not among the first that are found by it.
+    questions.append({"kind": "town", "passage": elsewhere, "answer": "", "question": questions[0]["question"] + "?"})
+    questions += [
+        {"kind": "other", "passage": elsewhere, "answer": "310", "question": f"How high is {name} Hagg Hill?"}
+        for name in ("the", "this", "that")
+    ]
+    code, said = call(monkeypatch, capsys, *asked, "--writer", tmp_path / "writer")
+    assert code == 2
+    assert "holds no question writer" in said
+    (tmp_path / "writer").mkdir()
+    (tmp_path / "writer" / "config.json").write_text("{}")
+    # All that was to be written is there: the writer is not asked.
+    mark = hashlib.sha256(json.dumps(_batches(passages)).encode()).hexdigest()[:16]
+    lines = [{"batch": 0, "of": mark}, *questions, {"batch": 1, "of": mark}]
     (rows / "written.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     code, said = call(monkeypatch, capsys, *asked, "--writer", tmp_path / "writer")
     assert code == 0, said
-    found = sorted(RANKING.read(Folder.of(rows), "train"), key=lambda row: row.question, reverse=True)
+    assert [row.source for row in RANKING.read(Folder.of(rows), "train")].count("written other") == 1
+    town = [row for row in RANKING.read(Folder.of(rows), "train") if row.source == "written town"]
+    found = sorted(town, key=lambda row: row.question, reverse=True)
     assert [row.question for row in found] == [questions[0]["question"], questions[1]["question"]]
     placed, open_ = found
-    assert all(row.source == "written town" and row.passages[0] == mill for row in found)
+    assert all(row.passages[0] == mill for row in found)
     assert all(1 < len(row.passages) <= 4 and row.relevance == (1.0, *[0.0] * (len(row.passages) - 1)) for row in found)
     assert mill[placed.starts[0] : placed.ends[0]] == "Tom Birch"
     assert placed.answerable == (1, *[0] * (len(placed.passages) - 1))
     assert not any("Tom Birch" in passage for passage in placed.passages[1:])
     assert set(open_.answerable) == {-100}
     assert set(open_.starts) == {-1}
+
+    (rows / "written.jsonl").write_text(
+        json.dumps(lines[0]) + "\n" + json.dumps({**questions[0], "kind": "gone"}) + "\n" + json.dumps(lines[-1]) + "\n"
+    )
+    code, said = call(monkeypatch, capsys, *asked, "--writer", tmp_path / "writer")
+    assert code == 2
+    assert "of the kind 'gone'" in said
+    (data / "written.yaml").write_text("kinds: {other: {sets: [another], ask: {other: 1}}}", encoding="utf-8")
+    code, said = call(monkeypatch, capsys, *asked, "--writer", tmp_path / "writer", "--export")
+    assert code == 2
+    assert "no passage to ask about" in said

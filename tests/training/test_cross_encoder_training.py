@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from okralong.pipelines.lab.training.learners.cross_encoder import CrossEncoderL
 from okralong.pipelines.lab.training.learners.fit import HISTORY, fit_recipe
 from okralong.pipelines.lab.training.rows.cross_encoder_rows import _covering, _place, _share
 from okralong.pipelines.lab.training.rows.tables import RankingRow
-from okralong.pipelines.models.cross_encoder import WEIGHTS, CrossEncoder, read_shape
+from okralong.pipelines.models.cross_encoder import LONGEST_ANSWER, WEIGHTS, CrossEncoder, best_spans, read_shape
 from okralong.pipelines.models.weights import CROSS_ENCODER, ResolvedModel, resolve_embedding_model
 
 RECIPE = Recipe(
@@ -109,7 +110,28 @@ def test_calibration_is_written_beside_the_weights(trained: Path) -> None:
 def test_a_long_query_and_an_empty_passage_are_read(trained: Path) -> None:
     model = CrossEncoder.load(trained, precision="float32")
     read = model.read(["why " * 400, ""], ["", "Bread."])
-    assert [each.start >= 0 for each in read] == [True, True]
+    assert (read[0].start, read[0].end) == (0, 0)
+    assert (read[1].start, read[1].end) != (0, 0)
+
+
+@pytest.mark.parametrize("tokens", [1, LONGEST_ANSWER, LONGEST_ANSWER + 1, 130])
+def test_the_best_span_is_the_best_of_all_that_an_answer_may_have(tokens: int) -> None:
+    torch.manual_seed(tokens)
+    logits, inside = torch.randn(4, tokens, 2), torch.rand(4, tokens) > 0.2
+    inside[:, -1] = True
+    logits[0, -1] = 9.0  # a span of the last token alone
+    starts, ends, share = best_spans(logits, inside)
+    for row in range(4):
+        scores = logits[row].masked_fill(~inside[row].unsqueeze(-1), float("-inf")).log_softmax(dim=0)
+        spans = {
+            (first, last): float(scores[first, 0] + scores[last, 1])
+            for first in range(tokens)
+            for last in range(first, min(tokens, first + LONGEST_ANSWER))
+        }
+        best = max(spans, key=lambda span: spans[span])
+        assert (int(starts[row]), int(ends[row])) == best
+        every = torch.tensor(list(spans.values())).exp().sum()
+        assert float(share[row]) == pytest.approx(math.exp(spans[best]) / float(every), rel=1e-4)
 
 
 def test_what_is_cut_off_is_asked_neither_for_its_place_nor_whether_it_is_there() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 import torch
 
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.lab.recipe import Recipe
 from okralong.pipelines.lab.training.learners import question_writer
 from okralong.pipelines.lab.training.learners.fit import train_session
@@ -72,6 +74,8 @@ def test_what_is_learned_is_read_back_from_the_reply(config: WrittenConfig) -> N
     (placeless,) = writer_examples([replace(ROW, starts=(-1, -1, -1), ends=(-1, -1, -1))], config)
     assert placeless.reply.startswith(f"Answer: {NOTHING}\n")
     assert written_in(placeless.reply, "squad", PASSAGE) == WrittenQuestion("squad", PASSAGE, "", ROW.question)
+    yes = written_in("Answer: Yes\nQuestion: Is the head office in Alder?", "squad", PASSAGE)
+    assert yes == WrittenQuestion("squad", PASSAGE, "", "Is the head office in Alder?")
     assert writer_examples([replace(ROW, source="sample 3000"), replace(ROW, relevance=(0.0, 0.3, 0.0))], config) == []
 
 
@@ -83,6 +87,8 @@ def test_what_is_learned_is_read_back_from_the_reply(config: WrittenConfig) -> N
         "Answer: Alder\nQuestion: ",
         "Answer: Alder\nQuestion: Where is\nthe head office?",
         "Answer: Birch\nQuestion: Where is the head office?",
+        "Answer: lder\nQuestion: Where is the head office?",
+        "Answer: 19\nQuestion: In which year was the office there?",
         "Answer: \nQuestion: Where is the head office?",
         "Answer: Alder\nQuestion: Where is it?",
         f"Answer: Alder\nQuestion: Where {'on earth ' * 40}is it?",
@@ -123,7 +129,7 @@ def test_it_writes_questions_and_goes_on_where_it_was_killed(
     assert {each.passage for each in found} <= passages.keys()
 
     lines = whole.splitlines(keepends=True)
-    second = [number for number, line in enumerate(lines) if line.startswith('{"batch"')][1]
+    second = [number for number, line in enumerate(lines) if line.startswith('{"batch"')][2]
     file.write_text("".join(lines[: second + 2]) + '{"kind": "squ')
     write_questions(writer, passages, None, file, said.append)
     assert len(said) == 4
@@ -134,11 +140,44 @@ def test_it_writes_questions_and_goes_on_where_it_was_killed(
     some = tmp_path / "some.jsonl"
     write_questions(writer, passages, 5, some, said.append)
     assert some.read_text() == "".join(lines[: second + 1])
-    with pytest.raises(InputError, match="begun for other passages"):
-        write_questions(writer, dict(list(passages.items())[:2]), None, some, said.append)
+    others = {passage + " Again.": ask for passage, ask in passages.items()}  # as many
+    for file in (some, tmp_path / "mine.txt"):
+        (tmp_path / "mine.txt").write_text("Notes of my own, which nobody is to lose: " + "and so on. " * 9)
+        with pytest.raises(InputError, match="begun for other passages, or is no file of written questions"):
+            write_questions(writer, others, None, file, said.append)
+    assert (tmp_path / "mine.txt").read_text().startswith("Notes of my own")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        write_questions(tmp_path, passages, None, tmp_path / "new.jsonl", said.append)
 
 
-def test_a_line_that_is_no_question_is_named(tmp_path: Path) -> None:
-    (tmp_path / "written.jsonl").write_text('{"kind": "squad"}\n')
+def test_a_reply_that_is_cut_off_is_left_out(writer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(question_writer, "LONGEST_REPLY", 9)
+    write_questions(writer, {PASSAGE: {"squad": 4}}, None, tmp_path / "written.jsonl", lambda _: None)
+    assert read_written(tmp_path / "written.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"kind": "squad"}',
+        "no JSON",
+        '{"kind": "squad", "passage": "A mill.", "answer": "", "question": null}',
+        '{"kind": "squad", "passage": "A mill.", "answer": "hill", "question": "What is it?"}',
+    ],
+)
+def test_a_line_that_is_no_question_is_named(line: str, tmp_path: Path) -> None:
+    (tmp_path / "written.jsonl").write_text(f"{line}\n")
     with pytest.raises(InputError, match=r"written\.jsonl, line 1: is no written question"):
         read_written(tmp_path / "written.jsonl")
+
+
+def test_it_writes_where_neither_parquet_nor_ray_is(tmp_path: Path) -> None:
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['pyarrow', 'ray', 'bm25s', 'faiss']))"
+    module = "okralong.pipelines.lab.training.learners.question_writer"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{blocked}; from {module} import main; sys.exit(main(['one']))"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split(":")[0]) == (2, "Give three paths"), done.stderr

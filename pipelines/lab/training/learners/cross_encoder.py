@@ -16,6 +16,7 @@ from okralong.pipelines.lab.recipe import UNKNOWN, RankingExample, Recipe
 from okralong.pipelines.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
 from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
 from okralong.pipelines.models.cross_encoder import (
+    WEIGHTS,
     CrossEncoder,
     CrossEncoderModel,
     CrossEncoderShape,
@@ -26,7 +27,13 @@ from okralong.pipelines.models.cross_encoder import (
     tokens_of,
     write_shape,
 )
-from okralong.pipelines.models.weights import SHIPPED, ResolvedModel, resolve_embedding_model, shipped_adapter
+from okralong.pipelines.models.weights import (
+    SHIPPED,
+    ResolvedModel,
+    resolve_embedding_model,
+    sha256_of,
+    shipped_adapter,
+)
 
 if TYPE_CHECKING:
     from okralong.pipelines.lab.training.rows.tables import RankingRow
@@ -96,6 +103,7 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
                     f"before {recipe.first_block} would be lost. Set first_block to {read_shape(start).first_block}."
                 )
             load_learned(start, self.net, sha256)
+            self.made_from = sha256_of(start / WEIGHTS)
 
     def collate(self, examples: Sequence[RankingExample]) -> dict[str, Any]:
         """See ``Learner``. A batch is all pairs of its queries, one after the other."""

@@ -41,7 +41,6 @@ from transformers import (
 from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
-from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.recipe import AnyExample, Learned, Recipe, read_examples
 from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
@@ -91,9 +90,8 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
         return TokenClassifierDefinition()
     if recipe.kind == "question_writer":
         from okralong.pipelines.lab.training.learners.question_writer import QuestionWriterDefinition
-        from okralong.pipelines.lab.training.rows.question_writer_rows import WrittenConfig
 
-        return QuestionWriterDefinition(load_config(WrittenConfig, recipe.written))
+        return QuestionWriterDefinition(recipe.written)
     from okralong.pipelines.lab.training.learners.analyzer import AnalyzerDefinition
 
     return AnalyzerDefinition()

@@ -2,19 +2,21 @@
 
 On a machine that has PyTorch and transformers but neither Ray nor Parquet, from a bare checkout:
 
-    python -m okralong.pipelines.lab.training.learners.question_writer WRITER PASSAGES.jsonl WRITTEN.jsonl
+    python -m okralong.pipelines.lab.training.learners.question_writer WRITER passages.json written.jsonl
 
-PASSAGES.jsonl is what `okralong train-data --for cross_encoder --writer WRITER --export` wrote. What stands in
-WRITTEN.jsonl is not written again: a command that was killed goes on.
+passages.json is what `okralong train-data --for cross_encoder --writer WRITER --export` wrote. What stands in
+written.jsonl is not written again: a command that was killed goes on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +24,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.core.types import InputError, Message
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import ConfigError, InputError, Message
 from okralong.pipelines.lab.recipe import ReadingExample, Recipe
 from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, causal_base, evaluations_of
 from okralong.pipelines.lab.training.rows.question_writer_rows import (
@@ -93,10 +96,15 @@ class QuestionWriterLearner(Learner):
 class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
     """See ``Definition``. It learns from the cross-encoder's rows: questions of the kinds of ``config``."""
 
-    use = "okralong train-data DATA --for cross_encoder --writer {out}"
+    use = "okralong train-data DATA --for cross_encoder --writer {out} --out DIR"
 
-    def __init__(self, config: WrittenConfig) -> None:
-        self._config = config
+    def __init__(self, config: str) -> None:
+        self._source = config
+
+    @cached_property
+    def _config(self) -> WrittenConfig:
+        # Not before rows are made: another machine has the examples, and no need of it.
+        return load_config(WrittenConfig, self._source)
 
     def base(self, recipe: Recipe) -> ResolvedModel:
         """See ``Definition``."""
@@ -134,8 +142,8 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
 TEMPERATURE, TOP_P = 0.9, 0.95
 """What is sampled: several questions about one passage are to differ. Ours."""
 
-LONGEST_REPLY: Final = 56
-"""Tokens of a reply; ours."""
+LONGEST_REPLY: Final = 96
+"""Tokens of a reply, of which 83 are the most among those that were learned; ours. A longer one is left out."""
 
 BATCH: Final = 1024
 """Prompts whose questions are written to the file together, by a GPU in one pass; ours."""
@@ -150,17 +158,24 @@ def write_questions(
     """Write the questions that ``passages`` want, by kind, to the file ``written``, at least ``questions`` replies of
     them (None: all), and go on where it ends. Replies that are no question are left out.
 
-    Raises InputError when the file was begun for other passages.
+    Raises InputError when the file was begun for other passages, ConfigError when ``writer`` cannot be loaded.
     """
     batches = _batches(passages)
     wanted = batches[: None if questions is None else -(-questions // BATCH)]
-    done = _begin(written, len(batches))
+    mark = hashlib.sha256(json.dumps(batches).encode()).hexdigest()[:16]
+    done = _begin(written, mark)
     if done >= len(wanted):
         return
     device, dtype = settle("auto", "auto", available_cores())
-    model: Any = AutoModelForCausalLM.from_pretrained(writer, dtype=dtype, use_safetensors=True)
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(writer, dtype=dtype, use_safetensors=True)
+        tokenizer: Any = AutoTokenizer.from_pretrained(writer)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"The question writer {writer} cannot be loaded: {error}. Give the folder that `okralong train "
+            "training/question_writer.yaml` wrote."
+        ) from error
     model.to(device).eval()
-    tokenizer: Any = AutoTokenizer.from_pretrained(writer, padding_side="left")
     size = BATCH if device == "cuda" else ON_A_PROCESSOR
     with written.open("a", encoding="utf-8") as file:
         for number, batch in enumerate(wanted[done:], start=done + 1):
@@ -169,7 +184,7 @@ def write_questions(
             replies = [reply for part in parts for reply in _replies(model, tokenizer, part)]
             found = [written_in(reply, *each) for reply, each in zip(replies, batch, strict=True)]
             lines = [written_line(one) for one in found if one is not None]
-            file.write("".join(lines) + json.dumps({"batch": number, "of": len(batches)}) + "\n")
+            file.write("".join(lines) + _marker(number, mark))
             file.flush()
             say(f"  {number:,} of {len(wanted):,} batches: {len(lines):,} of {len(batch):,} replies are questions")
 
@@ -187,21 +202,29 @@ def _batches(passages: Mapping[str, Mapping[str, int]]) -> list[list[Asked]]:
     return batches
 
 
-def _begin(written: Path, batches: int) -> int:
-    """How many batches the file holds; what a killed command wrote of the next one is taken off."""
-    if not written.is_file():
+def _marker(number: int, mark: str) -> str:
+    return json.dumps({"batch": number, "of": mark}) + "\n"
+
+
+def _begin(written: Path, mark: str) -> int:
+    """How many batches the file holds; what a killed command wrote of the next one is taken off. ``mark`` tells these
+    prompts from others.
+    """
+    first = _marker(0, mark).encode()
+    if not written.is_file() or written.stat().st_size < len(first):
+        written.write_bytes(first)
         return 0
     done, end = 0, 0
     with written.open("rb") as file:
+        if file.readline() != first:
+            raise InputError(
+                f"{written} was begun for other passages, or is no file of written questions. Give the config that it "
+                "was made by, or delete it to have the questions written anew."
+            )
+        end = file.tell()
         for line in iter(file.readline, b""):
             if line.startswith(b'{"batch"') and line.endswith(b"\n"):
-                said = json.loads(line)
-                done, end = int(said["batch"]), file.tell()
-                if said["of"] != batches:
-                    raise InputError(
-                        f"{written} was begun for other passages: {said['of']:,} batches of them, and these are "
-                        f"{batches:,}. Delete it to have the questions written anew, or give the config it was made by."
-                    )
+                done, end = int(json.loads(line)["batch"]), file.tell()
     os.truncate(written, end)
     return done
 
@@ -225,14 +248,17 @@ def _replies(model: Any, tokenizer: Any, part: Sequence[Asked]) -> list[str]:
             pad_token_id=end,
             eos_token_id=end,
         )
-    found: list[str] = tokenizer.batch_decode(
-        said[:, width:], skip_special_tokens=True, clean_up_tokenization_spaces=False
-    )
-    return found
+    new = said[:, width:]
+    found: list[str] = tokenizer.batch_decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    # One that does not end was cut off.
+    return [reply if end in ids else "" for reply, ids in zip(found, new.tolist(), strict=True)]
 
 
 def main(arguments: Sequence[str]) -> int:
     """See above."""
+    if len(arguments) != 3:
+        print("Give three paths: the trained writer, passages.json, and the file that the questions are written to.")
+        return 2
     writer, passages, written = map(Path, arguments)
     asked = read_passages(passages)
     write_questions(writer, asked.passages, asked.questions, written, print)

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from okralong.pipelines.answering.retrieve import fuse_ranks
 from okralong.pipelines.core.config import Settings, load_config
-from okralong.pipelines.core.types import Chunk
+from okralong.pipelines.core.types import Chunk, ConfigError, InputError
 from okralong.pipelines.lab.datasets.pooling import Pooled, PooledQuestion, Span
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.evidence.config import SetChoice
@@ -28,12 +28,7 @@ from okralong.pipelines.lab.evidence.sets import DataSetStore, Say
 from okralong.pipelines.lab.gold import COMMON, answer_recall, findable, words
 from okralong.pipelines.lab.recipe import UNKNOWN
 from okralong.pipelines.lab.split import MANIFEST, Side, Split, question_hash
-from okralong.pipelines.lab.training.rows.question_writer_rows import (
-    Passages,
-    WrittenConfig,
-    WrittenQuestion,
-    passages_of,
-)
+from okralong.pipelines.lab.training.rows.question_writer_rows import Passages, WrittenConfig, WrittenQuestion
 from okralong.pipelines.lab.training.rows.sources import Limit, SampleRows, chunks_of, indexed, sample_of, stores
 from okralong.pipelines.lab.training.rows.tables import LEARNED, RankingRow
 
@@ -100,16 +95,29 @@ def build_ranking(
 def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Say) -> Passages:
     """The passages of the train side's documents, with the number of questions to be written about each, by kind.
 
-    Raises ConfigError or InputError naming what cannot be read.
+    Raises ConfigError or InputError naming what cannot be read, and where there are no passages.
     """
     kinds = load_config(WrittenConfig, config.written)
     sides = stores(config.catalog, Split.load(config.split), data, work, config.seed, say, ("train",))
     found: dict[str, Mapping[str, int]] = {}
     for _, store in sides:
         for choice, pooled in _asked(config, store):
-            for passage, ask in passages_of(kinds, choice.name, pooled, config.granularity).items():
-                found.setdefault(passage, ask)
+            kind = kinds.kind_of(choice.name)
+            for document in pooled.documents if kind is not None else ():
+                for chunk in chunks_of(document.doc_id, document.text, config.granularity):
+                    if kind is not None and len(chunk.text.split()) >= _FEWEST_WORDS:
+                        found.setdefault(chunk.text, kinds.kinds[kind].ask)
+    if not found:
+        raise ConfigError(
+            f"The kinds of {config.written} name none of the sets whose rows are made "
+            f"({', '.join(choice.name for choice in config.sets)}), or these have no document on the train side: there "
+            "is no passage to ask about. Name one of the sets under a kind."
+        )
     return Passages(found, kinds.questions)
+
+
+_FEWEST_WORDS: Final = 25
+"""Words of a passage that is worth a question; ours."""
 
 
 def _asked(config: RankingConfig, store: DataSetStore) -> list[tuple[SetChoice, Pooled]]:
@@ -178,6 +186,11 @@ def _written(
     kinds = load_config(WrittenConfig, config.written)
     about: dict[str, list[WrittenQuestion]] = defaultdict(list)
     for each in written:
+        if each.kind not in kinds.kinds:
+            raise InputError(
+                f"A written question is of the kind {each.kind!r}, which {config.written} has not. Give the config "
+                "that it was written for, or delete written.jsonl to have the questions written anew."
+            )
         about[each.passage].append(each)
     rows: list[RankingRow] = []
     for choice, pooled in sets:
@@ -188,10 +201,15 @@ def _written(
             for each in about.pop(chunk.text, ())
         ]
         if asked:
-            bench = indexed(store, choice, pooled, config.sizes(choice.name))
+            bench = indexed(store, choice, pooled, [config.granularity])
             bench.retrievals.prepare([each.question for _, each in asked])
             rows += asyncio.run(_written_rows(bench, config, kinds, asked, len(rows)))
             store.say(f"  {choice.name}: {len(asked):,} questions were written, {len(rows):,} rows so far")
+    if not rows:
+        raise InputError(
+            f"Of {len(written):,} written questions none is about a passage of the sets' documents that our retrievers "
+            "find by it. Were they written for another config? Delete written.jsonl to have them written anew."
+        )
     random.Random(config.seed).shuffle(rows)
     counts: Counter[str] = Counter()
     kept = []
@@ -218,14 +236,15 @@ async def _written_rows(
         found = await bench.retrievals.find(each.question, (chunk.doc_id,), config.granularity, config.candidates)
         ranked = [hit.chunk for hit in fuse_ranks(found, 1.0, 1.0)]
         # What cannot be found by the question is too often answered elsewhere, or nowhere.
-        if all(hit.chunk_id != chunk.chunk_id for hit in ranked[: kinds.found]):
+        if all(hit.text != chunk.text for hit in ranked[: kinds.found]):
             continue
         answers = (each.answer,) if each.answer else ()
-        others = [hit for hit in ranked if hit.chunk_id != chunk.chunk_id and not _tells(answers, hit.text)]
+        others = [hit for hit in ranked if hit.text != chunk.text and not _tells(answers, hit.text)]
         chosen = _drawn(others, kinds.negatives, random.Random(each.question))
         # A question whose answer has no place may be one that no passage answers alone.
         held = (1, 0) if answers else (UNKNOWN, UNKNOWN)
-        start = chunk.text.find(each.answer) if answers else -1
+        # Of an answer that stands there twice nobody knows which place is meant.
+        start, end = each.places[0] if len(each.places) == 1 else (-1, -1)
         rows.append(
             RankingRow(
                 query_id=f"written-{number + len(rows)}",
@@ -236,7 +255,7 @@ async def _written_rows(
                 relevance=(1.0, *(0.0 for _ in chosen)),
                 answerable=(held[0], *(held[1] for _ in chosen)),
                 starts=(start, *(-1 for _ in chosen)),
-                ends=(start + len(each.answer) if answers else -1, *(-1 for _ in chosen)),
+                ends=(end, *(-1 for _ in chosen)),
             )
         )
     return rows

@@ -12,16 +12,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
 
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.pooling import Pooled
-from okralong.pipelines.lab.recipe import ReadingExample
-from okralong.pipelines.lab.training.rows.sources import Limit, chunks_of
-from okralong.pipelines.lab.training.rows.tables import RankingRow
+from okralong.pipelines.lab.recipe import Count, ReadingExample
+
+if TYPE_CHECKING:
+    from okralong.pipelines.lab.training.rows.tables import RankingRow
 
 SYSTEM: Final = (
     "Write a question that the passage answers. First its answer in words of the passage, or none where no short span "
@@ -34,9 +34,6 @@ NOTHING: Final = "none"
 
 LONGEST_ANSWER: Final = 120
 """Characters of an answer that is a span; ours."""
-
-FEWEST_WORDS: Final = 25
-"""Words of a passage that is worth a question; ours."""
 
 LEAST_WORDS, MOST_CHARS = 4, 300
 """Words that a question has at least, and characters at most; ours."""
@@ -55,8 +52,8 @@ class Kind(Settings):
     """
 
     sets: list[str] = Field(min_length=1)
-    ask: dict[str, Limit] = Field(min_length=1)
-    most: Limit | None = None
+    ask: dict[str, Count] = Field(min_length=1)
+    most: Count | None = None
 
 
 class WrittenConfig(Settings):
@@ -68,9 +65,9 @@ class WrittenConfig(Settings):
     """
 
     kinds: dict[str, Kind] = Field(min_length=1)
-    questions: Limit | None = None
+    questions: Count | None = None
     found: Annotated[int, Field(ge=1, le=20)] = 5
-    negatives: Limit = 11
+    negatives: Count = 11
 
     @model_validator(mode="after")
     def _asks_for_kinds(self) -> Self:
@@ -86,12 +83,18 @@ class WrittenConfig(Settings):
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuestion:
-    """A question of a ``kind`` about ``passage``; ``answer`` stands in it word for word, "" where none does."""
+    """A question of a ``kind`` about ``passage``; ``answer`` stands in it as whole words, "" where none does."""
 
     kind: str
     passage: str
     answer: str
     question: str
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The characters of the passage where the answer stands."""
+        pattern = rf"(?<!\w){re.escape(self.answer)}(?!\w)"
+        return [match.span() for match in re.finditer(pattern, self.passage)] if self.answer else []
 
 
 def prompt(kind: str, passage: str) -> str:
@@ -100,16 +103,19 @@ def prompt(kind: str, passage: str) -> str:
 
 
 def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
-    """The question of a writer's reply; None where it is none, or its answer does not stand in the passage."""
+    """The question of a writer's reply; None where it is none, or its answer does not stand in the passage. A yes or a
+    no stands nowhere.
+    """
     match = _REPLY.match(reply.strip())
     if match is None:
         return None
     answer, question = match[1].strip(), match[2].strip()
     if len(question.split()) < LEAST_WORDS or len(question) > MOST_CHARS:
         return None
-    if answer == NOTHING:
+    if answer.lower() in (NOTHING, "yes", "no"):
         return WrittenQuestion(kind, passage, "", question)
-    return WrittenQuestion(kind, passage, answer, question) if answer and answer in passage else None
+    found = WrittenQuestion(kind, passage, answer, question)
+    return found if found.places else None
 
 
 def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[ReadingExample]:
@@ -123,18 +129,10 @@ def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[R
             continue
         placed, _, passage, start, end = max(holding, key=lambda each: each[:2])
         answer = passage[start:end] if placed and end - start <= LONGEST_ANSWER else NOTHING
+        answer = answer if "\n" not in answer else NOTHING
         reply = f"Answer: {answer}\nQuestion: {row.question}"
         examples.append(ReadingExample(SYSTEM, prompt(kind, passage), reply))
     return examples
-
-
-def passages_of(config: WrittenConfig, name: str, pooled: Pooled, granularity: int) -> dict[str, Mapping[str, int]]:
-    """Each passage of a set's documents that is worth a question, with the number of questions by kind."""
-    kind = config.kind_of(name)
-    if kind is None:
-        return {}
-    chunks = (chunk for each in pooled.documents for chunk in chunks_of(each.doc_id, each.text, granularity))
-    return {chunk.text: config.kinds[kind].ask for chunk in chunks if len(chunk.text.split()) >= FEWEST_WORDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +170,14 @@ def read_written(path: Path) -> list[WrittenQuestion]:
             if "batch" in said:  # where the writer goes on
                 continue
             one = WrittenQuestion(**said)
+            if not all(isinstance(value, str) for value in said.values()):
+                raise TypeError("a value is no text")
+            if one.answer and not one.places:
+                raise ValueError("its answer does not stand in its passage")
         except (ValueError, TypeError) as error:
             raise InputError(
                 f"{path}, line {number}: is no written question ({error}). A line is a JSON object with kind, passage, "
-                "answer and question; take the line out, or delete the file to have it written anew."
+                "answer and question, all of them texts; take the line out, or delete the file to have it written anew."
             ) from error
         found.setdefault((one.passage, one.question.lower()), one)
     return list(found.values())

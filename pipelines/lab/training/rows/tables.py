@@ -276,7 +276,8 @@ RANKING: Final = RowTable[RankingRow](
 Made by `okralong train-data --for cross_encoder`; do not edit. The rows are not in the repository: they hold the sets'
 own texts, under the sets' own licences; those of `sample` are made up. Passages are our own chunks, those without
 evidence what our own retrievers rank high. An answer's place is where its words stand within the evidence; of an answer
-in sentences, where the words stand that the question does not have.""",
+in sentences, where the words stand that the question does not have. Questions of sources that begin with *written* are
+those of a question writer about a passage of the sets' documents, which is their evidence.""",
     _ranking_counts,
 )
 
