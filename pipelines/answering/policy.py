@@ -315,12 +315,15 @@ class RerankPolicy(Settings):
     """Ranking by a cross-encoder: the first ``candidates`` fused chunks of every retrieval are read with its query and
     ordered anew; the others stand behind them. 0: none are read, and the order stays. ``weight`` is the share of the
     cross-encoder's scores in the new ones, of the fused scores the rest, both stretched to 0..1. Chunks of more than
-    ``largest`` tokens are not read: the shipped one has learned on small ones. Ours, not in the paper.
+    ``largest`` tokens are not read: the shipped one has learned on small ones. Behind the first ``follow`` chunks stand
+    as many of those whose heading is a name that these have and the query has not (0: none): the second half of a
+    question in two steps. Ours, not in the paper.
     """
 
     candidates: Annotated[int, Field(ge=0, le=500)] = 0
     weight: Share = 1.0
     largest: Tokens = 256
+    follow: Annotated[int, Field(ge=0, le=10)] = 0
 
 
 class ReadPolicy(Settings):

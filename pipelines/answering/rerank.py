@@ -6,15 +6,20 @@ shown. The cross-encoder orders those candidates anew: milliseconds of a process
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from okralong.pipelines.answering.tools import Retriever
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import Hit
+from okralong.pipelines.core.sentences import SHORT_LINE_CHARS, lines_of
+from okralong.pipelines.core.types import Chunk, Hit
 from okralong.pipelines.models.weights import CROSS_ENCODER, SHIPPED, adapter_digest, available_cores, shipped_adapter
 
 if TYPE_CHECKING:
@@ -90,7 +95,72 @@ async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -
     ranked = [Hit(hit.chunk, 1 + score) for hit, score in zip(pool, mixed, strict=True)]
     behind = hits[policy.candidates :]
     kept = [Hit(hit.chunk, score / 2) for hit, score in zip(behind, stretched([h.score for h in behind]), strict=True)]
-    return sorted([*ranked, *kept], key=lambda hit: (-hit.score, hit.chunk.chunk_id))
+    found = sorted([*ranked, *kept], key=lambda hit: (-hit.score, hit.chunk.chunk_id))
+    return followed(query, found, policy.follow)
+
+
+def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
+    """``hits``, best first, with up to ``count`` of them moved behind the first ``count``: those whose heading is a
+    name that the first ones have and the query has not, in their order and with scores a trifle below. One of another
+    document follows when it begins it: "Note 7" is meant of the same report, a page by its title of any.
+
+    "Where was the director of Alder Hill born?" finds the film's passage, which names the director, and in their own
+    passage stands the answer.
+    """
+    if not count:
+        return list(hits)
+    first, rest = list(hits[:count]), hits[count:]
+    asked = query.lower()
+
+    def is_named(chunk: Chunk) -> bool:
+        told = [hit.chunk.text for hit in first if hit.chunk.doc_id == chunk.doc_id or chunk.start_char == 0]
+        return bool(told) and _heads_a_name(chunk.text, "\n".join(told), asked)
+
+    named = list(islice((hit for hit in rest if is_named(hit.chunk)), count))
+    if not named:
+        return list(hits)
+    moved = {hit.chunk.chunk_id for hit in named}
+    found: list[Hit] = first
+    for hit in [*named, *(hit for hit in rest if hit.chunk.chunk_id not in moved)]:
+        # Below the one before, also where scores are equal: whatever sorts them later leaves the order.
+        below = math.nextafter(found[-1].score, -math.inf)
+        found.append(replace(hit, score=below) if hit.score > below or hit.chunk.chunk_id in moved else hit)
+    return found
+
+
+def _heads_a_name(text: str, told: str, asked: str) -> bool:
+    """Whether a heading of ``text`` is a name that ``told`` has within a sentence and ``asked``, which is in small
+    letters, has not. At the begin of a line it is a heading there too, or the label of a table's row.
+    """
+    names = (name for name in heading_names(text) if name in told and name.lower() not in asked)
+    return any(re.search(rf"(?<=[a-z,(] ){re.escape(name)}(?!\w)", told) for name in names)
+
+
+def heading_names(text: str) -> list[str]:
+    """The headings of a text that are names: of two words or more, all but the short ones with a capital or a digit,
+    and one with a capital; a remark in brackets at the end ("Alder Hill (film)") is no part of a name.
+    """
+    names = (_REMARK.sub("", line.strip()) for line in lines_of(text) if len(line.strip()) <= SHORT_LINE_CHARS)
+    return [name for name in names if _is_name(name)]
+
+
+_REMARK: Final = re.compile(r"\s*\([^()]*\)$")
+_NO_END: Final = ".!?,;:"
+_FIGURES: Final = frozenset("|$%")
+"""Signs of a table's row."""
+MOST_WORDS: Final = 9
+"""Of a name; ours."""
+_SHORT: Final = 4
+"""Characters of a word that may stand in a name without a capital ("of", "and", "with"); ours."""
+
+
+def _is_name(line: str) -> bool:
+    words = line.split()
+    if not 2 <= len(words) <= MOST_WORDS or line[-1] in _NO_END or not _FIGURES.isdisjoint(line):
+        return False
+    capital = [word for word in words if word[0].isupper()]
+    large = [*capital, *(word for word in words if word[0].isdigit())]
+    return bool(capital) and len(large) >= 2 and all(len(word) <= _SHORT for word in words if word not in large)
 
 
 def stretched(scores: Sequence[float]) -> list[float]:

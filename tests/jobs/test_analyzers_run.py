@@ -53,7 +53,8 @@ def test_the_generator_analyses_and_is_paid_for_it(
     for row in rows:
         analysis = json.loads(row["analysis"])
         assert (analysis["type"], analysis["analyzer"]) == ("abstractive", "llm:gpt-4o-2024-08-06")
-        assert json.loads(row["plan"])["granularity"] == 512
+        plan = json.loads(row["plan"])
+        assert (plan["granularity"], plan["count"]) == (150, 15)  # the scope of abstractive questions
     spent = [row for row in table(folder, "ledger") if row["role"] == "analyze" and row["status"] == "ok"]
     assert len(spent) == 2
     assert all(row["cost_usd"] > 0 for row in spent)
