@@ -120,7 +120,7 @@ def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
     if not named:
         return list(hits)
     moved = {hit.chunk.chunk_id for hit in named}
-    found: list[Hit] = first
+    found = first
     for hit in [*named, *(hit for hit in rest if hit.chunk.chunk_id not in moved)]:
         # Below the one before, also where scores are equal: whatever sorts them later leaves the order.
         below = math.nextafter(found[-1].score, -math.inf)
@@ -130,7 +130,7 @@ def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
 
 def _heads_a_name(text: str, told: str, asked: str) -> bool:
     """Whether a heading of ``text`` is a name that ``told`` has within a sentence and ``asked``, which is in small
-    letters, has not. At the begin of a line it is a heading there too, or the label of a table's row.
+    letters, has not. At the beginning of a line it is a heading there too, or the label of a table's row.
     """
     names = (name for name in heading_names(text) if name in told and name.lower() not in asked)
     return any(re.search(rf"(?<=[a-z,(] ){re.escape(name)}(?!\w)", told) for name in names)

@@ -30,9 +30,8 @@ per_type: 5
 """
 
 
-def test_rows_of_a_set_and_of_the_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def town_to_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The town, all of which stands on train by its own split."""
     data = write_town(tmp_path / "data")
     (data / "rules.yaml").write_text(
         "seed: 1\nrules:\n  - {sources: [town], shares: {train: 1.0}, why: invented}\n", encoding="utf-8"
@@ -40,6 +39,13 @@ def test_rows_of_a_set_and_of_the_sample(
     options = ["--catalog", data / "catalog.yaml", "--rules", data / "rules.yaml"]
     code, said = call(monkeypatch, capsys, "split", data, "--out", data / "split", *options)
     assert code == 0, said
+    return data
+
+
+def test_rows_of_a_set_and_of_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = town_to_learn(tmp_path, monkeypatch, capsys)
     (tmp_path / "rows.yaml").write_text(CONFIG.format(data=data), encoding="utf-8")
     arguments = ["train-data", data, "--config", tmp_path / "rows.yaml", "--work", tmp_path / "work", "--out"]
     code, said = call(monkeypatch, capsys, *arguments, tmp_path / "rows")
@@ -85,13 +91,7 @@ written: {data}/written.yaml
 def test_rows_of_questions_that_a_model_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = write_town(tmp_path / "data")
-    (data / "rules.yaml").write_text(
-        "seed: 1\nrules:\n  - {sources: [town], shares: {train: 1.0}, why: invented}\n", encoding="utf-8"
-    )
-    options = ["--catalog", data / "catalog.yaml", "--rules", data / "rules.yaml"]
-    code, said = call(monkeypatch, capsys, "split", data, "--out", data / "split", *options)
-    assert code == 0, said
+    data = town_to_learn(tmp_path, monkeypatch, capsys)
     (data / "written.yaml").write_text(WRITTEN, encoding="utf-8")
     (tmp_path / "ranking.yaml").write_text(RANKED.format(data=data), encoding="utf-8")
     rows = tmp_path / "rows"

@@ -141,11 +141,13 @@ def test_it_writes_questions_and_goes_on_where_it_was_killed(
     write_questions(writer, passages, 5, some, said.append)
     assert some.read_text() == "".join(lines[: second + 1])
     others = {passage + " Again.": ask for passage, ask in passages.items()}  # as many
-    for file in (some, tmp_path / "mine.txt"):
-        (tmp_path / "mine.txt").write_text("Notes of my own, which nobody is to lose: " + "and so on. " * 9)
+    (tmp_path / "mine.txt").write_text("Notes of my own, which nobody is to lose: " + "and so on. " * 9)
+    (tmp_path / "short.txt").write_text("Mine.")
+    for file in (some, tmp_path / "mine.txt", tmp_path / "short.txt"):
         with pytest.raises(InputError, match="begun for other passages, or is no file of written questions"):
             write_questions(writer, others, None, file, said.append)
     assert (tmp_path / "mine.txt").read_text().startswith("Notes of my own")
+    assert (tmp_path / "short.txt").read_text() == "Mine."
     with pytest.raises(ConfigError, match="cannot be loaded"):
         write_questions(tmp_path, passages, None, tmp_path / "new.jsonl", said.append)
 

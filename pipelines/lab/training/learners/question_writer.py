@@ -211,7 +211,8 @@ def _begin(written: Path, mark: str) -> int:
     prompts from others.
     """
     first = _marker(0, mark).encode()
-    if not written.is_file() or written.stat().st_size < len(first):
+    # A command that was killed at once may have written a part of the first line.
+    if not written.is_file() or first.startswith(written.read_bytes()[: len(first) + 1]):
         written.write_bytes(first)
         return 0
     done, end = 0, 0

@@ -102,10 +102,11 @@ def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Sa
     found: dict[str, Mapping[str, int]] = {}
     for _, store in sides:
         for choice, pooled in _asked(config, store):
-            kind = kinds.kind_of(choice.name)
-            for document in pooled.documents if kind is not None else ():
+            if (kind := kinds.kind_of(choice.name)) is None:
+                continue
+            for document in pooled.documents:
                 for chunk in chunks_of(document.doc_id, document.text, config.granularity):
-                    if kind is not None and len(chunk.text.split()) >= _FEWEST_WORDS:
+                    if len(chunk.text.split()) >= _FEWEST_WORDS:
                         found.setdefault(chunk.text, kinds.kinds[kind].ask)
     if not found:
         raise ConfigError(
