@@ -239,14 +239,18 @@ def times_in(text: str) -> list[tuple[Span, str]]:
 async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
     """The sentence of the chunks that most probably holds the answer, as answer and citation: for questions that ask
     why, whose answer is no span of a few words. A sentence is read by itself, since a large chunk tells the same of
-    several things, and with the one before it, which may say what "it" is: both are the answer where that is surer by
-    ``SURER``. "unanswerable" as ``read_answer``. Steps: ``step``.
+    several things, and with the one before it in its paragraph, which may say what "it" is: both are the answer where
+    that is surer by ``SURER``. "unanswerable" as ``read_answer``. Steps: ``step``.
     """
     shown = tuple(passage_of(hit) for hit in hits)
     alone = [(passage, *place) for passage in shown for place in _sentences(passage.text)][:MOST_SENTENCES]
     if not alone:
         return Answer("unanswerable", UNANSWERABLE, context=shown)
-    two = [(one[0], one[1], other[2]) for one, other in pairwise(alone) if one[0] is other[0]]
+    two = [
+        (passage, start, stop)
+        for (passage, start, end), (other, begin, stop) in pairwise(alone)
+        if passage is other and not _PARAGRAPH_END.search(passage.text[end:begin])
+    ]
     places = alone + two
     readings = await tools.read(step, question, [passage.text[start:end] for passage, start, end in places])
     sure = [(each.answerable or 0.0) - SURER * (n >= len(alone)) for n, each in enumerate(readings)]

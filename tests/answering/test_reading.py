@@ -96,6 +96,15 @@ async def test_a_sentence_about_it_is_read_with_the_one_before(tmp_path: Path) -
         assert (await read_sentence(said, "read", "How is fire met?", [chunk])).answer == answer
 
 
+async def test_a_sentence_is_not_read_with_one_of_another_paragraph(tmp_path: Path) -> None:
+    text = "A risk is theft by night.\n\nA risk is fire in the works. Against it there are sprinklers."
+    theft, fire, met = text[:25], text[27:55], text[56:]
+    known = {theft: 0.1, fire: 0.3, met: 0.2, f"{fire} {met}": 0.6}
+    said = tools(tmp_path, {each: Reading(0.0, sure, 0, 1, 1.0) for each, sure in known.items()})
+    chunk = Hit(Chunk("d:0", "d", 512, 0, 0, len(text), 30, text), 1.0)
+    assert (await read_sentence(said, "read", "How is fire met?", [chunk])).answer == f"{fire} {met}"
+
+
 def passage(chunk: Chunk) -> Passage:
     return Passage(chunk.doc_id, chunk.start_char, chunk.end_char, chunk.text, chunk.n_tokens, 1.0)
 
