@@ -18,10 +18,13 @@ from okralong.pipelines.lab.training.learners.fit import train_session
 from okralong.pipelines.lab.training.learners.question_writer import QuestionWriterLearner, write_questions
 from okralong.pipelines.lab.training.rows.question_writer_rows import (
     NOTHING,
+    Passages,
     WrittenConfig,
     WrittenQuestion,
     prompt,
+    read_passages,
     read_written,
+    write_passages,
     writer_examples,
     written_in,
 )
@@ -111,6 +114,15 @@ def test_the_loss_is_on_the_reply_alone(writer: Path, config: WrittenConfig) -> 
         alone = learner(**learner.collate([example]))
     assert together["right"][0].tolist() == alone["right"][0].tolist()
     assert alone["right"][0, 1] == (batch["labels"][0] >= 0).sum()
+
+
+def test_passages_that_were_copied_by_half_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    passages = tmp_path / "passages.json"
+    write_passages(passages, Passages({PASSAGE: {"squad": 1}}, None))
+    assert read_passages(passages).passages == {PASSAGE: {"squad": 1}}
+    passages.write_text(passages.read_text()[:-20])
+    assert question_writer.main([str(tmp_path / "writer"), str(passages), str(tmp_path / "written.jsonl")]) == 2
+    assert "passages.json is not what" in capsys.readouterr().err
 
 
 def test_it_writes_questions_and_goes_on_where_it_was_killed(

@@ -261,8 +261,12 @@ def main(arguments: Sequence[str]) -> int:
         print("Give three paths: the trained writer, passages.json, and the file that the questions are written to.")
         return 2
     writer, passages, written = map(Path, arguments)
-    asked = read_passages(passages)
-    write_questions(writer, asked.passages, asked.questions, written, print)
+    try:
+        asked = read_passages(passages)
+        write_questions(writer, asked.passages, asked.questions, written, print)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
     return 0
 
 

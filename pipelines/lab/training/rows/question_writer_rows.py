@@ -150,8 +150,14 @@ def write_passages(path: Path, asked: Passages) -> None:
 
 
 def read_passages(path: Path) -> Passages:
-    """What ``write_passages`` wrote."""
-    return Passages(**json.loads(path.read_text(encoding="utf-8")))
+    """What ``write_passages`` wrote. Raises InputError for a file that cannot be read, or is only a part of that."""
+    try:
+        return Passages(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path} is not what `okralong train-data --for cross_encoder --writer WRITER --export` writes ({error}). "
+            "Was it copied in full? Copy it again."
+        ) from error
 
 
 def written_line(question: WrittenQuestion) -> str:
