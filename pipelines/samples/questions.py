@@ -58,16 +58,18 @@ class Sample:
     drafts: tuple[Draft, ...]
 
 
-def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 18_000) -> Sample:
-    """A sample of ``reports`` annual reports of about ``words`` words each, with ``questions`` questions.
+def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 18_000, look_ups: int = 0) -> Sample:
+    """A sample of ``reports`` annual reports of about ``words`` words each, with ``questions`` questions, and behind
+    them ``look_ups`` of the single questions that multi-bridge ones consist of.
 
     Companies report on two successive years each. The same arguments give the same sample, byte for byte.
     Raises InputError for an impossible number, or when more questions are asked for than the reports can bear.
     """
-    if reports < 1 or questions < 0 or words < MINIMUM_WORDS:
+    if reports < 1 or questions < 0 or look_ups < 0 or words < MINIMUM_WORDS:
         raise InputError(
-            f"A sample needs reports >= 1, questions >= 0 and words >= {MINIMUM_WORDS:,}, but reports={reports}, "
-            f"questions={questions} and words={words} were asked for. Change the number that is out of range."
+            f"A sample needs reports >= 1, questions >= 0, look_ups >= 0 and words >= {MINIMUM_WORDS:,}, but "
+            f"reports={reports}, questions={questions}, look_ups={look_ups} and words={words} were asked for. Change "
+            "the number that is out of range."
         )
     # One company more than reports need: it lends its people and goods to the unanswerable questions.
     names = company_names((reports + 1) // 2 + 1, seed)
@@ -77,6 +79,7 @@ def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 
     rendered = [render(volume.blocks, "txt") for volume in volumes]
     documents = tuple(_document(volume, page) for volume, page in zip(volumes, rendered, strict=True))
     drafts = _in_turn(volumes, rendered, companies, questions, seed)
+    drafts += _single(volumes, look_ups, seed)
     pages = {volume.doc_id: page for volume, page in zip(volumes, rendered, strict=True)}
     asked = tuple(_place(draft, number, pages) for number, draft in enumerate(drafts, start=1))
     return Sample(documents, asked, tuple(volumes), tuple(drafts))
@@ -123,6 +126,17 @@ def _in_turn(
             "for. Ask for fewer questions, or for more reports."
         )
     return taken[:wanted]
+
+
+def _single(reports: Sequence[Report], wanted: int, seed: int) -> list[Draft]:
+    """``wanted`` of the reports' look-ups, drawn."""
+    found = [draft for report in reports for draft in single_look_ups(report)] if wanted else []
+    if len(found) < wanted:
+        raise InputError(
+            f"A sample of {len(reports)} reports has no more than {len(found)} look-ups, but {wanted} were asked for. "
+            "Ask for fewer, or for more reports."
+        )
+    return random.Random(f"{seed}/look-ups").sample(found, wanted)
 
 
 def _kind(
@@ -377,6 +391,36 @@ def chains(report: Report) -> Iterator[Draft]:
         f"made/{recalled.name}",
         cell("employees", recalled.site.town, year),
     )
+
+
+def single_look_ups(report: Report) -> Iterator[Draft]:
+    """What multi-bridge questions and comparisons look up first and next, each asked by itself: the answer stands
+    literally in the span, with others like it beside it."""
+    company, year, ask = report.company, report.year, _asking(report, "extractive")
+    for segment in company.segments:
+        head = f"head/{segment.name}"
+        yield ask(f"Who leads the {segment.name} segment of {company.name}?", segment.head.name, head)
+        yield ask(f"Who is the head of the {segment.name} segment of {company.name}?", segment.head.name, head)
+        for product in segment.products:
+            made, town = f"made/{product.name}", product.site.town
+            yield ask(f"At which works of {company.name} is the {product.name} made?", town, made)
+            yield ask(f"Where does {company.name} make the {product.name}?", town, made)
+    for site in company.sites:
+        yield ask(f"Who manages the {site.town} works?", site.manager, f"manager/{site.town}")
+        yield ask(f"Who is the manager of the works {site.town}?", site.manager, f"manager/{site.town}")
+        yield ask(f"When was the works {site.town} opened?", str(site.opened), f"opened/{site.town}")
+    for person in company.officers:
+        joined = f"joined/{person.name}"
+        yield ask(f"When did {person.name} join {company.name}?", str(person.joined), joined)
+        yield ask(f"In which year did {person.name} come to {company.name}?", str(person.joined), joined)
+        yield ask(f"In which town did {person.name} study?", person.school_town, f"school/{person.name}")
+        yield ask(f"For which firm had {person.name} worked before?", person.former_firm, f"firm/{person.name}")
+    for project in report.events.projects:
+        leader = f"leader/{project.name}"
+        yield ask(f"Who is the leader of project {project.name} of {company.name}?", project.leader.name, leader)
+        yield ask(f"Who led project {project.name}?", project.leader.name, leader)
+    recalled = report.events.recall.product.name
+    yield ask(f"Which product was recalled by {company.name} in {year}?", recalled, "recall/product")
 
 
 def _rounded(value: Decimal, places: int) -> str:

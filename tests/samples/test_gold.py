@@ -8,8 +8,8 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
-from okralong.pipelines.core.types import Question
-from okralong.pipelines.samples.questions import UNANSWERABLE, Sample
+from okralong.pipelines.core.types import InputError, Question
+from okralong.pipelines.samples.questions import UNANSWERABLE, Sample, generate
 
 
 def quotes(sample: Sample, question: Question) -> list[str]:
@@ -41,6 +41,19 @@ def test_first_link_of_a_chain_is_not_the_answer(short: Sample) -> None:
         first, *rest = quotes(short, question)
         assert rest
         assert first not in question.answers
+
+
+def test_single_look_ups_come_behind_the_questions_and_their_span_is_the_answer() -> None:
+    plain, more = (generate(reports=2, questions=12, seed=5, words=1_500, look_ups=count) for count in (0, 40))
+    assert more.questions[:12] == plain.questions
+    assert more.documents == plain.documents
+    single = more.questions[12:]
+    assert len({(each.question, each.doc_ids) for each in single}) == 40
+    for question in single:
+        assert question.type == "extractive"
+        assert (quotes(more, question)[0],) == question.answers, question
+    with pytest.raises(InputError, match=r"no more than \d+ look-ups, but 5000"):
+        generate(reports=2, questions=1, words=1_500, look_ups=5000)
 
 
 def test_abstractive_answers_restate_their_paragraph(short: Sample) -> None:

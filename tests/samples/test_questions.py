@@ -31,7 +31,7 @@ def test_too_many_questions_are_refused_with_the_bound() -> None:
     assert len(generate(reports=1, questions=bound, words=1_500).questions) == bound
 
 
-@pytest.mark.parametrize("wrong", [{"reports": 0}, {"questions": -1}, {"words": 10}])
+@pytest.mark.parametrize("wrong", [{"reports": 0}, {"questions": -1}, {"words": 10}, {"look_ups": -1}])
 def test_impossible_numbers_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match="A sample needs"):
         generate(**wrong)

@@ -46,12 +46,29 @@ class SetPart(Settings):
 
 
 class SampleRows(Settings):
-    """Rows from the sample archive, for types of which the sets hold few; for train and validation alone."""
+    """Rows from the sample archive, for types of which the sets hold few; for train and validation alone.
+
+    ``look_ups`` are the single questions that multi-bridge ones consist of, beside ``questions``. Validation has the
+    share ``validation`` of each number, so that it does not consist of made-up reports.
+    """
 
     reports: Annotated[int, Field(ge=2)]
     questions: Limit
+    look_ups: Annotated[int, Field(ge=0)] = 0
     words: Annotated[int, Field(ge=MINIMUM_WORDS)]
     seed: int = 1000
+    validation: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+
+    def on(self, side: Side) -> SampleRows:
+        """How many of each one of the ``LEARNED`` sides has."""
+        share = self.validation if side == "validation" else 1.0
+        return self.model_copy(
+            update={
+                "reports": max(2, round(share * self.reports)),
+                "questions": max(1, round(share * self.questions)),
+                "look_ups": round(share * self.look_ups),
+            }
+        )
 
 
 def stores(
@@ -80,12 +97,12 @@ def chunks_of(document: str, text: str, granularity: int) -> Sequence[Chunk]:
 def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
     """The sample archive of one of the ``LEARNED`` sides, as a set that can be indexed."""
     seed = config.seed + LEARNED.index(side)
-    return SetChoice(name="sample", part=str(seed)), whole(sample_set(config, seed))
+    return SetChoice(name="sample", part=str(seed)), whole(sample_set(config.on(side), seed))
 
 
 def sample_set(config: SampleRows, seed: int) -> DataSet:
     """Fictional reports and their answerable questions. Raises InputError when so many cannot be had."""
-    sample = generate(config.reports, config.questions, seed, config.words)
+    sample = generate(config.reports, config.questions, seed, config.words, config.look_ups)
     texts = {document.doc_id: make_text(document.doc_id, document.text) for document in sample.documents}
     items = tuple(
         _item(question, draft.calculation, texts, seed)
