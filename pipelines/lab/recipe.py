@@ -51,15 +51,18 @@ class Recipe(Settings):
     and a token classifier too, which learn the encoder's blocks from ``first_block`` on. ``max_tokens`` bounds a label
     scorer's prompt, a cross-encoder's pair and a token classifier's passage; rows of a reader whose prompt and reply
     have more are left out. A label scorer, a reader or a cross-encoder goes on from ``start`` ("shipped" or a folder,
-    of the same shape); None: from an adapter that changes nothing, or the plain encoder. Of the rows the first ``rows``
-    are learned, the first ``validation_rows`` measured; None: all. ``written`` names the kinds of question that a
-    question writer learns.
+    of the same shape); None: from an adapter that changes nothing, or the plain encoder. A cross-encoder's weights are
+    in the end its own and ``start``'s, the latter by the share ``start_weight``: it keeps more of what it could before
+    (Wortsman et al. 2022, Robust fine-tuning of zero-shot models). Of the rows the first ``rows`` are learned, the
+    first ``validation_rows`` measured; None: all. ``written`` names the kinds of question that a question writer
+    learns.
     """
 
     kind: Kind
     model: str = Field(default=EMBEDDED, min_length=1)
     lora: Lora | None = None
     start: str | None = Field(default=None, min_length=1)
+    start_weight: Share = 0.0
     learning_rate: Rate = 1e-4
     heads_learning_rate: Rate | None = None
     epochs: Epochs = 5.0
@@ -100,6 +103,8 @@ class Recipe(Settings):
             raise ValueError("a question_writer learns all of its weights: leave lora out")
         if self.kind in ("heads", "token_classifier", "question_writer") and self.start is not None:
             raise ValueError("start is of a label_scorer, a reader or a cross_encoder; the others begin anew")
+        if self.start_weight and (self.kind != "cross_encoder" or self.start is None):
+            raise ValueError("start_weight is of a cross_encoder that goes on from start")
         if self.kind in ("label_scorer", "reader", "question_writer") and self.heads_learning_rate is not None:
             raise ValueError(f"a {self.kind} has no heads: leave heads_learning_rate out")
         return self
@@ -111,10 +116,11 @@ class Recipe(Settings):
     def schedule_words(self) -> str:
         """How it is learned, in words, for a card."""
         heads = "" if self.heads_learning_rate is None else f" (heads {self.heads_learning_rate:g})"
+        mean = f", and averaged with what it started from ({self.start_weight:g})" if self.start_weight else ""
         return (
             f"Learning rate {self.learning_rate:g}{heads}, at most {self.epochs:g} epochs, batches of "
             f"{self.batch_size} x {self.accumulation}, seed {self.seed}; the state of the least loss on validation was "
-            "kept."
+            f"kept{mean}."
         )
 
     def learned_words(self) -> str:
@@ -122,6 +128,7 @@ class Recipe(Settings):
         lora = self.lora
         if self.kind in BLOCKS:
             more = "" if self.start is None else f", going on from `{Path(self.start).name}`"
+            more += f", averaged with it ({self.start_weight:g})" if self.start_weight else ""
             return f"the blocks from {self.first_block} on, and heads{more}"
         if lora is None:
             return "heads over the frozen encoder"

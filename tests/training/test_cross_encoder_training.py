@@ -7,14 +7,18 @@ import math
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
+from safetensors.numpy import load_file
 
 from okralong.pipelines.core.types import Chunk, ConfigError
 from okralong.pipelines.lab.datasets.pooling import Span
 from okralong.pipelines.lab.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
 from okralong.pipelines.lab.training.learners.cross_encoder import CrossEncoderLearner, calibrate
 from okralong.pipelines.lab.training.learners.fit import HISTORY, fit_recipe
+from okralong.pipelines.lab.training.learners.learner import evaluations_of
 from okralong.pipelines.lab.training.rows.cross_encoder_rows import _covering, _place, _share
 from okralong.pipelines.lab.training.rows.tables import RankingRow
 from okralong.pipelines.models.cross_encoder import LONGEST_ANSWER, WEIGHTS, CrossEncoder, best_spans, read_shape
@@ -82,8 +86,34 @@ def test_it_goes_on_from_an_earlier_one(trained: Path, tmp_path: Path) -> None:
     asked = example(40)
     for one, other in zip(*(each.read([asked.question] * 3, asked.passages) for each in (before, after)), strict=True):
         assert one.relevance == pytest.approx(other.relevance, abs=0.01)
-    with pytest.raises(ConfigError, match="would be lost"):
-        fit_recipe(begun.changed(first_block=5), [example(1)], [example(2)], base(), tmp_path / "other")
+
+
+def test_blocks_that_learn_no_more_are_kept_as_they_were(trained: Path, tmp_path: Path) -> None:
+    upper = RECIPE.changed(start=str(trained), first_block=5, epochs=1)
+    fit_recipe(upper, [example(n) for n in range(8)], [example(n) for n in range(24, 32)], base(), tmp_path)
+    assert read_shape(tmp_path).first_block == 4
+    before, after = (load_file(folder / WEIGHTS) for folder in (trained, tmp_path))
+    assert before.keys() == after.keys()
+    changed = {name for name, value in before.items() if not np.array_equal(value, after[name])}
+    assert any(".5." in name for name in changed)
+    assert not any(".4." in name for name in changed)
+
+
+def test_the_weights_can_be_averaged_with_those_that_it_started_from(trained: Path, tmp_path: Path) -> None:
+    recipe = RECIPE.changed(start=str(trained), epochs=1, seed=3)
+    rows, held = [example(n) for n in range(8, 16)], [example(n) for n in range(24, 32)]
+    logs = {}
+    for weight in (0.0, 0.25):
+        out = tmp_path / str(weight)
+        logs[weight] = evaluations_of(fit_recipe(recipe.changed(start_weight=weight), rows, held, base(), out))
+    begun, learned, mean = (load_file(path / WEIGHTS) for path in (trained, tmp_path / "0.0", tmp_path / "0.25"))
+    assert any(np.abs(begun[name] - learned[name]).max() > 1e-3 for name in begun)
+    for name, value in mean.items():
+        np.testing.assert_allclose(value, 0.25 * begun[name] + 0.75 * learned[name], atol=1e-3)
+    assert len(logs[0.25]) == len(logs[0.0]) + 1
+    assert logs[0.25][-1]["eval_loss"] != logs[0.25][-2]["eval_loss"]
+    with pytest.raises(ValidationError, match="goes on from start"):
+        RECIPE.changed(start_weight=0.5)
 
 
 def test_batches_and_precision_change_little(trained: Path) -> None:

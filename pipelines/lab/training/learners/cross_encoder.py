@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.lab.recipe import UNKNOWN, RankingExample, Recipe
 from okralong.pipelines.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
 from okralong.pipelines.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
@@ -97,13 +96,23 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
         if recipe.start is not None:
             start = shipped_adapter("cross_encoder") if recipe.start == SHIPPED else Path(recipe.start)
-            if read_shape(start).first_block < recipe.first_block:
-                raise ConfigError(
-                    f"The cross-encoder {start} learned the blocks from {read_shape(start).first_block} on, and those "
-                    f"before {recipe.first_block} would be lost. Set first_block to {read_shape(start).first_block}."
-                )
+            # Blocks that were learned before and are not now stay as they are, and are written again.
+            kept = min(read_shape(start).first_block, recipe.first_block)
+            self._shape = replace(self._shape, first_block=kept)
             load_learned(start, self.net, sha256)
             self.made_from = sha256_of(start / WEIGHTS)
+        self._start_weight = recipe.start_weight
+        self._begun = {name: value.clone() for name, value in self._learned().items()} if recipe.start_weight else {}
+
+    def _learned(self) -> dict[str, Tensor]:
+        return {name: value.detach() for name, value in self.net.named_parameters() if value.requires_grad}
+
+    def finish(self) -> bool:
+        """See ``Learner``: the mean with the weights that it started from."""
+        learned = self._learned()
+        for name, begun in self._begun.items():
+            learned[name].lerp_(begun.to(learned[name].device), self._start_weight)
+        return bool(self._begun)
 
     def collate(self, examples: Sequence[RankingExample]) -> dict[str, Any]:
         """See ``Learner``. A batch is all pairs of its queries, one after the other."""

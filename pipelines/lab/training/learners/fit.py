@@ -210,6 +210,8 @@ def fit(
     trainer.remove_callback(PrinterCallback)
     last: Any = get_last_checkpoint  # untyped in transformers
     trainer.train(resume_from_checkpoint=last(str(checkpoints)))
+    if learner.finish():
+        trainer.evaluate()  # the log's last figures are those of what is written
     learner.save(out)
     history: list[dict[str, float]] = trainer.state.log_history
     # The name alone: a folder's path says more of a machine than of a training.

@@ -42,6 +42,10 @@ class Learner(nn.Module, ABC):
     def save(self, folder: Path) -> None:
         """Write only what was learned, as safetensors."""
 
+    def finish(self) -> bool:
+        """Change what was learned once more, when the best state is found; whether it did."""
+        return False
+
     def measures(self, right: Tensor) -> Mapping[str, float]:
         """Figures by name from the ``right`` of all validation examples.
 
