@@ -8,14 +8,15 @@ The answers are taken surest first. *Coverage* is the share of them that is take
 exact match) over these. The area under that curve (AURC) is set against that of random order, which is the risk of all:
 1 and more means that the confidence tells nothing. Answers of equal confidence count as taken in any order. *Brier* is
 the mean square of confidence less F1, *ECE* the mean gap of the two over ten bins of equal width. Intervals: 95 %,
-bootstrap over documents. ``--fit`` fits weights over what is known of answers (``benchmarks/confidence_features.py``)
-and sets them beside the cross-encoder's own word.
+bootstrap over documents. *own word* is the confidence that a run gives an answer, *passage alone* the probability that
+its passage holds an answer, whatever it says. ``--fit`` fits weights over what is known of answers
+(``benchmarks/confidence_features.py``) and sets them beside those.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
-from benchmarks.confidence_features import Judge, answer_features, fit_judge, own_word
+from benchmarks.confidence_features import answer_features, fit_judge, passage_alone
+from okralong.pipelines.answering.reading import support
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.pictures import COLOURS, WIDTH, style, write_svg
@@ -120,37 +122,46 @@ def judged(run: str, questions: Sequence[Question]) -> Judged:
     )
 
 
-def judged_by(name: str, judge: Judge | None, rows: Sequence[Marked]) -> Judged:
-    """Answers as ``judge`` sees them; None: the cross-encoder by its own word."""
-    sure = [
-        own_word(row.answer, row.readings)
-        if judge is None
-        else judge.probability(answer_features(row.question, row.answer, row.texts, row.readings))
-        for row in rows
-    ]
+Way = Callable[[Marked], float]
+"""A confidence of an answer."""
+
+
+def own_word(row: Marked) -> float:
+    """As a run gives it (``reading.with_confidence``)."""
+    return support(row.question, row.answer, row.texts, row.readings)
+
+
+def judged_by(name: str, way: Way, rows: Sequence[Marked]) -> Judged:
+    """Answers with one of their confidences."""
+    sure = [way(row) for row in rows]
     wrong, missed = (
         np.array([1 - mark for mark in marks]) for marks in zip(*((r.f1, r.em) for r in rows), strict=True)
     )
     return Judged(name, np.array(sure), wrong, missed, [row.cluster for row in rows])
 
 
-def fitted(rows: Sequence[Marked]) -> Judge:
-    """The weights by which what is known of these answers foretells their F1."""
-    known = [answer_features(row.question, row.answer, row.texts, row.readings) for row in rows]
-    return fit_judge(known, np.array([row.f1 for row in rows]))
+def _known(row: Marked) -> dict[str, float]:
+    return answer_features(row.question, row.answer, row.texts, row.readings)
 
 
-def both(name: str, judge: Judge | None, rows: Sequence[Marked]) -> list[Judged]:
-    """All answers and those of each set of at least ``FEWEST``, by the cross-encoder alone and, where there is one, by
-    ``judge``.
+def fitted(rows: Sequence[Marked]) -> Way:
+    """By weights with which what is known of these answers foretells their F1."""
+    judge = fit_judge([_known(row) for row in rows], np.array([row.f1 for row in rows]))
+    return lambda row: judge.probability(_known(row))
+
+
+def in_all_ways(name: str, learned: Way | None, rows: Sequence[Marked]) -> list[Judged]:
+    """All answers and those of each set of at least ``FEWEST``, as a run judges them, by the passage alone and, where
+    there is one, as was ``learned``.
     """
     parts = {"": rows, **{f" {each}": [row for row in rows if row.source == each] for each in {r.source for r in rows}}}
-    ways = {"own word": None, **({} if judge is None else {"fitted": judge})}
+    ways: dict[str, Way] = {"own word": own_word, "passage alone": lambda row: passage_alone(row.answer, row.readings)}
+    ways |= {} if learned is None else {"fitted": learned}
     return [
-        judged_by(f"{name}{part}, {way}", of, own)
+        judged_by(f"{name}{part}, {called}", way, own)
         for part, own in sorted(parts.items())
         if len(own) >= FEWEST
-        for way, of in ways.items()
+        for called, way in ways.items()
     ]
 
 
@@ -199,10 +210,10 @@ def main() -> None:
     parser.add_argument("--fit", type=Path, nargs="+", default=[], help="files of answers that weights are fitted on")
     parser.add_argument("--out", type=Path, help="a Markdown file; the picture lies beside it")
     given = parser.parse_args()
-    learned = [row for rows in answers_of(given.fit).values() for row in rows]
-    judge = fitted(learned) if learned else None
+    fit_on = [row for rows in answers_of(given.fit).values() for row in rows]
+    learned = fitted(fit_on) if fit_on else None
     rows = answers_of([Path(run) for run in given.runs if run.endswith(".jsonl")])
-    every = [each for name, own in rows.items() for each in both(name, judge, own)]
+    every = [each for name, own in rows.items() for each in in_all_ways(name, learned, own)]
     others = [run for run in given.runs if not run.endswith(".jsonl")]
     if others:
         if given.questions is None:

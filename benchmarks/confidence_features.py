@@ -70,9 +70,9 @@ def fit_judge(rows: Sequence[Features], marks: Floats) -> Judge:
     return Judge(shift, {name: float(weight) for name, weight in zip(names, weights, strict=True)})
 
 
-def own_word(answer: Answer, readings: Sequence[Reading]) -> float:
-    """The confidence of an answer as a run gives it (``reading.with_confidence``): the probability of the best passage
-    cited to hold the answer, of all shown where none is cited. ``readings`` are those of the answer's context.
+def passage_alone(answer: Answer, readings: Sequence[Reading]) -> float:
+    """How probably the best passage cited holds an answer, of all shown where none is cited, whatever this one says:
+    the confidence of runs before 27 November 2026. ``readings`` are those of the answer's context.
     """
     return max(each.answerable or 0.0 for each in _behind(answer, readings))
 

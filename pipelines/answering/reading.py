@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from okralong.pipelines.answering.analyzers.rules import STOP_WORDS, words
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType, typed_value
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.prompts import UNANSWERABLE
@@ -393,17 +394,55 @@ def line_around(text: str, start: int, end: int) -> tuple[int, int]:
 async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
     """``answer`` with the probability that it is right, where it has none and there is something to judge it by.
 
-    That is the probability of the best cited passage to hold the answer (of all shown ones where none is cited); of
-    "unanswerable" that none does. Steps: ``step``, one reading of the passages shown.
+    That is how well the best cited passage supports it (of all shown ones where none is cited); of "unanswerable" the
+    probability that no passage holds an answer. Steps: ``step``, one reading of the passages shown.
     """
-    judged = answer.confidence is not None
-    if judged or not answer.context or answer.status not in ("answered", "unanswerable"):
+    known = answer.confidence is not None
+    if known or not answer.context or answer.status not in ("answered", "unanswerable"):
         return answer
-    readings = await tools.read(step, question, [_judged(passage, answer.citations) for passage in answer.context])
-    pairs = list(zip(answer.context, readings, strict=True))
-    cited = [pair for pair in pairs if any(_holds(pair[0], each) for each in answer.citations)]
-    there = max(reading.answerable or 0.0 for _, reading in cited or pairs)
-    return replace(answer, confidence=there if answer.status == "answered" else 1.0 - there)
+    texts = [_judged(passage, answer.citations) for passage in answer.context]
+    readings = await tools.read(step, question, texts)
+    if answer.status == "unanswerable":
+        return replace(answer, confidence=1.0 - max(reading.answerable or 0.0 for reading in readings))
+    return replace(answer, confidence=support(question, answer, texts, readings))
+
+
+def support(question: str, answer: Answer, texts: Sequence[str], readings: Sequence[Reading]) -> float:
+    """How probably the passages say what the answer does, 0 to 1: the best one cited, of all shown where none is.
+
+    A passage supports it by the probability that it holds an answer at all, less as much as the words at the place
+    where that stands differ, weighed by how sure the place is. ``texts`` are the parts of the passages of the answer's
+    context that were read, ``readings`` what was read there.
+    """
+    every = list(zip(answer.context, texts, readings, strict=True))
+    cited = [each for each in every if any(_holds(each[0], citation) for citation in answer.citations)]
+    shares = []
+    for _, text, reading in cited or every:
+        start, end = max(reading.start, 0), max(reading.end, 0)
+        if _DIGIT.search(answer.answer) and not _DIGIT.search(text[start:end]):
+            start, end = line_around(text, start, end)  # the label of a row stands for the amounts in it
+        differs = 1 - agreement(question, answer.answer, text[start:end])
+        shares.append((reading.answerable or 0.0) * (1 - math.sqrt(reading.span or 0.0) * differs))
+    return max(shares, default=0.0)
+
+
+def agreement(question: str, answer: str, place: str) -> float:
+    """The share of the telling words of answer or place, whichever has fewer, that stand in the other too. 1 where the
+    answer says nothing that a place could differ in: yes, no, or one of the question's own choices.
+    """
+    said, there = _telling(answer), _telling(place)
+    chosen = said <= _telling(question) and " or " in question
+    if not there or not said - _NO_PLACE or chosen:
+        return 1.0
+    return len(said & there) / min(len(said), len(there))
+
+
+_DIGIT: Final = re.compile(r"\d")
+_NO_PLACE: Final = frozenset({"yes", "no", "true", "false"})
+
+
+def _telling(text: str) -> frozenset[str]:
+    return frozenset(word.replace(",", "") for word in words(text)) - STOP_WORDS
 
 
 def _judged(passage: Passage, citations: Sequence[Citation]) -> str:

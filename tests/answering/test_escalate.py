@@ -109,8 +109,8 @@ async def test_a_long_passage_is_judged_around_what_is_cited() -> None:
     passage = Passage("d", 100, 100 + len(text), text, 3000, 1.0, origin="full")
     cited = Citation("d", 100 + at, 100 + at + len(RESEARCH), RESEARCH)
     tools = ScriptedTools([ALDER], reads=True)
-    found = await with_confidence(tools, RESEARCH, Answer("answered", "x", (cited,), context=(passage,)), "one")
-    none = await with_confidence(tools, RESEARCH, Answer("answered", "x", context=(passage,)), "two")
+    found = await with_confidence(tools, RESEARCH, Answer("answered", "yes", (cited,), context=(passage,)), "one")
+    none = await with_confidence(tools, RESEARCH, Answer("answered", "yes", context=(passage,)), "two")
     assert found.confidence == 1.0
     assert none.confidence == 0.0
     assert len(text) > 4 * AROUND_CITATION

@@ -154,7 +154,7 @@ class ScriptedTools:
         shares = [_shared_words(query, text) / len(query.split()) for text in passages]
         starts = [text.rstrip(" .\n").rfind(" ") + 1 for text in passages]
         return [
-            Reading(share, min(1.0, share), start, len(text.rstrip(" .\n")), 1.0)
+            Reading(share, min(1.0, share), start, len(text.rstrip(" .\n")), 0.64)
             for share, start, text in zip(shares, starts, passages, strict=True)
         ]
 

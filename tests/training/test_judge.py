@@ -10,8 +10,8 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.answers import HEAD, Marked, Replies, answers, line, read_answers, write_answers
-from benchmarks.confidence import area, both, calibration, fitted, judged_by
-from benchmarks.confidence_features import answer_features, fit_judge, own_word
+from benchmarks.confidence import area, calibration, fitted, in_all_ways, judged_by, own_word
+from benchmarks.confidence_features import answer_features, fit_judge, passage_alone
 from okralong.pipelines.core.types import Answer, Citation, InputError, Passage, Reading
 from okralong.pipelines.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
@@ -60,18 +60,21 @@ def marked(number: int, right: bool) -> Marked:
 
 def test_a_judge_tells_right_answers_from_wrong_ones() -> None:
     answers = [marked(n, right=n % 7 < 4) for n in range(140)]
-    judge = fitted(answers)
-    found = judged_by("spans", judge, answers)
+    learned = fitted(answers)
+    found = judged_by("spans", learned, answers)
     own, random = area(found.confidence, found.wrong)
     assert own < 0.5 * random
     brier, error = calibration(found)
     assert brier.value is not None
     assert brier.value < 0.02
     assert error < 0.1
-    alone, _ = area(judged_by("spans", None, answers).confidence, found.wrong)
-    assert own < alone
-    assert [each.name for each in both("spans", judge, answers)] == [
-        f"spans{part}, {way}" for part in ("", " set 0", " set 1") for way in ("own word", "fitted")
+    passage, _ = area(
+        judged_by("spans", lambda row: passage_alone(row.answer, row.readings), answers).confidence, found.wrong
+    )
+    said, _ = area(judged_by("spans", own_word, answers).confidence, found.wrong)
+    assert own <= said < 0.5 * passage, "what the answer says is judged too"
+    assert [each.name for each in in_all_ways("spans", learned, answers)] == [
+        f"spans{part}, {way}" for part in ("", " set 0", " set 1") for way in ("own word", "passage alone", "fitted")
     ]
 
 
@@ -88,11 +91,11 @@ def test_what_is_known_of_an_answer() -> None:
     assert cited["agrees"] == 0.0, "the more probable passage says something else"
     assert cited["cited_holds"] < 0 < cited["holds"]
     assert (cited["cited_relevance"], cited["named"], cited["named_best"]) == (-1.0, 1.0, 0.5)
-    assert own_word(given, READINGS) == 0.2
+    assert passage_alone(given, READINGS) == 0.2
     other = replace(given, answer="7,777 crowns", citations=())
     known = answer_features("What did Alder sell in 2023?", other, TEXTS, READINGS)
     assert (known["cited"], known["verbatim"], known["told"]) == (0.0, 0.0, 0.0)
-    assert own_word(other, READINGS) == 0.9
+    assert passage_alone(other, READINGS) == 0.9
 
 
 @pytest.mark.parametrize(
