@@ -42,12 +42,12 @@ from okralong.actors.retrieval import (
     wait_for,
 )
 from okralong.pipelines.answering.answer_types import with_value
+from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.cost_model import Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import reply_schema
 from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
-from okralong.pipelines.answering.reading import with_confidence
 from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import log_as_json

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
 from benchmarks.confidence_features import answer_features, fit_judge, passage_alone
-from okralong.pipelines.answering.reading import support
+from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.lab.pictures import COLOURS, WIDTH, style, write_svg
@@ -127,7 +127,7 @@ Way = Callable[[Marked], float]
 
 
 def own_word(row: Marked) -> float:
-    """As a run gives it (``reading.with_confidence``)."""
+    """As a run gives it (``confidence.with_confidence``)."""
     return support(row.question, row.answer, row.texts, row.readings)
 
 

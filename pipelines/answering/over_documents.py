@@ -17,6 +17,7 @@ from typing import Final, get_args
 
 from okralong.pipelines.answering.answer_types import AnswerType, with_value
 from okralong.pipelines.answering.citations import ask_for
+from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.context import prompt_fits
 from okralong.pipelines.answering.cost_model import PROMPT_OVERHEAD, most_of, plan_bound
 from okralong.pipelines.answering.documents_task import (
@@ -32,7 +33,6 @@ from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import UNANSWERABLE
-from okralong.pipelines.answering.reading import with_confidence
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (

@@ -369,7 +369,7 @@ class OverDocumentsPolicy(Settings):
 
 
 class EscalatePolicy(Settings):
-    """Asking again where an answer is not trusted: with a confidence ``under`` this (see ``reading.with_confidence``;
+    """Asking again where an answer is not trusted: with a confidence ``under`` this (``confidence.with_confidence``;
     also of "unanswerable"), ``to`` stronger: the plan is followed once more by the stronger generator
     (``llm.stronger``), or ``to`` precise: the full text is read by the same one. The second answer stands. Ours, not in
     the paper.

@@ -1,18 +1,14 @@
-"""What the cross-encoder says of answers: it reads them off the passages, and judges those that a generator gave.
-
-Ours, not in the paper. Both rest on the same reading of question and passage: whether the answer is there, and where.
-"""
+"""What the cross-encoder reads off the passages: whether an answer is there, and where. Ours, not in the paper."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.answering.analyzers.rules import STOP_WORDS, words
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType, typed_value
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.prompts import UNANSWERABLE
@@ -33,8 +29,6 @@ MOST_SENTENCES: Final = 150
 """Sentences that are read for one question at most, those of the best chunks first; ours."""
 _PARAGRAPH_END: Final = re.compile(r"\n\s*\n\s*")
 """Beside sentences' ends: a line may end within a sentence, a paragraph does not."""
-AROUND_CITATION: Final = 900
-"""Characters on each side of a citation by which a longer passage is judged: some 450 tokens together; ours."""
 
 
 async def read_answer(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
@@ -389,76 +383,3 @@ def line_around(text: str, start: int, end: int) -> tuple[int, int]:
     while first < start and text[first].isspace():
         first += 1
     return first, last
-
-
-async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
-    """``answer`` with the probability that it is right, where it has none and there is something to judge it by.
-
-    That is how well the best cited passage supports it (of all shown ones where none is cited); of "unanswerable" the
-    probability that no passage holds an answer. Steps: ``step``, one reading of the passages shown.
-    """
-    known = answer.confidence is not None
-    if known or not answer.context or answer.status not in ("answered", "unanswerable"):
-        return answer
-    texts = [_judged(passage, answer.citations) for passage in answer.context]
-    readings = await tools.read(step, question, texts)
-    if answer.status == "unanswerable":
-        return replace(answer, confidence=1.0 - max(reading.answerable or 0.0 for reading in readings))
-    return replace(answer, confidence=support(question, answer, texts, readings))
-
-
-def support(question: str, answer: Answer, texts: Sequence[str], readings: Sequence[Reading]) -> float:
-    """How probably the passages say what the answer does, 0 to 1: the best one cited, of all shown where none is.
-
-    A passage supports it by the probability that it holds an answer at all, less as much as the words at the place
-    where that stands differ, weighed by how sure the place is. ``texts`` are the parts of the passages of the answer's
-    context that were read, ``readings`` what was read there.
-    """
-    every = list(zip(answer.context, texts, readings, strict=True))
-    cited = [each for each in every if any(_holds(each[0], citation) for citation in answer.citations)]
-    shares = []
-    for _, text, reading in cited or every:
-        start, end = max(reading.start, 0), max(reading.end, 0)
-        if _DIGIT.search(answer.answer) and not _DIGIT.search(text[start:end]):
-            start, end = line_around(text, start, end)  # the label of a row stands for the amounts in it
-        differs = 1 - agreement(question, answer.answer, text[start:end])
-        shares.append((reading.answerable or 0.0) * (1 - math.sqrt(reading.span or 0.0) * differs))
-    return max(shares, default=0.0)
-
-
-def agreement(question: str, answer: str, place: str) -> float:
-    """The share of the telling words of answer or place, whichever has fewer, that stand in the other too. 1 where the
-    answer says nothing that a place could differ in: yes, no, or one of the question's own choices.
-    """
-    said, there = _telling(answer), _telling(place)
-    chosen = said <= _telling(question) and " or " in question
-    if not there or not said - _NO_PLACE or chosen:
-        return 1.0
-    return len(said & there) / min(len(said), len(there))
-
-
-_DIGIT: Final = re.compile(r"\d")
-_NO_PLACE: Final = frozenset({"yes", "no", "true", "false"})
-
-
-def _telling(text: str) -> frozenset[str]:
-    return frozenset(word.replace(",", "") for word in words(text)) - STOP_WORDS
-
-
-def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
-    """The text by which a passage is judged: all of it, of a long one the part around its first citation, or, since the
-    cross-encoder reads no more, its beginning.
-    """
-    if len(passage.text) <= 2 * AROUND_CITATION:
-        return passage.text
-    at = min((each.start_char for each in citations if _holds(passage, each)), default=passage.start_char)
-    middle = max(at - passage.start_char, AROUND_CITATION)
-    return passage.text[middle - AROUND_CITATION : middle + AROUND_CITATION]
-
-
-def _holds(passage: Passage, citation: Citation) -> bool:
-    return (
-        passage.doc_id == citation.doc_id
-        and citation.start_char < passage.end_char
-        and citation.end_char > passage.start_char
-    )

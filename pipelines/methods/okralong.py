@@ -12,6 +12,7 @@ from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, with_value
 from okralong.pipelines.answering.bridge_questions import read_bridge
+from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.context import merge, process_context
 from okralong.pipelines.answering.documents_task import task_by_rules
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
@@ -23,7 +24,6 @@ from okralong.pipelines.answering.reading import (
     read_answer,
     read_comparison,
     read_sentence,
-    with_confidence,
 )
 from okralong.pipelines.answering.retrieve import (
     line_item_retrieval,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from okralong.pipelines.answering.confidence import AROUND_CITATION, with_confidence
 from okralong.pipelines.answering.cost_model import PROMPT_OVERHEAD, Spender, plan_bound, plan_reserve
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.reading import AROUND_CITATION, with_confidence
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, CallFailed, Citation, ConfigError, Passage, Question, QuestionType
 from okralong.pipelines.llm.config import LlmConfig

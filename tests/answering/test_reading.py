@@ -1,8 +1,7 @@
-"""Answers read off the passages, and how probably an answer is right."""
+"""Answers read off the passages."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from okralong.pipelines.answering.question_tools import QuestionTools
 from okralong.pipelines.answering.reading import (
     Value,
     _direction,
-    agreement,
     level_of,
     line_around,
     probability,
@@ -21,12 +19,10 @@ from okralong.pipelines.answering.reading import (
     read_comparison,
     read_sentence,
     read_value_of,
-    support,
     value_of,
     whole_words,
-    with_confidence,
 )
-from okralong.pipelines.core.types import Answer, Chunk, Citation, Hit, Passage, Question, Reading
+from okralong.pipelines.core.types import Answer, Chunk, Hit, Question, Reading
 from tests.answering.test_choice_kept import KeptLog, fan_out, ports
 from tests.fakes.tools import paper_policy
 
@@ -106,58 +102,6 @@ async def test_a_sentence_is_not_read_with_one_of_another_paragraph(tmp_path: Pa
     said = tools(tmp_path, {each: Reading(0.0, sure, 0, 1, 1.0) for each, sure in known.items()})
     chunk = Hit(Chunk("d:0", "d", 512, 0, 0, len(text), 30, text), 1.0)
     assert (await read_sentence(said, "read", "How is fire met?", [chunk])).answer == f"{fire} {met}"
-
-
-def passage(chunk: Chunk) -> Passage:
-    return Passage(chunk.doc_id, chunk.start_char, chunk.end_char, chunk.text, chunk.n_tokens, 1.0)
-
-
-async def test_an_answer_is_judged_by_the_passage_that_it_cites(tmp_path: Path) -> None:
-    readings = {TEXT: Reading(1.0, 0.2, START, START + 5, 0.8), OTHER.text: Reading(2.0, 0.9, 0, 5, 0.9)}
-    cited = Citation("d", 1000 + START, 1005 + START, "1,204")
-    given = Answer("answered", "1,204", (cited,), context=(passage(CHUNK), passage(OTHER)))
-    judged = await with_confidence(tools(tmp_path, readings), "q", given)
-    assert judged.confidence == pytest.approx(0.2)
-    elsewhere = replace(given, answer=OTHER.text[:5], citations=())
-    uncited = await with_confidence(tools(tmp_path, readings), "q", elsewhere)
-    assert uncited.confidence == pytest.approx(0.9)
-    refused = await with_confidence(tools(tmp_path, readings), "q", Answer("unanswerable", "", context=given.context))
-    assert refused.confidence == pytest.approx(0.1)
-    # The passage holds an answer, and by how sure its place is it is not this one.
-    wrong = await with_confidence(tools(tmp_path, readings), "q", replace(given, answer="99 crowns"))
-    assert wrong.confidence == pytest.approx(0.2 * (1 - math.sqrt(0.8)))
-
-
-def test_an_amount_is_supported_by_the_row_whose_label_is_read() -> None:
-    text = "Sales of 2023\nBread  1,204\nCakes  977"
-    shown = Passage("d", 0, len(text), text, 9, 1.0)
-    label = Reading(1.0, 0.8, text.index("Bread"), text.index("Bread") + 5, 1.0)
-    for said, share in (("1,204", 0.8), ("977", 0.0), ("Cakes", 0.0)):
-        given = Answer("answered", said, context=(shown,))
-        assert support("How much bread?", given, [text], [label]) == pytest.approx(share)
-
-
-@pytest.mark.parametrize(
-    ("question", "answer", "place", "share"),
-    [
-        ("How much?", "It was $1,204 million.", "1204", 1.0),
-        ("How much?", "1,204", "In 2023 Alder sold 1,204 loaves", 1.0),
-        ("How much?", "1,205", "1,204", 0.0),
-        ("Who leads Alder?", "Mara Lind", "Mara Voss", 0.5),
-        ("Did Alder sell bread?", "No", "bread", 1.0),
-        ("Which is older, Alder or Birch?", "Alder", "1902", 1.0),
-        ("Which mill of Alder is older?", "Alder", "Birch", 0.0),
-        ("Why?", "bread", "", 1.0),
-    ],
-)
-def test_an_answer_agrees_with_the_place_where_one_stands(question: str, answer: str, place: str, share: float) -> None:
-    assert agreement(question, answer, place) == share
-
-
-async def test_what_cannot_be_judged_stays_without(tmp_path: Path) -> None:
-    none = tools(tmp_path, {})
-    for answer in (Answer("over_budget", ""), Answer("answered", "x")):
-        assert await with_confidence(none, "q", answer) is answer
 
 
 def test_lines_and_sentences() -> None:

@@ -149,7 +149,7 @@ class ScriptedTools:
         return self._reads_answers
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
-        """Relevant is what shares words with the query; the answer is the passage's last word."""
+        """Relevant is what shares words with the query; the answer is probably, not surely, the passage's last word."""
         self._record("read", step, query=query, passages=len(passages))
         shares = [_shared_words(query, text) / len(query.split()) for text in passages]
         starts = [text.rstrip(" .\n").rfind(" ") + 1 for text in passages]

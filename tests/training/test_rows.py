@@ -14,7 +14,8 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.lab.evidence.bench import Bench
 from okralong.pipelines.lab.training.rows.analyzer_rows import questions_only, rows_of
-from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, TrainingRow
+from okralong.pipelines.lab.training.rows.sources import SampleRows, sample_of
+from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, LEARNED, TrainingRow
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,19 @@ def test_a_question_that_marks_nothing_has_no_such_labels(town: Bench) -> None:
     assert (row.pattern, row.evidence) == (None, None)
     (alone,) = questions_only("town all", [item])
     assert (alone.passages, alone.pattern, alone.evidence) == ((), None, None)
+
+
+def test_validation_has_its_share_of_the_sample_with_its_look_ups() -> None:
+    sample = SampleRows(reports=8, questions=40, look_ups=20, words=1_500, validation=0.25)
+    numbers = {}
+    for side in LEARNED:
+        _, pooled = sample_of(sample, side)
+        asked = [question.item.gold.question.question for question in pooled.questions]
+        numbers[side] = len(pooled.documents), len(asked), sum(q.startswith("At which works of") for q in asked)
+    assert numbers["train"][:2] == (8, 34 + 20)
+    assert numbers["validation"][0] == 2
+    assert 10 <= numbers["validation"][1] <= 15
+    assert numbers["train"][2] > 0
 
 
 def test_what_was_written_is_read_again(tmp_path: Path, rows: list[TrainingRow]) -> None:

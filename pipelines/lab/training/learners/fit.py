@@ -161,12 +161,13 @@ def fit(
     """Train ``learner`` and write it to ``out``; the loss and accuracies along the way.
 
     A training that was killed goes on from its last checkpoint below ``out``; checkpoints of another recipe (but for
-    its epochs) or of other examples are deleted. The best state by validation loss is the one kept. ``say`` is told of
-    each evaluation.
+    its epochs and ``start_weight``) or of other examples are deleted. The best state by validation loss is the one
+    kept. ``say`` is told of each evaluation.
     """
     set_seed(recipe.seed)
     checkpoints = out / CHECKPOINTS
-    _begin(checkpoints, digest_of(learner, recipe.model_copy(update={"epochs": 0}), train, validation))
+    told = recipe.model_copy(update={"epochs": 0, "start_weight": 0.0})
+    _begin(checkpoints, digest_of(learner, told, train, validation))
     steps = max(1, len(train) // (recipe.batch_size * recipe.accumulation))
     every = max(1, steps // recipe.evaluations)
     arguments = TrainingArguments(
@@ -211,12 +212,13 @@ def fit(
     last: Any = get_last_checkpoint  # untyped in transformers
     trainer.train(resume_from_checkpoint=last(str(checkpoints)))
     if learner.finish():
+        say("the mean with the weights that it started from:")
         trainer.evaluate()  # the log's last figures are those of what is written
     learner.save(out)
     history: list[dict[str, float]] = trainer.state.log_history
     # The name alone: a folder's path says more of a machine than of a training.
-    told = recipe.model_dump() | {"start": recipe.start and Path(recipe.start).name}
-    (out / HISTORY).write_text(json.dumps({"recipe": told, "history": history}, indent=1), encoding="utf-8")
+    kept = recipe.model_dump() | {"start": recipe.start and Path(recipe.start).name}
+    (out / HISTORY).write_text(json.dumps({"recipe": kept, "history": history}, indent=1), encoding="utf-8")
     return history
 
 

@@ -60,7 +60,7 @@ class SampleRows(Settings):
     validation: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
 
     def on(self, side: Side) -> SampleRows:
-        """How many of each one of the ``LEARNED`` sides has."""
+        """How many of each a side has."""
         share = self.validation if side == "validation" else 1.0
         return self.model_copy(
             update={

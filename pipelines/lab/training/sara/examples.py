@@ -321,7 +321,7 @@ class Material:
             sources = [catalog.source(each.name, each.part) for each in texts.sets]
             found += [split.filter(read_dataset(source, data), side) for source in sources]
         if texts.sample is not None:
-            found.append(sample_set(texts.sample, texts.sample.seed + MODEL_SIDES.index(side)))
+            found.append(sample_set(texts.sample.on(side), texts.sample.seed + MODEL_SIDES.index(side)))
         return cls(config, found)
 
     @cached_property

@@ -1,0 +1,149 @@
+"""How probably an answer is right, as the cross-encoder judges it: of any generator, from what is cited or shown.
+
+Ours, not in the paper. It rests on the reading of question and passage (``reading.py``): whether the passage holds an
+answer, and whether what stands there is this one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from okralong.pipelines.answering.answer_types import AnswerType
+from okralong.pipelines.answering.reading import line_around, same_time, whole_words
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
+from okralong.pipelines.statements.amounts import Amount, amounts, has_cells
+from okralong.pipelines.statements.periods import dates
+
+AROUND_CITATION: Final = 900
+"""Characters on each side of a citation by which a longer passage is judged: some 450 tokens together; ours."""
+
+
+async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
+    """``answer`` with the probability that it is right, where it has none and there is something to judge it by.
+
+    That is how well the best cited passage supports it (of all shown ones where none is cited); of "unanswerable" the
+    probability that no passage holds an answer. Steps: ``step``, one reading of the passages shown.
+    """
+    known = answer.confidence is not None
+    if known or not answer.context or answer.status not in ("answered", "unanswerable"):
+        return answer
+    texts = [_judged(passage, answer.citations) for passage in answer.context]
+    readings = await tools.read(step, question, texts)
+    named = AnswerType.of(tools.answer_type).kind in ("boolean", "choices")
+    return replace(answer, confidence=support(question, answer, texts, readings, compared=not named))
+
+
+def support(
+    question: str, answer: Answer, texts: Sequence[str], readings: Sequence[Reading], compared: bool = True
+) -> float:
+    """How probably the passages say what the answer does, 0 to 1: the best one cited, of all shown where none is; of
+    "unanswerable" how probably none of them holds an answer.
+
+    A passage supports an answer by the probability that it holds one at all, less as much as this one differs from
+    what stands at the place read, weighed by how sure that place is (``compared`` False: as if it never differed).
+    ``texts`` are the parts of the passages of the answer's context that were read, ``readings`` what was read there.
+    """
+    if answer.status == "unanswerable":
+        return 1.0 - max((reading.answerable or 0.0 for reading in readings), default=0.0)
+    every = list(zip(answer.context, texts, readings, strict=True))
+    cited = [each for each in every if any(_holds(each[0], citation) for citation in answer.citations)]
+    shares = []
+    for _, text, reading in cited or every:
+        differs = 1 - agreement(question, answer.answer, *_place(text, reading)) if compared else 0.0
+        shares.append((reading.answerable or 0.0) * (1 - math.sqrt(reading.span or 0.0) * differs))
+    return max(shares, default=0.0)
+
+
+def _place(text: str, reading: Reading) -> tuple[str, str]:
+    """The words at the place read, and the table row that it stands in; "" for none."""
+    if reading.start < 0:
+        return "", ""
+    start, end = whole_words(text, reading.start, reading.end)
+    first, last = line_around(text, start, end)
+    return text[start:end], text[first:last] if has_cells(text[first:last]) else ""
+
+
+def agreement(question: str, answer: str, place: str, row: str = "") -> float:
+    """The share of what the answer says that a place says too, 0 to 1: of dates, else of amounts, where both have any,
+    else of words; of whichever of the two has fewer. Where the place is the label of a ``row``, the amounts are its.
+
+    1 where the answer says nothing that a place could differ in: yes, no, or one of the question's own choices.
+    """
+    said, there = _telling(answer), _telling(place)
+    if not said or not there or said[0] in _SHORTLY or _chosen(said, question):
+        return 1.0
+    days, others = ([day for _, day in dates(text)] for text in (answer, place))
+    if days and others:
+        return _share([any(same_time(day, other) for other in others) for day in days], len(others))
+    given, found = amounts(answer), amounts(place) or amounts(row)
+    if given and found:
+        return _share([any(_same(one, other) for other in found) for one in given], len(found))
+    return _share([word in there for word in dict.fromkeys(said)], len(set(there)))
+
+
+def _share(shared: Sequence[bool], others: int) -> float:
+    return min(1.0, sum(shared) / min(len(shared), others))
+
+
+def _same(one: Amount, other: Amount) -> bool:
+    """Without the sign, which words may say ("fell by 5 %"), and without a scale that only one of them has, which a
+    table's head may say.
+    """
+    if one.scale and other.scale:
+        return abs(one.digits * one.factor) == abs(other.digits * other.factor)
+    return abs(one.digits) == abs(other.digits)
+
+
+_WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
+_LINKS: Final = """a an the of in on at to for from by with and or as than per is are was were be been being it its this
+that these those there they he she his her their has have had do does did"""
+_LINKING: Final = frozenset(_LINKS.split())
+"""Words that tell nothing: without any month, name or number among them, as lists of stop words have."""
+_SHORTLY: Final = frozenset({"yes", "no", "true", "false"})
+"""What begins an answer that stands at no place."""
+_CHOICE: Final = re.compile(r"(?:[^\W_]+\W+){1,4}\bor\b(?:\W+[^\W_]+){1,4}|\bbetween\b(?:\W+[^\W_]+){1,9}")
+"""Up to four words on each side of "or", or up to nine behind "between": what a question offers to choose from."""
+
+
+def _telling(text: str) -> list[str]:
+    """Words in one form of their letters and accents, without commas in numbers."""
+    plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+    words = (word.replace(",", "") for word in _WORD.findall(plain.casefold()))
+    return [word for word in words if word not in _LINKING]
+
+
+def _chosen(said: Sequence[str], question: str) -> bool:
+    """Whether an answer takes one of the question's choices, in this or another form ("increased or decreased")."""
+    offered = {word for found in _CHOICE.findall(question.casefold()) for word in _telling(found)}
+    names = [word for word in offered if not word[0].isdigit()]
+    begun = {name[:_STEM] for name in names if len(name) >= _STEM}
+    return any(word in names or word[:_STEM] in begun for word in said)
+
+
+_STEM: Final = 5
+"""Letters that two forms of a word have in common at least; ours."""
+
+
+def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
+    """The text by which a passage is judged: all of it, of a long one the part around its first citation, or, since the
+    cross-encoder reads no more, its beginning.
+    """
+    if len(passage.text) <= 2 * AROUND_CITATION:
+        return passage.text
+    at = min((each.start_char for each in citations if _holds(passage, each)), default=passage.start_char)
+    middle = max(at - passage.start_char, AROUND_CITATION)
+    return passage.text[middle - AROUND_CITATION : middle + AROUND_CITATION]
+
+
+def _holds(passage: Passage, citation: Citation) -> bool:
+    return (
+        passage.doc_id == citation.doc_id
+        and citation.start_char < passage.end_char
+        and citation.end_char > passage.start_char
+    )
