@@ -259,7 +259,9 @@ def _write(out: Path | None, every: Sequence[Judged], command: str) -> None:
     print(page)
     if out is not None:
         out.write_text(f"{page}\n\n![Risk against coverage]({out.stem}.svg)\n", encoding="utf-8")
-        draw_risk(out.with_suffix(".svg"), every)
+        # A line for every set would be a legend of thirty.
+        runs = {Path(run).stem for run in command.split()}
+        draw_risk(out.with_suffix(".svg"), [each for each in every if each.name.partition(",")[0] in runs])
 
 
 if __name__ == "__main__":

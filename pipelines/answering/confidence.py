@@ -28,7 +28,8 @@ async def with_confidence(tools: Tools, question: str, answer: Answer, step: str
     """``answer`` with the probability that it is right, where it has none and there is something to judge it by.
 
     That is how well the best cited passage supports it (of all shown ones where none is cited); of "unanswerable" the
-    probability that no passage holds an answer. Steps: ``step``, one reading of the passages shown.
+    probability that no passage holds an answer. What is worked out (by the answer's analysis), and a choice of the
+    answer type, stands in no passage and is not compared with it. Steps: ``step``, one reading of the passages shown.
     """
     known = answer.confidence is not None
     if known or not answer.context or answer.status not in ("answered", "unanswerable"):
@@ -36,7 +37,9 @@ async def with_confidence(tools: Tools, question: str, answer: Answer, step: str
     texts = [_judged(passage, answer.citations) for passage in answer.context]
     readings = await tools.read(step, question, texts)
     named = AnswerType.of(tools.answer_type).kind in ("boolean", "choices")
-    return replace(answer, confidence=support(question, answer, texts, readings, compared=not named))
+    worked_out = answer.analysis is not None and answer.analysis.type == "arithmetic"
+    confidence = support(question, answer, texts, readings, compared=not (named or worked_out))
+    return replace(answer, confidence=confidence)
 
 
 def support(

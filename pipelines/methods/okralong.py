@@ -105,7 +105,7 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool 
     plan = await tools.record_plan("plan", organized)
     found, whole = await _follow(question, analysis, plan, tools, cell)
     if plan.escalate_to is not None:
-        found = await with_confidence(tools, question, found)
+        found = await with_confidence(tools, question, replace(found, analysis=analysis))
         trusted = found.confidence is None or found.confidence >= plan.escalate_under
         trusted = trusted and found.status != "invalid_output"
         if not trusted and not (whole and plan.escalate_to == "precise"):
@@ -131,7 +131,7 @@ async def _escalate(question: str, analysis: Analysis | None, plan: Plan, tools:
             by, (again, _) = stronger.generator, await _follow(question, analysis, plan, stronger)
     except (QuestionError, ReplyError):  # CallFailed is neither: then the question fails, to be asked again
         return first
-    again = await with_confidence(tools, question, again, f"{ESCALATED}/check")
+    again = await with_confidence(tools, question, replace(again, analysis=analysis), f"{ESCALATED}/check")
     return replace(again, escalated=by, first_confidence=first.confidence)
 
 

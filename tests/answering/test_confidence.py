@@ -11,6 +11,7 @@ import pytest
 from okralong.pipelines.answering.confidence import AROUND_CITATION, agreement, support, with_confidence
 from okralong.pipelines.core.types import Answer, Chunk, Citation, Passage, Reading
 from tests.answering.test_reading import CHUNK, OTHER, START, TEXT, tools
+from tests.fakes.tools import analysis
 
 
 def passage(chunk: Chunk) -> Passage:
@@ -31,6 +32,9 @@ async def test_an_answer_is_judged_by_the_passage_that_it_cites(tmp_path: Path) 
     # The passage holds an answer, and by how sure its place is it is not this one.
     wrong = await with_confidence(tools(tmp_path, readings), "q", replace(given, answer="99 crowns"))
     assert wrong.confidence == pytest.approx(0.2 * (1 - math.sqrt(0.8)))
+    # The result of a calculation stands in no passage.
+    sum_ = replace(given, answer="99 crowns", analysis=analysis("arithmetic"))
+    assert (await with_confidence(tools(tmp_path, readings), "q", sum_)).confidence == pytest.approx(0.2)
 
 
 def test_an_amount_is_supported_by_the_row_whose_label_is_read() -> None:
