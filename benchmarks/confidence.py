@@ -25,7 +25,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
-from benchmarks.confidence_features import answer_features, fit_judge, passage_alone
+from benchmarks.confidence_features import answer_features, fit_judge
 from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
@@ -131,6 +131,11 @@ def own_word(row: Marked) -> float:
     return support(row.question, row.answer, row.texts, row.readings)
 
 
+def passage_alone(row: Marked) -> float:
+    """How probably its passage holds an answer, whatever this one says: as runs had it before 27 November 2026."""
+    return support(row.question, row.answer, row.texts, row.readings, compared=False)
+
+
 def judged_by(name: str, way: Way, rows: Sequence[Marked]) -> Judged:
     """Answers with one of their confidences."""
     sure = [way(row) for row in rows]
@@ -155,7 +160,7 @@ def in_all_ways(name: str, learned: Way | None, rows: Sequence[Marked]) -> list[
     there is one, as was ``learned``.
     """
     parts = {"": rows, **{f" {each}": [row for row in rows if row.source == each] for each in {r.source for r in rows}}}
-    ways: dict[str, Way] = {"own word": own_word, "passage alone": lambda row: passage_alone(row.answer, row.readings)}
+    ways: dict[str, Way] = {"own word": own_word, "passage alone": passage_alone}
     ways |= {} if learned is None else {"fitted": learned}
     return [
         judged_by(f"{name}{part}, {called}", way, own)

@@ -16,8 +16,9 @@ from typing import Final
 
 import numpy as np
 
+from okralong.pipelines.answering.confidence import holds
 from okralong.pipelines.answering.reading import probability
-from okralong.pipelines.core.types import Answer, Citation, InputError, Passage, Reading
+from okralong.pipelines.core.types import Answer, InputError, Reading
 from okralong.pipelines.reporting.statistics import Floats
 
 PENALTY: Final = 0.1
@@ -70,26 +71,11 @@ def fit_judge(rows: Sequence[Features], marks: Floats) -> Judge:
     return Judge(shift, {name: float(weight) for name, weight in zip(names, weights, strict=True)})
 
 
-def passage_alone(answer: Answer, readings: Sequence[Reading]) -> float:
-    """How probably the best passage cited holds an answer, of all shown where none is cited, whatever this one says:
-    the confidence of runs before 27 November 2026. ``readings`` are those of the answer's context.
-    """
-    return max(each.answerable or 0.0 for each in _behind(answer, readings))
-
-
 def _behind(answer: Answer, readings: Sequence[Reading]) -> list[Reading]:
     """The readings of the passages cited; of all shown where none is."""
     pairs = zip(answer.context, readings, strict=True)
-    cited = [reading for passage, reading in pairs if any(_holds(passage, each) for each in answer.citations)]
+    cited = [reading for passage, reading in pairs if any(holds(passage, each) for each in answer.citations)]
     return cited or list(readings)
-
-
-def _holds(passage: Passage, citation: Citation) -> bool:
-    return (
-        passage.doc_id == citation.doc_id
-        and citation.start_char < passage.end_char
-        and citation.end_char > passage.start_char
-    )
 
 
 # What is known. Each feature is a small number; of what is not known the value that says nothing.
@@ -161,7 +147,7 @@ def answer_features(
     cited = [
         text
         for passage, text in zip(answer.context, texts, strict=bool(readings))
-        if any(_holds(passage, each) for each in answer.citations)
+        if any(holds(passage, each) for each in answer.citations)
     ]
     shown = frozenset(chain.from_iterable(map(_words, texts)))
     kind = "" if answer.analysis is None else answer.analysis.type

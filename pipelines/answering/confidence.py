@@ -55,7 +55,7 @@ def support(
     if answer.status == "unanswerable":
         return 1.0 - max((reading.answerable or 0.0 for reading in readings), default=0.0)
     every = list(zip(answer.context, texts, readings, strict=True))
-    cited = [each for each in every if any(_holds(each[0], citation) for citation in answer.citations)]
+    cited = [each for each in every if any(holds(each[0], citation) for citation in answer.citations)]
     shares = []
     for _, text, reading in cited or every:
         differs = 1 - agreement(question, answer.answer, *_place(text, reading)) if compared else 0.0
@@ -139,12 +139,13 @@ def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
     """
     if len(passage.text) <= 2 * AROUND_CITATION:
         return passage.text
-    at = min((each.start_char for each in citations if _holds(passage, each)), default=passage.start_char)
+    at = min((each.start_char for each in citations if holds(passage, each)), default=passage.start_char)
     middle = max(at - passage.start_char, AROUND_CITATION)
     return passage.text[middle - AROUND_CITATION : middle + AROUND_CITATION]
 
 
-def _holds(passage: Passage, citation: Citation) -> bool:
+def holds(passage: Passage, citation: Citation) -> bool:
+    """Whether a part of what is cited stands in the passage."""
     return (
         passage.doc_id == citation.doc_id
         and citation.start_char < passage.end_char

@@ -10,8 +10,9 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.answers import HEAD, Marked, Replies, answers, line, read_answers, write_answers
-from benchmarks.confidence import area, calibration, fitted, in_all_ways, judged_by, own_word
-from benchmarks.confidence_features import answer_features, fit_judge, passage_alone
+from benchmarks.confidence import area, calibration, fitted, in_all_ways, judged_by, own_word, passage_alone
+from benchmarks.confidence_features import answer_features, fit_judge
+from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.types import Answer, Citation, InputError, Passage, Reading
 from okralong.pipelines.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
@@ -69,7 +70,7 @@ def test_a_judge_tells_right_answers_from_wrong_ones() -> None:
     assert brier.value < 0.02
     assert error < 0.1
     passage, _ = area(
-        judged_by("spans", lambda row: passage_alone(row.answer, row.readings), answers).confidence, found.wrong
+        judged_by("spans", passage_alone, answers).confidence, found.wrong
     )
     said, _ = area(judged_by("spans", own_word, answers).confidence, found.wrong)
     assert own <= said < 0.5 * passage, "what the answer says is judged too"
@@ -91,11 +92,11 @@ def test_what_is_known_of_an_answer() -> None:
     assert cited["agrees"] == 0.0, "the more probable passage says something else"
     assert cited["cited_holds"] < 0 < cited["holds"]
     assert (cited["cited_relevance"], cited["named"], cited["named_best"]) == (-1.0, 1.0, 0.5)
-    assert passage_alone(given, READINGS) == 0.2
+    assert support("", given, TEXTS, READINGS, compared=False) == 0.2
     other = replace(given, answer="7,777 crowns", citations=())
     known = answer_features("What did Alder sell in 2023?", other, TEXTS, READINGS)
     assert (known["cited"], known["verbatim"], known["told"]) == (0.0, 0.0, 0.0)
-    assert passage_alone(other, READINGS) == 0.9
+    assert support("", other, TEXTS, READINGS, compared=False) == 0.9
 
 
 @pytest.mark.parametrize(
