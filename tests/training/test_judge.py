@@ -69,9 +69,7 @@ def test_a_judge_tells_right_answers_from_wrong_ones() -> None:
     assert brier.value is not None
     assert brier.value < 0.02
     assert error < 0.1
-    passage, _ = area(
-        judged_by("spans", passage_alone, answers).confidence, found.wrong
-    )
+    passage, _ = area(judged_by("spans", passage_alone, answers).confidence, found.wrong)
     said, _ = area(judged_by("spans", own_word, answers).confidence, found.wrong)
     assert own <= said < 0.5 * passage, "what the answer says is judged too"
     assert [each.name for each in in_all_ways("spans", learned, answers)] == [
